@@ -81,7 +81,7 @@ def measure(folder: str, model: str, objective: str, batch_size: int) -> Measure
         workers=4,
     )
     with tempfile.TemporaryDirectory() as out:
-        result = train(folder, Path(out) / "run", config, tell=lambda text: print(text, flush=True))
+        result = train(folder, Path(out) / "run", config, log=lambda text: print(text, flush=True))
     return Measured(model, objective, batch_size, result.tokens_per_second, operations(model, objective, manifest))
 
 

@@ -258,11 +258,11 @@ def train(
     config: "TrainConfig | None" = None,
     *,
     resume: bool = False,
-    tell: "Callable[[str], None]" = lambda _: None,
+    log: "Callable[[str], None]" = lambda _: None,
 ) -> "Result":
     """Train a model on a dataset. Write the best checkpoint, the metrics and the loss curves to `out`.
 
-    `resume` continues an interrupted training in `out`. `tell` receives each line of progress; use `tell=print`. Raises
+    `resume` continues an interrupted training in `out`. `log` receives each line of progress; use `log=print`. Raises
     `TrainingError` if training diverges.
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
@@ -270,7 +270,7 @@ def train(
     require_training()
     from gristmill.lab.training.train import train  # noqa: PLC0415
 
-    return train(folder, out, config, resume=resume, tell=tell)
+    return train(folder, out, config, resume=resume, log=log)
 
 
 def compare(
@@ -284,13 +284,13 @@ def compare(
     min_test_tokens: int | None = None,
     resume: bool = False,
     progress: "Progress | None" = None,
-    tell: "Callable[[str], None]" = lambda _: None,
+    log: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
     """Train the same model on each dataset, and compare the losses on one test set that overlaps with none of them.
 
     `seeds` is the number of trainings per dataset. `test` names the dataset that provides the test set. `budget` gives
     every training the same number of tokens, or the same number of epochs. A test set with fewer than
-    `min_test_tokens` is refused; the default is 100,000. `tell` receives each line of progress; use `tell=print`.
+    `min_test_tokens` is refused; the default is 100,000. `log` receives each line of progress; use `log=print`.
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
@@ -307,7 +307,7 @@ def compare(
         min_test_tokens=min_test_tokens,
         resume=resume,
         progress=progress,
-        tell=tell,
+        log=log,
     )
 
 

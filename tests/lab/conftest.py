@@ -11,11 +11,11 @@ from support.short_trainings import small_dataset
 
 @pytest.fixture(scope="session")
 def short_trainings() -> Iterator[None]:
-    """`tiny` has two narrow layers here.
+    """Give the model `tiny` two narrow layers, and exclude loaded modules from garbage collection.
 
-    And what is loaded by now is no garbage: at the end of each training Accelerate would look through all of PyTorch.
+    Accelerate collects garbage at the end of each training, which would scan all objects of PyTorch.
     """
-    from gristmill.lab.training import models, train  # noqa: F401 - with all that a training loads
+    from gristmill.lab.training import models, train  # noqa: F401 - imports everything that a training needs
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.SIZES, "tiny", models.Size(layers=2, width=64, heads=2, learning_rate=2e-3))
@@ -26,22 +26,22 @@ def short_trainings() -> Iterator[None]:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings go as they do without matplotlib: a few steps take less time than their curves."""
+def without_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train as if matplotlib were missing, because drawing curves takes longer than a few steps."""
 
     def missing() -> None:
-        raise MissingExtraError("no test looks at these curves.")
+        raise MissingExtraError("no test reads these curves.")
 
     monkeypatch.setattr("gristmill.lab.training.monitor.require_curves", missing)
 
 
 @pytest.fixture
-def drawn(undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Curves are drawn all the same."""
+def with_curves(without_curves: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw curves even in modules that use `without_curves`."""
     monkeypatch.setattr("gristmill.lab.training.monitor.require_curves", require_curves)
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few hundred short windows."""
+    """A dataset with a few hundred short windows."""
     return small_dataset(tmp_path_factory.mktemp("small"))

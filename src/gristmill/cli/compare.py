@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, whole
 from gristmill.cli.signals import signals_held
-from gristmill.cli.train import add_training_options, config_of, require_datasets, tell_on_stderr
+from gristmill.cli.train import add_training_options, config_of, require_datasets, log_to_stderr
 from gristmill.core.extras import require_curves, require_lora, require_training
 from gristmill.core.names import printable, shell_word
 
@@ -62,7 +62,7 @@ def compare(arguments: Sequence[str]) -> int:
         min_test_tokens=given.min_test_tokens,
         resume=given.resume,
         progress=gristmill.Progress(quiet=is_quiet),
-        tell=(lambda _: None) if is_quiet else tell_on_stderr,
+        log=(lambda _: None) if is_quiet else log_to_stderr,
         command=" ".join(shell_word(word) for word in ("gristmill", "compare", *arguments)),
     )
     if given.json:

@@ -60,8 +60,8 @@ def train(arguments: Sequence[str]) -> int:
         from gristmill.lab.training.train import train  # noqa: PLC0415
         from gristmill.lab.training.train_result import result_text  # noqa: PLC0415 - not needed for --help
     command = " ".join(shell_word(word) for word in ("gristmill", "train", *arguments))
-    tell = (lambda _: None) if given.quiet or given.json else tell_on_stderr
-    result = train(given.folder, given.out, config, resume=given.resume, tell=tell, command=command)
+    log = (lambda _: None) if given.quiet or given.json else log_to_stderr
+    result = train(given.folder, given.out, config, resume=given.resume, log=log, command=command)
     if not is_first_process():
         return 0
     if given.json:
@@ -173,5 +173,5 @@ def require_datasets(*folders: str) -> None:
         open_dataset(folder)
 
 
-def tell_on_stderr(text: str) -> None:
+def log_to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

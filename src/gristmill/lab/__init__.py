@@ -1,1 +1,1 @@
-"""Experiments: benchmarks, training, comparison of datasets, vocabularies."""
+"""Experiments on datasets: benchmarks, training, comparisons and vocabularies."""

@@ -1,4 +1,4 @@
-"""Whole comparisons on the CPU: equal datasets are told to be equal, worse text is told to be worse."""
+"""Complete comparisons on the CPU: equal datasets get no verdict, and worse text is found to be worse."""
 
 import json
 import random
@@ -23,13 +23,13 @@ from support.tokenizers_made_here import roberta_like
 
 (compare,) = late("gristmill.lab.comparison.compare", "compare")
 
-pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
+pytestmark = pytest.mark.usefixtures("short_trainings", "without_curves")
 SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000, eval_windows=16)
 
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory):
-    """`clean`, and `shuffled`: the same files, half of their lines with the characters in another order."""
+    """Build `clean`, `test`, and `shuffled`, which is `clean` with the characters of every second line shuffled."""
     root = tmp_path_factory.mktemp("datasets")
     (root / "tokenizer.json").write_text(roberta_like())
     write_tree(root / "clean-code", {f"m{number}.py": made_module(f"m{number}.py", 900) for number in range(20)})
@@ -57,7 +57,7 @@ def half_shuffled(text):
     return "\n".join(map("".join, lines))
 
 
-def test_a_dataset_is_no_better_than_itself(datasets, tmp_path):
+def test_equal_datasets_have_no_measurable_difference(datasets, tmp_path):
     shutil.copytree(datasets / "clean", tmp_path / "again")
     config = msgspec.structs.replace(SETTINGS, tokens=3_000)
     found = compare(
@@ -71,7 +71,7 @@ def test_a_dataset_is_no_better_than_itself(datasets, tmp_path):
     (verdict,) = found.verdicts
     assert verdict.better is None
     assert verdict.difference.mean == 0
-    assert verdict.text.startswith("no difference can be told between clean and again")
+    assert verdict.text.startswith("no measurable difference between clean and again")
     assert [run.end for run in found.runs_of("clean")] == [run.end for run in found.runs_of("again")]
     assert len({run.end for run in found.runs_of("clean")}) == 2  # the seeds differ
     (early_stop,) = {json.loads(path.read_text())["settings"]["early_stop"] for path in tmp_path.rglob("run.json")}
@@ -94,39 +94,39 @@ def test_half_shuffled_text_is_worse(datasets, tmp_path):
     ET.fromstring((tmp_path / "out/curves.svg").read_text())
 
 
-def test_a_comparison_that_was_stopped_goes_on(datasets, tmp_path):
+def test_stopped_comparison_can_be_resumed(datasets, tmp_path):
     folders = [shutil.copytree(datasets / "clean", tmp_path / "clean"), datasets / "shuffled"]
     config = msgspec.structs.replace(SETTINGS, tokens=3_000)
     settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
-    whole = compare(folders, tmp_path / "whole", config, **settings)
-    told = []
+    uninterrupted = compare(folders, tmp_path / "uninterrupted", config, **settings)
+    logged = []
 
     def stop(line):
-        told.append(line)
+        logged.append(line)
         if "run 2" in line:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(folders, tmp_path / "out", config, tell=stop, **settings)
-    with pytest.raises(OutputError, match="Go on with it by --resume"):
+        compare(folders, tmp_path / "out", config, log=stop, **settings)
+    with pytest.raises(OutputError, match="Continue it with --resume"):
         compare(folders, tmp_path / "out", config, **settings)
     export(folders[0], "bin", workers=1)  # the rows are the same
     again = compare(folders, tmp_path / "out", config, resume=True, **settings)
-    assert [run.curve for run in again.runs] == [run.curve for run in whole.runs]
+    assert [run.curve for run in again.runs] == [run.curve for run in uninterrupted.runs]
     with pytest.raises(ConfigError, match="another test set"):
         compare(folders, tmp_path / "out", config, resume=True, **{**settings, "test": datasets / "clean"})
 
 
-def test_mlm_is_scored_under_fixed_masks(datasets, tmp_path):
+def test_mlm_is_scored_with_fixed_masks(datasets, tmp_path):
     config = TrainConfig(objective="mlm", batch_size=16, tokens=1_500, eval_every=30)
     shutil.copytree(datasets / "clean", tmp_path / "again")
     folders = [datasets / "clean", tmp_path / "again"]
     found = compare(folders, tmp_path / "out", config, seeds=1, test=datasets / "test", min_test_tokens=1000)
-    assert found.unit == "nats a masked token"
+    assert found.unit == "nats per masked token"
     assert found.runs[0].end == found.runs[1].end
 
 
-def test_epochs_may_be_each_datasets_own(datasets, tmp_path):
+def test_budget_can_be_epochs_of_each_dataset(datasets, tmp_path):
     config = TrainConfig(objective="causal", batch_size=16, epochs=0.05, eval_every=100, eval_windows=16)
     folders = [datasets / "clean", datasets / "shuffled"]
     settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
@@ -137,15 +137,15 @@ def test_epochs_may_be_each_datasets_own(datasets, tmp_path):
     assert [facts.epochs for facts in own.datasets] == pytest.approx([0.05, 0.05], rel=0.01)
 
 
-def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
+def test_invalid_comparisons_are_rejected(datasets, tmp_path, built):
     clean, shuffled, out = datasets / "clean", datasets / "shuffled", tmp_path / "out"
-    with pytest.raises(ConfigError, match="two datasets or more, got 1"):
+    with pytest.raises(ConfigError, match="at least two datasets, got 1"):
         compare([clean], out)
-    with pytest.raises(ConfigError, match="only by the same tokenizer"):
+    with pytest.raises(ConfigError, match="must have the same tokenizer"):
         compare([clean, built[0]], out)
-    with pytest.raises(ConfigError, match="is named twice"):
+    with pytest.raises(ConfigError, match="is given twice"):
         compare([clean, clean], out)
-    with pytest.raises(ConfigError, match="leave out early_stop"):
+    with pytest.raises(ConfigError, match="Leave out early_stop"):
         compare([clean, shuffled], out, TrainConfig(early_stop=2))
     with pytest.raises(ConfigError, match="--min-test-tokens must be at least 1, got 0"):
         compare([clean, shuffled], out, min_test_tokens=0)
@@ -154,8 +154,8 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
     assert not out.exists()
 
 
-@pytest.mark.usefixtures("drawn")
-def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
+@pytest.mark.usefixtures("with_curves")
+def test_small_test_set_is_accepted_with_a_warning(datasets, tmp_path):
     options = ["--test", datasets / "test", "--min-test-tokens", "1e3", "--tokens", "1e3", "--seeds", "1"]
     words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]
     done = called(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
@@ -166,7 +166,7 @@ def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
     assert re.search(note, (tmp_path / "out/comparison.md").read_text())
 
 
-def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):
+def test_untrained_rows_are_not_counted(datasets, tmp_path):
     config = Config(
         sources=[str(datasets / "clean-code")],
         out=str(tmp_path / "noisy"),
@@ -183,8 +183,8 @@ def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):
     assert (facts.windows, facts.ids) == (len(trained_on), sum(map(len, trained_on)))
 
 
-def test_packed_rows_are_compared_with_windows_of_one_file_each(tmp_path):
-    """By the same frozen windows, in bits per byte of the text."""
+def test_packed_rows_can_be_compared_with_windows_of_single_files(tmp_path):
+    """Both are scored on the same frozen windows, in bits per byte."""
     rows = {
         name: causal_dataset(tmp_path, WindowConfig(length=64, pack=pack, overlap=0))
         for name, pack in (("packed", "best-fit"), ("plain", "none"))
@@ -199,23 +199,23 @@ def test_packed_rows_are_compared_with_windows_of_one_file_each(tmp_path):
     assert (found.unit, found.model) == ("bits per byte", "tiny, causal")
     frozen = Frozen.read(tmp_path / "out")
     tokenizer = open_dataset(rows["packed"]).tokenizer
-    told = [frozen.fresh_ids(window) for window in frozen.windows]
+    scored = [frozen.fresh_ids(window) for window in frozen.windows]
     firsts = [
-        ids[:1] for window, ids in zip(frozen.windows, told, strict=True) if len(window.input_ids) == window.fresh
+        ids[:1] for window, ids in zip(frozen.windows, scored, strict=True) if len(window.input_ids) == window.fresh
     ]
-    num_bytes = sum(map(len, map(tokenizer.decode, told))) - sum(map(len, map(tokenizer.decode, firsts)))
+    num_bytes = sum(map(len, map(tokenizer.decode, scored))) - sum(map(len, map(tokenizer.decode, firsts)))
     results = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").rglob("result.json"))]
     assert [sum(result["frozen"]["weights"]) for result in results] == [num_bytes, num_bytes]
     ends = [sum(one["frozen"]["totals"]) / num_bytes for one in results]
     assert sorted(run.end for run in found.runs) == pytest.approx(sorted(ends), rel=1e-6)
 
 
-def test_adapters_of_a_model_are_compared(tmp_path):
+def test_adapters_can_be_compared(tmp_path):
     rows = [causal_dataset(tmp_path, WindowConfig(length=64, pack="best-fit"), fim=rate) for rate in (0.0, 1.0)]
     model = tiny_llama(tmp_path / "llama", tmp_path / "tokenizer")
     config = TrainConfig(model=str(model), lora=True, batch_size=8, tokens=1_000, eval_windows=8)
     found = compare(rows, tmp_path / "out", config, seeds=1, min_test_tokens=500)
     assert found.model == f"{model}, causal, LoRA of rank 16"
     starts = [run.curve[0].test for run in found.runs]
-    assert starts[0] == pytest.approx(starts[1], rel=1e-6)  # before the first step, each is the model itself
+    assert starts[0] == pytest.approx(starts[1], rel=1e-6)  # before the first step, an adapter changes nothing
     assert all(run.end < run.curve[0].test for run in found.runs)

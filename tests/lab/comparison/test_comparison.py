@@ -1,4 +1,4 @@
-"""What a comparison says of its scores: intervals, verdicts, curves, and how they are told."""
+"""Results of a comparison: intervals, verdicts, curves, text and page."""
 
 import math
 
@@ -13,18 +13,18 @@ from gristmill.lab.comparison.comparison import (
     DatasetFacts,
     RunResult,
     best_by_validation,
-    curves_of,
+    mean_curves,
 )
 from gristmill.lab.comparison.comparison_markdown import comparison_markdown
 from gristmill.lab.comparison.comparison_text import comparison_json, comparison_text
-from gristmill.lab.comparison.frozen import AgainstFacts, FrozenFacts
+from gristmill.lab.comparison.frozen import FrozenFacts, TrainOverlap
 from gristmill.lab.comparison.statistics import (
     DatasetScores,
     Interval,
+    compare_pairs,
     interval_of,
     interval_text,
     t_quantile,
-    verdicts_of,
 )
 
 
@@ -48,119 +48,119 @@ def scores(name, *values, totals=None):
         (0.5, 2, 0.8165),
     ],
 )
-def test_quantiles_are_those_of_the_tables(confidence, degrees, expected):
+def test_quantiles_match_published_tables(confidence, degrees, expected):
     assert t_quantile(confidence, degrees) == pytest.approx(expected, abs=1e-4)
 
 
-def test_an_interval_holds_the_true_mean_in_95_of_100_cases():
+def test_interval_contains_the_true_mean_in_95_percent_of_cases():
     chance = np.random.default_rng(0)
     samples = chance.normal(1.0, 0.1, (4000, 3))
     intervals = [interval_of(sample) for sample in samples.tolist()]
-    held = np.mean([abs(one.mean - 1.0) <= one.half_width for one in intervals])
-    assert held == pytest.approx(0.95, abs=0.012)
+    share = np.mean([abs(one.mean - 1.0) <= one.half_width for one in intervals])
+    assert share == pytest.approx(0.95, abs=0.012)
 
 
-def test_seeds_are_paired():
-    """Both go up and down with the seed: apart, the intervals overlap widely."""
+def test_runs_are_compared_by_seed():
+    """Both scores vary with the seed, so without pairing, the intervals overlap widely."""
     one, two = scores("A", 1.3, 1.5, 1.1), scores("B", 1.27, 1.468, 1.069)
-    (verdict,) = verdicts_of([one, two])
+    (verdict,) = compare_pairs([one, two])
     assert verdict.better == "B"
     assert verdict.text == "B is better than A by 0.031 ± 0.002 bits per byte"
     assert verdict.difference.mean == pytest.approx(0.031)
     assert interval_of(list(one.by_seed.values())).half_width > 0.4
 
 
-def test_lower_is_better_whichever_comes_first():
-    (verdict,) = verdicts_of([scores("A", 1.0, 1.01, 1.02), scores("B", 2.0, 2.01, 2.03)], "nats")
+def test_lower_score_is_better_in_either_order():
+    (verdict,) = compare_pairs([scores("A", 1.0, 1.01, 1.02), scores("B", 2.0, 2.01, 2.03)], "nats")
     assert verdict.better == "A"
     assert verdict.text == "A is better than B by 1.003 ± 0.014 nats"
 
 
-def test_what_chance_may_explain_is_no_difference():
-    (verdict,) = verdicts_of([scores("A", 1.000, 1.010, 1.002), scores("B", 1.004, 1.002, 1.000)])
+def test_difference_within_the_interval_is_not_measurable():
+    (verdict,) = compare_pairs([scores("A", 1.000, 1.010, 1.002), scores("B", 1.004, 1.002, 1.000)])
     assert verdict.better is None
-    assert verdict.text == "no difference can be told between A and B (0.002 ± 0.015 bits per byte)"
+    assert verdict.text == "no measurable difference between A and B (0.002 ± 0.015 bits per byte)"
 
 
-def test_identical_runs_are_no_difference():
-    (verdict,) = verdicts_of([scores("A", 1.1, 1.2, 1.3), scores("B", 1.1, 1.2, 1.3)])
+def test_identical_runs_have_no_measurable_difference():
+    (verdict,) = compare_pairs([scores("A", 1.1, 1.2, 1.3), scores("B", 1.1, 1.2, 1.3)])
     assert (verdict.better, verdict.difference) == (None, Interval(0.0, 0.0))
-    assert verdict.text == "no difference can be told between A and B (0.000 ± 0.000 bits per byte)"
+    assert verdict.text == "no measurable difference between A and B (0.000 ± 0.000 bits per byte)"
 
 
 def test_one_seed_gives_no_verdict():
-    (verdict,) = verdicts_of([scores("A", 1.1), scores("B", 0.5)])
+    (verdict,) = compare_pairs([scores("A", 1.1), scores("B", 0.5)])
     assert (verdict.better, verdict.difference.half_width) == (None, None)
-    assert verdict.text == "nothing can be told of A and B: one seed says nothing, --seeds 3 does"
+    assert verdict.text == "no verdict on A and B: one seed is not enough, use --seeds 3"
 
 
-def test_a_run_without_a_score_gives_no_verdict():
-    (verdict,) = verdicts_of([scores("A", 1.1, math.nan), scores("B", 0.5, 0.6)])
+def test_run_without_score_gives_no_verdict():
+    (verdict,) = compare_pairs([scores("A", 1.1, math.nan), scores("B", 0.5, 0.6)])
     assert verdict.better is None
-    assert verdict.text == "nothing can be told of A and B: a run has no score"
+    assert verdict.text == "no verdict on A and B: a run has no score"
 
 
-def test_other_seeds_are_refused():
-    with pytest.raises(ConfigError, match="other seeds"):
-        verdicts_of([DatasetScores("A", {0: 1.0, 1: 1.0}), DatasetScores("B", {0: 1.0, 2: 1.0})])
+def test_different_seeds_are_rejected():
+    with pytest.raises(ConfigError, match="have different seeds"):
+        compare_pairs([DatasetScores("A", {0: 1.0, 1: 1.0}), DatasetScores("B", {0: 1.0, 2: 1.0})])
 
 
-def test_more_pairs_ask_for_more():
-    """The same two: enough of a difference by themselves, not as one of three pairs."""
+def test_more_pairs_require_a_larger_difference():
+    """The difference is large enough for a single pair, but not for one of three pairs."""
     one, two = scores("A", 1.000, 1.010, 1.005), scores("B", 0.990, 1.004, 0.997)
-    assert verdicts_of([one, two])[0].better == "B"
-    first, *_ = three = verdicts_of([one, two, scores("C", 5.0, 5.1, 5.2)])
+    assert compare_pairs([one, two])[0].better == "B"
+    first, *_ = three = compare_pairs([one, two, scores("C", 5.0, 5.1, 5.2)])
     assert [(verdict.first, verdict.second) for verdict in three] == [("A", "B"), ("A", "C"), ("B", "C")]
     assert first.better is None
     assert first.confidence == pytest.approx(1 - 0.05 / 3)
     assert three[1].better == "A"
 
 
-def test_of_many_equal_datasets_hardly_one_is_called_better():
+def test_equal_datasets_rarely_get_a_verdict():
     chance = np.random.default_rng(1)
-    wrong = 0
+    num_wrong = 0
     for _ in range(300):
         runs = [scores(str(number), *chance.normal(1.0, 0.01, 3).tolist()) for number in range(4)]
-        wrong += any(verdict.better for verdict in verdicts_of(runs))
-    assert wrong <= 300 * 0.05 + 10
+        num_wrong += any(verdict.better for verdict in compare_pairs(runs))
+    assert num_wrong <= 300 * 0.05 + 10
 
 
-def test_files_make_an_interval_wider_and_never_narrower():
-    """All of the difference is in one of ten files: over seeds it is certain, over files it is luck."""
+def test_interval_over_files_is_wider_than_over_seeds():
+    """All of the difference is in one of ten files, so it is certain over seeds, but not over files."""
     weights = np.full(10, 100.0)
-    alike, odd = np.full(10, 100.0), np.full(10, 100.0)
-    odd[0] = 50.0
-    one = scores("A", 1.0, 1.0, 1.0, totals=[alike] * 3)
-    two = scores("B", 0.95, 0.95, 0.95, totals=[odd] * 3)
-    assert verdicts_of([one, two])[0].better == "B"
-    (verdict,) = verdicts_of([one, two], file_weights=weights)
+    equal, different = np.full(10, 100.0), np.full(10, 100.0)
+    different[0] = 50.0
+    one = scores("A", 1.0, 1.0, 1.0, totals=[equal] * 3)
+    two = scores("B", 0.95, 0.95, 0.95, totals=[different] * 3)
+    assert compare_pairs([one, two])[0].better == "B"
+    (verdict,) = compare_pairs([one, two], file_weights=weights)
     assert (verdict.better, verdict.files) == (None, 10)
-    # The standard error of ten differences of which one is 0.5: 0.05; times 2.262 of nine degrees of freedom.
+    # The standard error of ten differences, one of them 0.5, is 0.05. With nine degrees of freedom, t is 2.262.
     assert verdict.difference.half_width == pytest.approx(0.05 * 2.2622, abs=1e-4)
 
 
-def test_a_difference_in_all_files_alike_holds_over_files():
+def test_equal_difference_in_all_files_gives_a_verdict():
     weights = np.array([100.0, 300.0, 50.0, 700.0])
     one = scores("A", 1.0, 1.001, totals=[weights * 1.0, weights * 1.001])
     two = scores("B", 0.9, 0.901, totals=[weights * 0.9, weights * 0.901])
-    (verdict,) = verdicts_of([one, two], file_weights=weights)
+    (verdict,) = compare_pairs([one, two], file_weights=weights)
     assert verdict.better == "B"
     assert verdict.difference.half_width == pytest.approx(0.0, abs=1e-9)
 
 
-def test_over_seeds_and_files_a_verdict_is_wrong_in_5_of_100_cases_at_most():
-    """Two equal datasets; seeds, files and both together have their own chance."""
+def test_verdicts_over_seeds_and_files_are_wrong_in_at_most_5_percent_of_cases():
+    """The datasets are equal. Noise depends on seeds, on files, and on both together."""
     chance = np.random.default_rng(2)
     weights = chance.integers(500, 5000, 40).astype(float)
-    wrong = 0
+    num_wrong = 0
     for _ in range(400):
         by_seed, by_file = chance.normal(0, 0.01, (3, 1)), chance.normal(0, 0.05, (1, 40))
         rates = by_seed + by_file + chance.normal(0, 0.02, (3, 40))
         ends = (rates * weights).sum(axis=1) / weights.sum()
         one = scores("A", *ends.tolist(), totals=list(rates * weights))
         two = scores("B", 0.0, 0.0, 0.0, totals=[np.zeros(40)] * 3)
-        wrong += verdicts_of([one, two], file_weights=weights)[0].better is not None
-    assert wrong <= 400 * 0.05 + 8
+        num_wrong += compare_pairs([one, two], file_weights=weights)[0].better is not None
+    assert num_wrong <= 400 * 0.05 + 8
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_over_seeds_and_files_a_verdict_is_wrong_in_5_of_100_cases_at_most():
         (Interval(12.3456, 4.2), "12.346 ± 4.200"),
     ],
 )
-def test_intervals_show_what_they_are_sure_of(interval, text):
+def test_intervals_are_formatted_with_significant_decimals(interval, text):
     assert interval_text(interval) == text
 
 
-def test_the_best_point_is_the_first_lowest_of_its_own_validation():
+def test_best_point_is_the_first_with_the_lowest_validation():
     curve = [CurvePoint(1, 2.0, 9.0), CurvePoint(2, 1.0, 8.0), CurvePoint(3, 1.0, 7.0), CurvePoint(4, math.nan, 6.0)]
     assert best_by_validation(curve) == curve[1]
     assert best_by_validation([CurvePoint(1, None, 9.0)]) is None
@@ -215,8 +215,8 @@ def small_comparison(num_seeds: int = 3) -> Comparison:
         suffix=(2,),
         tokens_before=497_147,
         against=tuple(
-            AgainstFacts(name=name, windows=windows, ids=ids, span_tokens=spans, near_duplicate_files=twins)
-            for name, windows, ids, spans, twins in against
+            TrainOverlap(name=name, windows=windows, ids=ids, span_tokens=spans, near_duplicate_files=files)
+            for name, windows, ids, spans, files in against
         ),
         sha256="536428cb" * 8,
     )
@@ -239,7 +239,7 @@ def small_comparison(num_seeds: int = 3) -> Comparison:
         datasets=tuple(datasets),
         runs=tuple(runs),
         frozen=frozen,
-        verdicts=tuple(verdicts_of([scores(name, *ends[:num_seeds]) for name, ends in ENDS.items()])),
+        verdicts=tuple(compare_pairs([scores(name, *ends[:num_seeds]) for name, ends in ENDS.items()])),
         verdicts_at_best=(),
         command="gristmill compare plain 'mill|1' --out c",
         device="CPU",
@@ -247,11 +247,11 @@ def small_comparison(num_seeds: int = 3) -> Comparison:
     )
 
 
-TOLD = """\
-model   tiny, 40,000,000 tokens a run, 3 seeds
+TEXT = """\
+model   tiny, 40,000,000 tokens per run, 3 seeds
 test    485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364
-        11,300 of 497,147 tokens taken out, for what a train split has too:
-          plain has 6,995 in spans of 50 and more, and near-duplicates of 1 of the files
+        11,300 of 497,147 tokens removed, because a train split contains them:
+          plain contains 6,995 in spans of 50 or more, and near-duplicates of 1 file
 
 dataset  windows  padding  epochs     at the end  at best validation  own validation          off by
 plain    130,282    10.1%    0.67  1.305 ± 0.012       1.305 ± 0.012   0.705 ± 0.015  -0.600 ± 0.004
@@ -259,21 +259,21 @@ mill|1    56,299     1.1%    1.40  1.274 ± 0.010       1.274 ± 0.010   1.272 �
 
 at the end: mill|1 is better than plain by 0.031 ± 0.003 bits per byte
 
-scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
-off by: own validation less the frozen score; far below 0, it promises more than there is
-held out by all means validation too: `at best validation` has chosen by some of these files
-verdicts hold over seeds, for just these files of the test set"""
+scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
+off by: own validation minus the test score; far below 0, validation is too optimistic
+the test set includes validation files, which `at best validation` used to choose the model
+verdicts cover other seeds, but only these test files"""
 
 
-def test_the_table_for_a_terminal():
-    assert comparison_text(small_comparison()) == TOLD
+def test_comparison_text():
+    assert comparison_text(small_comparison()) == TEXT
 
 
-def test_one_seed_is_told_without_intervals():
-    told = comparison_text(small_comparison(1))
-    assert "±" not in told
-    assert "nothing can be told of plain and mill|1: one seed says nothing, --seeds 3 does" in told
-    assert "one seed, so no intervals" in told
+def test_text_of_one_seed_has_no_intervals():
+    text = comparison_text(small_comparison(1))
+    assert "±" not in text
+    assert "no verdict on plain and mill|1: one seed is not enough, use --seeds 3" in text
+    assert "one seed, so no intervals" in text
 
 
 PAGE = """\
@@ -290,18 +290,18 @@ PAGE = """\
 | `plain` | 130,282 | 10.1% | 0.67 | 1.305 ± 0.012 | 1.305 ± 0.012 | 0.705 ± 0.015 | -0.600 ± 0.004 |
 | `mill\\|1` | 56,299 | 1.1% | 1.40 | 1.274 ± 0.010 | 1.274 ± 0.010 | 1.272 ± 0.008 | -0.002 ± 0.005 |
 
-- scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
-- off by: own validation less the frozen score; far below 0, it promises more than there is
-- held out by all means validation too: \\`at best validation\\` has chosen by some of these files
-- verdicts hold over seeds, for just these files of the test set
+- scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
+- off by: own validation minus the test score; far below 0, validation is too optimistic
+- the test set includes validation files, which \\`at best validation\\` used to choose the model
+- verdicts cover other seeds, but only these test files
 
 ## The test set
 
-485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364. 11,300 of 497,147 tokens taken out, for what a train split has too: plain has 6,995 in spans of 50 and more, and near-duplicates of 1 of the files.
+485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364. 11,300 of 497,147 tokens removed, because a train split contains them: plain contains 6,995 in spans of 50 or more, and near-duplicates of 1 file.
 
 ## The runs
 
-tiny, 40,000,000 tokens a run, 3 seeds.
+tiny, 40,000,000 tokens per run, 3 seeds.
 
 | dataset | seed | at the end | at best validation | own validation | seconds | tokens/s |
 | :-- | --: | --: | --: | --: | --: | --: |
@@ -314,25 +314,25 @@ tiny, 40,000,000 tokens a run, 3 seeds.
 
 ## How
 
-Every run has the same model, budget of tokens, schedule and test set; what differs is the dataset, and the seed, which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two datasets are compared seed by seed.
+Every run has the same model, budget of tokens, schedule and test set. Runs differ in the dataset and the seed, and all datasets use the same seeds. The test set was frozen before training: the files that every dataset holds out (or a separate test set), without near-duplicates of train files and without spans of 50 or more tokens that also occur in a train split. Two datasets are compared seed by seed.
 
 CPU, torch 2.13.0
 """
 
 
-def test_the_page():
+def test_comparison_markdown():
     assert comparison_markdown(small_comparison(), "c d.svg") == PAGE
 
 
-def test_json_is_read_again_and_has_the_scores():
+def test_json_can_be_decoded_and_has_the_scores():
     comparison = small_comparison()
-    told = comparison_json(comparison)
-    assert msgspec.json.decode(told, type=Comparison) == comparison
-    assert msgspec.json.decode(told)["datasets"][0]["scores"]["end"]["mean"] == pytest.approx(1.305)
+    text = comparison_json(comparison)
+    assert msgspec.json.decode(text, type=Comparison) == comparison
+    assert msgspec.json.decode(text)["datasets"][0]["scores"]["end"]["mean"] == pytest.approx(1.305)
 
 
-def test_curves_are_means_over_seeds_with_their_band():
-    plain, mill = curves_of(small_comparison())
+def test_curves_are_means_over_seeds_with_a_band():
+    plain, mill = mean_curves(small_comparison())
     assert (plain.dataset, mill.dataset) == ("plain", "mill|1")
     assert plain.tokens == [20_000_000, 40_000_000]
     assert plain.test.mean == pytest.approx([1.705, 1.305])
@@ -342,10 +342,10 @@ def test_curves_are_means_over_seeds_with_their_band():
     assert plain.test.high == pytest.approx([1.705 + half, 1.305 + half])
 
 
-def test_a_curve_of_one_seed_has_no_band_and_one_without_validation_none():
+def test_curve_of_one_seed_has_no_band_and_validation_is_optional():
     comparison = small_comparison(1)
     runs = (run_of("plain", 0, 1.3, None), run_of("mill|1", 0, 1.2, 1.1))
-    plain, mill = curves_of(msgspec.structs.replace(comparison, runs=runs))
+    plain, mill = mean_curves(msgspec.structs.replace(comparison, runs=runs))
     assert (plain.validation, plain.test.low) == (None, None)
     assert mill.validation.mean == pytest.approx([1.6, 1.1])
     assert "| - | - | - |" in comparison_markdown(msgspec.structs.replace(comparison, runs=runs))

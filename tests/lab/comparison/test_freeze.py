@@ -1,4 +1,4 @@
-"""The frozen test set: what is in it, and that no train split shows any of it."""
+"""The frozen test set: its contents, and its separation from every train split."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from gristmill import (
 from gristmill.dataset.row_windows import TextKey
 from gristmill.lab.comparison.freeze import freeze
 from gristmill.lab.comparison.frozen import Frozen
-from gristmill.lab.comparison.train_side import FrozenSpans, TrainText
+from gristmill.lab.comparison.train_side import FrozenGrams, TrainScan
 from support.builds import files_table, make
 from support.foreign_datasets import made_foreign
 from support.short_trainings import causal_dataset
@@ -57,7 +57,7 @@ def grams(ids) -> list[bytes]:
 
 
 def as_shuffled_rows(folder: Path, to: Path) -> Path:
-    """As a method that is no build leaves them: in no order, without `fresh` and files.jsonl."""
+    """Copy a dataset as rows that gristmill did not build: shuffled, without `fresh` and files.jsonl."""
     shutil.copytree(folder, to)
     made_foreign(to)
     for path in to.glob("*.jsonl"):
@@ -76,7 +76,7 @@ def source(corpus):
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory, source):
-    """The same files split in two ways, one of them without overlap."""
+    """Two datasets of the same files with different splits, one of them without overlap."""
     folder = tmp_path_factory.mktemp("seeds")
     make(source, folder / "one", split=SplitConfig(shares="60/20/20"))
     make(source, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
@@ -89,7 +89,7 @@ def frozen(seeds):
 
 
 def slow_shared(frozen: list[int], train: list[list[int]]) -> list[bool]:
-    """By sets of 50-grams: those that train has, joined where they overlap or touch, of 8 ids or more."""
+    """Reference: join the 50-grams found in train where they overlap or touch, and keep ranges of 8 or more ids."""
     known = {tuple(text[at : at + SPAN]) for text in train for at in range(len(text) - SPAN + 1)}
     starts = [at for at in range(len(frozen) - SPAN + 1) if tuple(frozen[at : at + SPAN]) in known]
     ranges: list[list[int]] = []
@@ -98,13 +98,13 @@ def slow_shared(frozen: list[int], train: list[list[int]]) -> list[bool]:
             ranges[-1][1] = start + SPAN
         else:
             ranges.append([start, start + SPAN])
-    counted = [(start, end) for start, end in ranges if len(set(frozen[start:end])) >= 8]
-    return [any(start <= at < end for start, end in counted) for at in range(len(frozen))]
+    kept = [(start, end) for start, end in ranges if len(set(frozen[start:end])) >= 8]
+    return [any(start <= at < end for start, end in kept) for at in range(len(frozen))]
 
 
 @st.composite
 def frozen_and_train(draw):
-    """Texts of which train has pieces: long and short, of many ids and of few, side by side."""
+    """Generate frozen and train texts from common pieces: long and short, with many and few distinct ids."""
     piece = st.tuples(
         st.integers(0, 200), st.sampled_from([1, 20, 49, 50, 51, 70, 120]), st.sampled_from([2, 7, 8, 500])
     )
@@ -118,15 +118,15 @@ def frozen_and_train(draw):
 
 
 @given(frozen_and_train())
-def test_shared_spans_are_those_of_a_set_of_50_grams(sides):
+def test_shared_tokens_match_a_set_of_50_grams(sides):
     frozen, train = sides
-    spans = FrozenSpans([np.array(text, np.uint32) for text in frozen])
-    found = spans.shared_with(np.array(text, np.uint32) for text in train)
+    index = FrozenGrams([np.array(text, np.uint32) for text in frozen])
+    found = index.find_shared(np.array(text, np.uint32) for text in train)
     assert [flags.tolist() for flags in found] == [slow_shared(text, train) for text in frozen]
 
 
-def test_no_span_of_50_is_in_any_train(frozen, seeds, source, codebert):
-    """By the source files themselves: what crosses the edge of two windows counts."""
+def test_no_frozen_50_gram_is_in_any_train_split(frozen, seeds, source, codebert):
+    """The source files are searched, so 50-grams across two windows count."""
     found = {}
     for window in frozen.windows:
         content = window.input_ids[1:-1]
@@ -140,7 +140,7 @@ def test_no_span_of_50_is_in_any_train(frozen, seeds, source, codebert):
                 assert all(len(set(gram.tolist())) < 8 for gram in shared), row["path"]
 
 
-def test_files_are_those_that_all_hold_out(frozen, seeds):
+def test_frozen_files_are_held_out_by_all_datasets(frozen, seeds):
     tables = [files_table(folder).values() for folder in seeds]
     held_out = [{row["path"] for row in rows if row["split"] in {"validation", "test"}} for rows in tables]
     files = {window.path for window in frozen.windows}
@@ -149,26 +149,26 @@ def test_files_are_those_that_all_hold_out(frozen, seeds):
     assert frozen.facts.files == len(files)
 
 
-def test_the_order_of_the_datasets_does_not_matter(frozen, seeds):
+def test_order_of_the_datasets_does_not_matter(frozen, seeds):
     back = frozen_of(*reversed(seeds))
     assert frozen.facts.sha256 == back.facts.sha256
     assert frozen.facts.against == tuple(reversed(back.facts.against))
 
 
-def test_each_token_is_fresh_once_and_framed(frozen):
-    places = [
+def test_each_token_is_fresh_once_and_windows_have_special_tokens(frozen):
+    positions = [
         (window.path, window.start + len(window.input_ids) - 2 - 1 - back)
         for window in frozen.windows
         for back in range(window.fresh)
     ]
-    assert len(set(places)) == len(places) == frozen.facts.tokens
+    assert len(set(positions)) == len(positions) == frozen.facts.tokens
     assert frozen.facts.tokens <= frozen.facts.tokens_before
     assert {(window.input_ids[0], window.input_ids[-1]) for window in frozen.windows} == {(0, 2)}
     assert max(len(window.input_ids) for window in frozen.windows) == frozen.facts.window_length == 512
     assert all(len(frozen.fresh_ids(window)) == window.fresh for window in frozen.windows)
 
 
-def test_what_is_written_is_read_again(frozen, tmp_path):
+def test_written_test_set_is_read_back(frozen, tmp_path):
     frozen.write(tmp_path)
     again = Frozen.read(tmp_path)
     assert again.facts == frozen.facts
@@ -177,12 +177,12 @@ def test_what_is_written_is_read_again(frozen, tmp_path):
         assert one[:4] == other[:4]
         assert one.input_ids.tolist() == other.input_ids.tolist()
     (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-2] + b"\n\n")
-    with pytest.raises(DatasetError, match=r"is not what test\.json says"):
+    with pytest.raises(DatasetError, match=r"does not match the digest in test\.json"):
         Frozen.read(tmp_path)
 
 
 @pytest.mark.parametrize("is_shuffled", [False, True])
-def test_a_span_across_the_edge_of_two_train_windows_is_taken_out(tmp_path, codebert, is_shuffled):
+def test_span_across_two_train_windows_is_removed(tmp_path, codebert, is_shuffled):
     text = lines(words(1200, 1))
     ids = codebert.encode(text.encode()).ids
     across = codebert.decode(ids[510 - 40 : 510 + 40]).decode()  # where the first window ends
@@ -205,16 +205,16 @@ def test_a_span_across_the_edge_of_two_train_windows_is_taken_out(tmp_path, code
 
 
 @pytest.mark.parametrize("window", [WindowConfig(), WindowConfig(pack="best-fit")], ids=["plain", "packed"])
-def test_a_near_duplicate_of_a_train_file_is_left_out(tmp_path, window):
-    """Every 20th word is another: no 50 tokens in a row are shared, and most 5-grams are.
+def test_near_duplicate_of_a_train_file_is_removed(tmp_path, window):
+    """Every 20th word is different, so no 50 consecutive tokens are shared, but most 5-grams are.
 
-    Packed, the last part of the file is in a row with others, behind all its other windows.
+    If packed, the last part of the train file shares a row with other files, after all its other windows.
     """
     text, other = words(1000, 1), words(1000, 2)
-    twin = [other[at] if at % 20 == 10 else word for at, word in enumerate(text)]
+    near_duplicate = [other[at] if at % 20 == 10 else word for at, word in enumerate(text)]
     files = {"a.py": lines(text), **{f"b{number}.py": lines(words(150, number)) for number in range(3, 9)}}
     make(write_tree(tmp_path / "src", files), tmp_path / "train", split=ALL_TRAIN, window=window)
-    files = {"twin.py": lines(twin), "own.py": lines(other)}
+    files = {"similar.py": lines(near_duplicate), "own.py": lines(other)}
     make(write_tree(tmp_path / "else", files), tmp_path / "test", split=ALL_TEST)
     frozen = frozen_of(tmp_path / "train", test=tmp_path / "test")
     assert {window.path for window in frozen.windows} == {"own.py"}
@@ -222,7 +222,7 @@ def test_a_near_duplicate_of_a_train_file_is_left_out(tmp_path, window):
     assert (against.near_duplicate_files, against.span_tokens) == (1, 0)
 
 
-def test_a_file_of_another_text_is_another_file(tmp_path):
+def test_files_with_different_text_are_not_the_same(tmp_path):
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
     make(source, tmp_path / "one", split=ALL_TEST)
     (source / "b.py").write_text(lines(words(300, 3)))
@@ -232,8 +232,8 @@ def test_a_file_of_another_text_is_another_file(tmp_path):
     assert {window.path for window in frozen_of(tmp_path / "one", shuffled).windows} == {"a.py"}
 
 
-def test_a_file_that_has_grown_is_another_file(tmp_path):
-    """No row contradicts another here: only the digests do."""
+def test_file_that_has_grown_is_not_the_same(tmp_path):
+    """The rows do not contradict each other. Only the digests differ."""
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
     make(source, tmp_path / "one", split=ALL_TEST)
     (source / "b.py").write_text(lines(words(300, 2)) + lines(words(80, 3)))
@@ -241,7 +241,7 @@ def test_a_file_that_has_grown_is_another_file(tmp_path):
     assert {window.path for window in frozen_of(tmp_path / "one", tmp_path / "two").windows} == {"a.py"}
 
 
-def test_without_a_record_a_file_with_a_row_in_train_is_not_held_out(seeds, tmp_path):
+def test_without_files_table_a_file_with_a_train_row_is_not_held_out(seeds, tmp_path):
     shuffled = as_shuffled_rows(seeds[0], tmp_path / "shuffled")
     before = {window.path for window in frozen_of(shuffled).windows}
     assert before == {window.path for window in frozen_of(seeds[0]).windows}
@@ -256,7 +256,7 @@ def test_without_a_record_a_file_with_a_row_in_train_is_not_held_out(seeds, tmp_
     assert before - {window.path for window in frozen_of(shuffled).windows} == {json.loads(moved)["path"]}
 
 
-def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
+def test_output_format_does_not_change_the_test_set(tmp_path, source, seeds):
     output = OutputConfig(pad=True, compress="zstd", with_text=True)
     make(source, tmp_path / "padded", split=SplitConfig(shares="60/20/20"), output=output)
     plain, padded = frozen_of(seeds[0]).facts, frozen_of(tmp_path / "padded").facts
@@ -264,7 +264,7 @@ def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
     assert padded.against[0].ids == plain.against[0].ids
 
 
-def test_packed_rows_show_what_windows_of_one_file_do(tmp_path, source, seeds):
+def test_packed_rows_give_the_same_test_set(tmp_path, source, seeds):
     packed = tmp_path / "packed"
     make(source, packed, split=SplitConfig(shares="60/20/20"), window=WindowConfig(pack="best-fit"))
     plain, facts = frozen_of(seeds[0]).facts, frozen_of(packed).facts
@@ -274,97 +274,94 @@ def test_packed_rows_show_what_windows_of_one_file_do(tmp_path, source, seeds):
         assert getattr(facts.against[0], name) == getattr(plain.against[0], name)
     rows = open_dataset(packed)["train"]
     assert (facts.against[0].windows, facts.against[0].ids) == (len(rows), sum(len(row["input_ids"]) for row in rows))
-    # Of two packings of one split, each shows the same documents whole.
+    # Both datasets contain the same complete documents.
     texts = [
-        {text: stretch.ids.tolist() for text, stretch in TrainText(open_dataset(one), lambda _: None)._stretches()}
+        {text: span.ids.tolist() for text, span in TrainScan(open_dataset(one), lambda _: None)._spans()}
         for one in (seeds[0], packed)
     ]
     assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("pack", ["none", "best-fit", "repo"])
-def test_a_middle_that_was_moved_is_back_in_its_place(tmp_path, pack):
-    """Train shows the parts of a file in another order: what is compared is its text."""
+def test_fill_in_the_middle_is_compared_in_original_order(tmp_path, pack):
+    """Train contains the parts of a file in another order, but its text is compared."""
     window = WindowConfig(length=64, pack=pack, overlap=0)
     plain, rewritten = (causal_dataset(tmp_path, window, fim=rate) for rate in (0.0, 1.0))
-    assert any(one.window.fim for one in TrainText(open_dataset(rewritten), lambda _: None)._windows())
+    assert any(one.window.fim for one in TrainScan(open_dataset(rewritten), lambda _: None)._windows())
     texts = [
-        {
-            (text, stretch.start): stretch.ids.tolist()
-            for text, stretch in TrainText(open_dataset(one), lambda _: None)._stretches()
-        }
+        {(text, span.start): span.ids.tolist() for text, span in TrainScan(open_dataset(one), lambda _: None)._spans()}
         for one in (plain, rewritten)
     ]
     assert texts[0] == texts[1]
 
 
 def windows_of(folder):
-    return [(one.window.text, one.stretch) for one in TrainText(open_dataset(folder), lambda _: None)._windows()]
+    return [(one.window.text, one.stretch) for one in TrainScan(open_dataset(folder), lambda _: None)._windows()]
 
 
-def test_labels_of_noise_are_text_that_train_shows(tmp_path, corpus):
+def test_labels_of_noisy_windows_count_as_train_text(tmp_path, corpus):
     variants = VariantsConfig(rates={"noise": 1.0})
     make(corpus / "json", tmp_path / "noisy", split=ALL_TRAIN, variants=variants)
     windows = windows_of(tmp_path / "noisy")
     noisy = [number for number, (text, _) in enumerate(windows) if text.variant == "noise"]
     assert noisy
     clean = {number + 1 for number in noisy}
-    own = {
+    original = {
         (text, window.start): window.ids
         for number, (text, window) in enumerate(windows)
         if not text.variant and number not in clean
     }
-    assert own
+    assert original
     for number in noisy:
         text, window = windows[number + 1]
         assert text == TextKey(*windows[number][0].file)
-        assert window.ids.tolist() == own[text, window.start].tolist()
+        assert window.ids.tolist() == original[text, window.start].tolist()
         assert window.ids.tolist() != windows[number][1].ids.tolist()
 
 
-def test_stretches_are_the_files_tokens(built, corpus, codebert):
+def test_train_spans_are_the_tokens_of_the_files(built, corpus, codebert):
     out, _ = built
-    shown = list(TrainText(open_dataset(out), lambda _: None)._stretches())
-    for text, stretch in shown:
-        assert stretch.ids.tolist() == codebert.encode((corpus / text.path).read_bytes()).ids.tolist()
-    assert len(shown) == len({text for text, _ in shown})
+    spans = list(TrainScan(open_dataset(out), lambda _: None)._spans())
+    for text, span in spans:
+        assert span.ids.tolist() == codebert.encode((corpus / text.path).read_bytes()).ids.tolist()
+    assert len(spans) == len({text for text, _ in spans})
 
 
-def test_other_special_tokens_are_refused_with_the_option(tmp_path):
+def test_different_special_tokens_are_rejected_with_the_option(tmp_path):
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1))})
     make(source, tmp_path / "one", split=ALL_TEST)
     make(source, tmp_path / "two", split=ALL_TEST, window=WindowConfig(special_tokens="documents"))
-    with pytest.raises(ConfigError, match=r"same special tokens around a window: .* --special-tokens, or --preset"):
+    with pytest.raises(ConfigError, match=r"same special tokens around a window .* --special-tokens or --preset"):
         frozen_of(tmp_path / "one", tmp_path / "two")
 
 
-def test_another_tokenizer_is_refused_in_one_line(tmp_path):
+def test_different_tokenizer_is_rejected_in_one_line(tmp_path):
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1))})
     (tmp_path / "small.json").write_text(byte_level())
     make(source, tmp_path / "one", split=ALL_TEST)
     make(source, tmp_path / "two", split=ALL_TEST, tokenizer=TokenizerConfig(name=str(tmp_path / "small.json")))
-    with pytest.raises(ConfigError, match="only by the same tokenizer") as refused:
+    with pytest.raises(ConfigError, match="must have the same tokenizer") as rejected:
         frozen_of(tmp_path / "one", tmp_path / "two")
-    message = str(refused.value)
+    message = str(rejected.value)
     assert "one' has 'codebert'" in message
     assert "two' has " in message
     assert "\n" not in message
 
 
-def test_too_few_tokens_are_refused_with_what_to_do(seeds):
-    with pytest.raises(ConfigError, match=r"has [\d,]+ tokens in \d+ files, and 100,000,000 are needed") as refused:
+def test_too_few_tokens_are_rejected_with_advice(seeds):
+    with pytest.raises(ConfigError, match=r"has [\d,]+ tokens in \d+ files, but 100,000,000 are needed") as rejected:
         frozen_of(*seeds, min_tokens=100_000_000)
-    assert "--test DATASET" in str(refused.value)
+    assert "--test DATASET" in str(rejected.value)
     assert re.search(
-        r"gristmill build OTHER-CODE --out held-out --split 0/0/100\. Or take these, .* --min-test-tokens \d+$",
-        str(refused.value),
+        r"gristmill build OTHER-CODE --out held-out --split 0/0/100\. Or accept wide intervals with --min-test-tokens \d+$",
+        str(rejected.value),
     )
 
 
-def test_datasets_that_hold_out_nothing_in_common_are_refused(tmp_path):
+def test_datasets_without_common_held_out_files_are_rejected(tmp_path):
     for name in ("one", "two"):
         make(write_tree(tmp_path / f"{name}-src", {"a.py": lines(words(300, 1))}), tmp_path / name, split=ALL_TEST)
-    with pytest.raises(ConfigError, match="has 0 tokens in 0 files, and 1 are needed: of 0 tokens that all"):
+    with pytest.raises(ConfigError, match="has 0 tokens in 0 files, but 1 are needed: all datasets hold out 0 tokens"):
         frozen_of(tmp_path / "one", tmp_path / "two")
 
 
@@ -372,7 +369,7 @@ def test_datasets_that_hold_out_nothing_in_common_are_refused(tmp_path):
     ("found", "planted"),
     [(b'"input_ids":[0,', b'"input_ids":[0,99999999,'), (b'"start":', b'"start":-'), (b'"path":', b'"path":7,"x":')],
 )
-def test_damaged_rows_are_said(seeds, tmp_path, found, planted):
+def test_damaged_rows_are_reported(seeds, tmp_path, found, planted):
     shutil.copytree(seeds[0], tmp_path / "damaged")
     path = tmp_path / "damaged" / "train.jsonl"
     *others, last = path.read_bytes().splitlines(keepends=True)
@@ -381,18 +378,18 @@ def test_damaged_rows_are_said(seeds, tmp_path, found, planted):
         frozen_of(tmp_path / "damaged")
 
 
-def test_a_dataset_named_twice_is_refused(seeds):
-    with pytest.raises(ConfigError, match="named twice"):
+def test_repeated_dataset_is_rejected(seeds):
+    with pytest.raises(ConfigError, match="is given twice"):
         frozen_of(seeds[0], seeds[0])
 
 
-def test_folders_of_the_same_name_are_told_apart(seeds, tmp_path):
+def test_folders_with_the_same_name_get_unique_names(seeds, tmp_path):
     shutil.copytree(seeds[0], tmp_path / "other" / "one")
     names = [one.name for one in frozen_of(seeds[0], tmp_path / "other" / "one").facts.against]
     assert names == [f"{seeds[0].parent.name}/one", "other/one"]
 
 
-def test_windows_are_numbered_by_file_in_the_order_of_the_files(frozen):
+def test_windows_are_numbered_by_file_in_file_order(frozen):
     by_file = dict.fromkeys([window.path for window in frozen.windows], 0)
     for window in frozen.windows:
         by_file[window.path] += len(frozen.fresh_ids(window))

@@ -1,4 +1,4 @@
-"""LoRA adapters and models from folders: what is trained, kept, gone on from, and refused."""
+"""LoRA adapters and pretrained models from folders: training, saving, resuming and errors."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ PeftModel, LoraConfig = late("peft", "PeftModel", "LoraConfig")
 Objective, score = late("gristmill.lab.training.objectives", "Objective", "score")
 (train,) = late("gristmill.lab.training.train", "train")
 
-pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
+pytestmark = pytest.mark.usefixtures("short_trainings", "without_curves")
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,14 @@ def lora(model, **settings):
 @pytest.fixture(scope="module")
 def adapted(packed, llama, tmp_path_factory):
     folder = tmp_path_factory.mktemp("adapted") / "run"
-    told = []
-    train(packed, folder, lora(llama, lora_rank=4, lora_dropout=0.1, save_every=3), tell=told.append)
-    return folder, told
+    logged = []
+    train(packed, folder, lora(llama, lora_rank=4, lora_dropout=0.1, save_every=3), log=logged.append)
+    return folder, logged
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's call
-def test_an_adapter_is_trained_and_peft_loads_it(packed, llama, adapted):
-    folder, told = adapted
+def test_trained_adapter_is_loaded_by_peft(packed, llama, adapted):
+    folder, logged = adapted
     found = losses(folder)
     assert min(found) < found[0] - 0.3
     result = json.loads((folder / "result.json").read_text())
@@ -63,13 +63,13 @@ def test_an_adapter_is_trained_and_peft_loads_it(packed, llama, adapted):
     settings = json.loads((folder / "model/adapter_config.json").read_text())
     assert (settings["r"], settings["lora_alpha"], settings["lora_dropout"]) == (4, 32, 0.1)
     assert settings["base_model_name_or_path"] == str(llama)
-    # Every linear layer but the one that gives words.
+    # Every linear layer except the output layer.
     projections = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
     assert {name.rpartition(".")[2] for name in settings["target_modules"]} == projections
     assert settings["target_modules"] == sorted(settings["target_modules"])
     base = AutoModelForCausalLM.from_pretrained(llama)
     assert result["parameters"] == base.num_parameters() + result["adapter_parameters"]
-    assert f"{base.num_parameters():,} weights, and a LoRA adapter of {result['adapter_parameters']:,}, " in told[0]
+    assert f"{base.num_parameters():,} weights, and a LoRA adapter of {result['adapter_parameters']:,}, " in logged[0]
     before = {name: weights.clone() for name, weights in base.state_dict().items()}
     model = PeftModel.from_pretrained(base, folder / "model").eval()
     feeds = Feeds(open_dataset(packed), TrainConfig(objective="causal"), is_fixed_width=False)
@@ -81,27 +81,27 @@ def test_an_adapter_is_trained_and_peft_loads_it(packed, llama, adapted):
     assert tokenizer("def f(): pass")["input_ids"]
 
 
-def test_an_adapter_that_was_stopped_goes_on_as_if_it_had_not(packed, llama, adapted, tmp_path):
+def test_resumed_adapter_equals_an_uninterrupted_one(packed, llama, adapted, tmp_path):
     base = shutil.copytree(llama, tmp_path / "llama")
     config = lora(base, lora_rank=4, lora_dropout=0.1, save_every=3)
 
     def crash(line):
         if line.split()[1:2] == ["8"]:
-            raise RuntimeError("the power is out")
+            raise RuntimeError("power failure")
 
     with pytest.raises(RuntimeError, match="power"):
-        train(packed, tmp_path / "run", config, tell=crash)
+        train(packed, tmp_path / "run", config, log=crash)
     shutil.copytree(tmp_path / "run", tmp_path / "other")
     train(packed, tmp_path / "run", config, resume=True)
     assert plain(tmp_path / "run") == plain(adapted[0])
     name = "model/adapter_model.safetensors"
     assert (tmp_path / "run" / name).read_bytes() == (adapted[0] / name).read_bytes()
     tiny_llama(base, llama, rms_norm_eps=1e-5, tie_word_embeddings=False, initializer_range=0.1)
-    with pytest.raises(ConfigError, match="are no longer those that this adapter was trained for"):
+    with pytest.raises(ConfigError, match="have changed since this adapter was trained"):
         train(packed, tmp_path / "other", config, resume=True)
 
 
-def test_layers_can_be_named_and_gpt2_has_adapters_too(packed, root, llama, tmp_path):
+def test_adapter_layers_can_be_named_and_gpt2_is_supported(packed, root, llama, tmp_path):
     train(packed, tmp_path / "two", lora(llama, tokens=1_000, lora_targets="q_proj, v_proj"))
     settings = json.loads((tmp_path / "two/model/adapter_config.json").read_text())
     assert sorted(settings["target_modules"]) == ["q_proj", "v_proj"]
@@ -117,7 +117,7 @@ def test_layers_can_be_named_and_gpt2_has_adapters_too(packed, root, llama, tmp_
     assert min(losses(tmp_path / "gpt2-run")) < losses(tmp_path / "gpt2-run")[0] - 0.1
 
 
-def test_weights_of_a_folder_are_trained_without_an_adapter(packed, llama, tmp_path):
+def test_pretrained_weights_are_trained_without_an_adapter(packed, llama, tmp_path):
     config = TrainConfig(model=str(llama), tokens=8_000, batch_size=8, eval_every=4, learning_rate=1e-2)
     result = train(packed, tmp_path / "run", config)
     assert result.adapter_parameters is None
@@ -125,65 +125,69 @@ def test_weights_of_a_folder_are_trained_without_an_adapter(packed, llama, tmp_p
     assert (tmp_path / "run/model/model.safetensors").exists()
 
 
-def test_a_model_is_refused_with_what_differs_from_the_datasets_tokenizer(packed, llama, tmp_path):
+def test_tokenizer_error_names_the_differences(packed, llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "llama")
     definition = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = definition["model"]["vocab"]
     (one, two), spare = sorted(vocabulary, key=vocabulary.get)[300:302], max(vocabulary, key=vocabulary.get)
 
-    def refused(message, **settings):
+    def assert_rejected(message, **settings):
         with pytest.raises(ConfigError, match=message):
             train(packed, tmp_path / "run", lora(folder))
 
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
-    refused(r"has another \(500 ids\): 2 tokens with another id \(.* is 30\d in the dataset and 30\d in the model")
+    assert_rejected(
+        r"has a different one \(500 ids\): 2 tokens with a different id \(.* is 30\d in the dataset and 30\d in the model"
+    )
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     vocabulary["of_the_model"] = vocabulary.pop(spare)
     definition["model"]["merges"] = [pair for pair in definition["model"]["merges"] if "".join(pair) != spare]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
-    refused(
+    assert_rejected(
         r"1 token only in the dataset \(.*\); 1 token only in the model \('of_the_model'\)\. Build the dataset with"
     )
     shutil.copyfile(llama / "tokenizer.json", folder / "tokenizer.json")
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<file_sep>"}))
-    refused(r"the dataset's ends texts with '<\|endoftext\|>', the model's with '<file_sep>'")
+    assert_rejected(r"the dataset's tokenizer ends texts with '<\|endoftext\|>', the model's with '<file_sep>'")
     (folder / "tokenizer.json").unlink()
-    refused("has no tokenizer beside it")
+    assert_rejected("has no tokenizer in its folder")
 
 
-def test_pickled_weights_are_refused(packed, llama, tmp_path):
+def test_pickled_weights_are_rejected(packed, llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "llama")
     (folder / "model.safetensors").unlink()
     torch.save(AutoModelForCausalLM.from_pretrained(llama).state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"its weights are pickled \(pytorch_model\.bin\).*Only safetensors are read"):
+    with pytest.raises(
+        InputError, match=r"its weights are pickled \(pytorch_model\.bin\).*Only safetensors are supported"
+    ):
         train(packed, tmp_path / "run", lora(folder))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"lora": True}, "--lora adapts a trained model, and 'tiny' begins with random weights"),
-        ({"lora_rank": 8}, "--lora-rank is a setting of --lora"),
+        ({"lora": True}, "--lora requires a pretrained model, but 'tiny' starts with random weights"),
+        ({"lora_rank": 8}, "--lora-rank requires --lora"),
         ({"lora": True, "model": "m", "lora_rank": 0}, "--lora-rank must be at least 1"),
         ({"lora": True, "model": "m", "lora_alpha": 0}, "--lora-alpha must be at least 1"),
         ({"lora": True, "model": "m", "lora_dropout": 1.0}, "--lora-dropout must be from 0 to 0.9"),
-        ({"lora": True, "model": "m", "lora_targets": "q_proj,,"}, "--lora-targets takes all-linear or names"),
+        ({"lora": True, "model": "m", "lora_targets": "q_proj,,"}, "--lora-targets must be all-linear or names"),
         ({"accumulate": 0}, "--accumulate must be at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings, message):
+def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig(**settings)
 
 
-def test_without_peft_the_install_line_is_said(packed, llama, tmp_path, monkeypatch):
+def test_missing_peft_is_reported_with_the_install_command(packed, llama, tmp_path, monkeypatch):
     monkeypatch.setattr("gristmill.core.extras.find_spec", lambda name: None if name == "peft" else object())
     done = called("train", packed, "--out", tmp_path / "run", "--model", llama, "--lora")
     assert refusal(done) == (MissingExtraError.exit_code, "--lora needs peft: pip install 'gristmill[lora]'.")
 
 
-def test_options_of_an_adapter_reach_the_settings(packed, llama, tmp_path):
+def test_lora_options_are_recorded_in_the_settings(packed, llama, tmp_path):
     words = ["--lora", "--lora-rank", "2", "--lora-alpha", "3", "--lora-dropout", "0.25", "--lora-targets", "q_proj"]
     budget = ["--tokens", "1e3", "--batch-size", "2", "--accumulate", "2", "--quiet"]
     done = called("train", packed, "--out", tmp_path / "run", "--model", llama, *words, *budget)

@@ -1,4 +1,4 @@
-"""Training on the CPU with a tiny model: it learns, goes on where it was stopped, scores rightly, and fails kindly."""
+"""Training on the CPU with a tiny model: learning, resuming, scoring and error messages."""
 
 import http.server
 import io
@@ -41,7 +41,7 @@ from gristmill.config.settings import VariantsConfig
 from gristmill.core.errors import TrainingError
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
-from gristmill.lab.training.train_config import LEAST_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
+from gristmill.lab.training.train_config import MIN_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
 from support.builds import called, refusal
 from support.late_imports import Late, late
 from support.short_trainings import losses, plain, small_dataset, tiny_llama
@@ -52,87 +52,89 @@ torch = Late("torch")
 AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer = late(
     "transformers", "AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoTokenizer"
 )
-Feeds, Scored = late("gristmill.lab.training.feeds", "Feeds", "Scored")
-Needs, make_model, put_weights = late("gristmill.lab.training.models", "Needs", "make_model", "put_weights")
-(Heartbeat,) = late("gristmill.lab.training.monitor", "Heartbeat")
-Objective, all_places, score, some_places = late(
-    "gristmill.lab.training.objectives", "Objective", "all_places", "score", "some_places"
+Feeds, ScoredWindow = late("gristmill.lab.training.feeds", "Feeds", "ScoredWindow")
+ModelRequirements, make_model, load_weights = late(
+    "gristmill.lab.training.models", "ModelRequirements", "make_model", "load_weights"
 )
-Run, digest_of, with_objective = late("gristmill.lab.training.run", "Run", "digest_of", "with_objective")
+(Heartbeat,) = late("gristmill.lab.training.monitor", "Heartbeat")
+Objective, all_targets, score, select_targets = late(
+    "gristmill.lab.training.objectives", "Objective", "all_targets", "score", "select_targets"
+)
+Run, dataset_digest, with_objective = late("gristmill.lab.training.run", "Run", "dataset_digest", "with_objective")
 (train,) = late("gristmill.lab.training.train", "train")
 (result_text,) = late("gristmill.lab.training.train_result", "result_text")
-(rate_share,) = late("gristmill.lab.training.trainer", "rate_share")
+(learning_rate_share,) = late("gristmill.lab.training.trainer", "learning_rate_share")
 
 
-pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
+pytestmark = pytest.mark.usefixtures("short_trainings", "without_curves")
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
-@pytest.mark.usefixtures("drawn")
-def test_the_loss_falls(small, tmp_path, objective):
+@pytest.mark.usefixtures("with_curves")
+def test_training_lowers_the_loss(small, tmp_path, objective):
     config = TrainConfig(objective=objective, tokens=40_000, batch_size=16, eval_every=30)
-    told = []
-    result = train(small, tmp_path / "run", config, tell=told.append)
-    validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
-    assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # it knows nothing yet
+    logged = []
+    result = train(small, tmp_path / "run", config, log=logged.append)
+    validation, training = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
+    assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # the untrained model guesses
     assert validation[-1] < validation[0] - 0.8
-    assert learnt[-1] < learnt[0] - 0.2
+    assert training[-1] < training[0] - 0.2
     assert result.test.loss < validation[0] - 0.8
     assert result.best.loss == min(validation)
     assert result.tokens == pytest.approx(40_000, rel=0.02)
     assert (result.best.bits_per_byte is None) == (objective == "mlm")
-    # How long it will take is told before the first evaluation, though nothing was measured yet.
-    first = next(number for number, line in enumerate(told) if line.split()[1:2] == ["30"])
-    (estimate,) = [line for line in told if " left for " in line]
-    assert told.index(estimate) < first
-    assert re.search(r"about \d+ (s|min) left for \d+ steps: \S+ s a step, \S+ s an evaluation; less if", estimate)
+    # The remaining time is logged before the first evaluation.
+    first = next(number for number, line in enumerate(logged) if line.split()[1:2] == ["30"])
+    (estimate,) = [line for line in logged if " left for " in line]
+    assert logged.index(estimate) < first
+    assert re.search(r"about \d+ (s|min) left for \d+ steps: \S+ s per step, \S+ s per evaluation; less if", estimate)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
-def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
+def test_eight_windows_can_be_memorized(small, tmp_path, objective):
     dataset = open_dataset(small)
-    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition))
+    model = make_model("tiny", objective, ModelRequirements(48, dataset.tokenizer.definition))
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    it = Objective(model, is_causal=objective == "causal")
-    # Of a window's first token nobody can know which of the eight it is.
-    windows = [Scored(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
+    trained = Objective(model, is_causal=objective == "causal")
+    # The first token of a window is not scored, because nothing determines which of the eight it begins.
+    windows = [ScoredWindow(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     (batch,) = feeds.frozen(windows)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for _ in range(120):
         optimizer.zero_grad()
-        it(**batch).backward()
+        trained(**batch).backward()
         optimizer.step()
-    found = score(it, [batch], torch.device("cpu"), None)
+    found = score(trained, [batch], torch.device("cpu"), None)
     assert found.loss < 0.05
     assert found.accuracy == 1
 
 
-@pytest.mark.usefixtures("drawn")
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
+@pytest.mark.usefixtures("with_curves")
+def test_resumed_run_equals_an_uninterrupted_one(small, tmp_path):
     config = TrainConfig(
         objective="mlm", tokens=9_000, batch_size=16, eval_every=4, eval_windows=16, save_every=3, seed=3
     )
-    train(small, tmp_path / "whole", config)
+    train(small, tmp_path / "uninterrupted", config)
 
     def crash(line):
         if line.split()[1:2] == ["8"]:
-            raise RuntimeError("the power is out")
+            raise RuntimeError("power failure")
 
     with pytest.raises(RuntimeError, match="power"):
-        train(small, tmp_path / "stopped", config, tell=crash)
+        train(small, tmp_path / "stopped", config, log=crash)
     assert not (tmp_path / "stopped/result.json").exists()
     train(small, tmp_path / "stopped", config, resume=True)
-    assert plain(tmp_path / "stopped") == plain(tmp_path / "whole")
+    assert plain(tmp_path / "stopped") == plain(tmp_path / "uninterrupted")
     assert not (tmp_path / "stopped/checkpoints").exists()
-    models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("whole", "stopped")]
+    models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("uninterrupted", "stopped")]
     for one, other in zip(*(model.state_dict().values() for model in models), strict=True):
         assert torch.equal(one, other)
 
 
-def test_a_training_goes_on_after_an_export_and_not_on_other_rows(small, tmp_path):
+def test_resume_works_after_an_export_but_not_on_other_rows(small, tmp_path):
     dataset = shutil.copytree(small, tmp_path / "dataset")
     config = TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2, save_every=2)
 
@@ -141,19 +143,19 @@ def test_a_training_goes_on_after_an_export_and_not_on_other_rows(small, tmp_pat
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(dataset, tmp_path / "run", config, tell=crash)
+        train(dataset, tmp_path / "run", config, log=crash)
     export(dataset, "bin", workers=1)
-    told = []
-    train(dataset, tmp_path / "run", config, resume=True, tell=told.append)
-    assert "going on after step 2" in told
+    logged = []
+    train(dataset, tmp_path / "run", config, resume=True, log=logged.append)
+    assert "resuming after step 2" in logged
     lines = (dataset / "train.jsonl").read_bytes().splitlines(keepends=True)
     (dataset / "train.jsonl").write_bytes(b"".join([*lines[1:], lines[0]]))
-    with pytest.raises(ConfigError, match="was begun on other rows than those of"):
+    with pytest.raises(ConfigError, match="was started on other rows than those of"):
         train(dataset, tmp_path / "run", config, resume=True)
 
 
-def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
-    """Weights and labels too, which the manifest's digest of the content leaves out; and in any format."""
+def test_dataset_digest_covers_everything_a_training_reads(small, tmp_path):
+    """It covers weights and labels, unlike the content digest in the manifest, and is the same for all formats."""
     source = {
         "sources": [str(small.parent / "code")],
         "tokenizer": TokenizerConfig(name=str(small.parent / "tokenizer.json")),
@@ -171,75 +173,75 @@ def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
         build(Config(**source, out=str(tmp_path / name), sampling=sampling, output=output))
     datasets = [open_dataset(path) for path in sorted(tmp_path.iterdir()) if (path / "manifest.json").is_file()]
     assert len({dataset.manifest.content_sha256 for dataset in datasets}) == 1
-    digests = {dataset.folder.name: digest_of(dataset) for dataset in datasets}
+    digests = {dataset.folder.name: dataset_digest(dataset) for dataset in datasets}
     assert digests["plain"] == digests["compressed"] == digests["another format"] != digests["other weight"]
     path = tmp_path / "plain/train.jsonl"
     rows = [json.loads(line) for line in path.read_bytes().splitlines()]
     noisy = next(row for row in rows if row["variant"] == "noise")
     noisy["labels"][3] += 1
     path.write_bytes(b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows))
-    assert digest_of(open_dataset(tmp_path / "plain")) not in digests.values()
+    assert dataset_digest(open_dataset(tmp_path / "plain")) not in digests.values()
 
 
-def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
+def test_signal_stops_after_the_current_step_and_saves_it(small, tmp_path):
     config = TrainConfig(objective="causal", tokens=8_000, batch_size=16, eval_every=4, eval_windows=16)
-    told = []
+    logged = []
 
     def interrupt(line):
-        told.append(line)
+        logged.append(line)
         if line.split()[1:2] == ["4"]:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with default_signals(), pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
-        train(small, tmp_path / "run", config, tell=interrupt)
-    assert "stopping after this step; once more to stop at once" in told
+    with default_signals(), pytest.raises(KeyboardInterrupt, match="with --resume to continue"):
+        train(small, tmp_path / "run", config, log=interrupt)
+    assert "stopping after this step. Press Ctrl-C again to stop at once." in logged
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-5"]
     train(small, tmp_path / "run", config, resume=True)
-    train(small, tmp_path / "whole", config)
-    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+    train(small, tmp_path / "uninterrupted", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_is_ignored_stops_no_training(small, tmp_path, number):
-    """As SIGINT is where a script trains in the background, and Ctrl-C is meant for the script."""
-    told = []
+def test_ignored_signal_does_not_stop_a_training(small, tmp_path, number):
+    """SIGINT is ignored if a script trains in the background, where Ctrl-C is meant for the script."""
+    logged = []
 
     def interrupt(line):
-        told.append(line)
+        logged.append(line)
         os.kill(os.getpid(), number)
 
     earlier = signal.signal(number, signal.SIG_IGN)
     try:
         result = train(
-            small, tmp_path / "run", TrainConfig(objective="causal", tokens=700, batch_size=16), tell=interrupt
+            small, tmp_path / "run", TrainConfig(objective="causal", tokens=700, batch_size=16), log=interrupt
         )
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, earlier)
-    assert told
+    assert logged
     assert result.tokens >= 700
 
 
-def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
+def test_incomplete_checkpoint_is_not_used(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=6_000, batch_size=16, eval_every=100, save_every=3)
-    train(small, tmp_path / "whole", config)
+    train(small, tmp_path / "uninterrupted", config)
 
     def crash(line):
         if line.split()[1:2] == [str(Budget.of(config, *sizes(small)).steps)]:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(small, tmp_path / "run", config, tell=crash)
-    kept = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
-    (kept[-1] / "whole").unlink()
+        train(small, tmp_path / "run", config, log=crash)
+    checkpoints = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
+    (checkpoints[-1] / "whole").unlink()
     train(small, tmp_path / "run", config, resume=True)
-    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("early_stop", [0, 1])
-def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop, monkeypatch):
-    """After the last evaluation, and before what came of it was written."""
-    windows = [Scored(np.array(row["input_ids"]), row["fresh"]) for row in open_dataset(small)["test"]]
+def test_run_stopped_after_its_last_evaluation_trains_no_further(small, tmp_path, early_stop, monkeypatch):
+    """The run is stopped after its last evaluation, before its result is written."""
+    windows = [ScoredWindow(np.array(row["input_ids"]), row["fresh"]) for row in open_dataset(small)["test"]]
     rate = 0.5 if early_stop else 1e-3
     config = TrainConfig(
         objective="causal",
@@ -251,21 +253,23 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
         early_stop=early_stop,
         learning_rate=rate,
     )
-    whole = train(small, tmp_path / "whole", config, frozen=windows)
+    uninterrupted = train(small, tmp_path / "uninterrupted", config, frozen=windows)
     with monkeypatch.context() as patched:
         patched.setattr("gristmill.lab.training.run.Run._test", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train(small, tmp_path / "run", config, frozen=windows)
-    assert "_AsyncWriterThread" not in {type(thread).__name__ for thread in threading.enumerate()}, "TensorBoard's"
+    assert "_AsyncWriterThread" not in {type(thread).__name__ for thread in threading.enumerate()}, (
+        "TensorBoard's writer"
+    )
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
-    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
-    assert (result.steps, result.stop_reason) == (whole.steps, "no_improvement" if early_stop else "budget")
-    assert result.frozen == whole.frozen
-    assert result.test.loss == whole.test.loss
+    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
+    assert (result.steps, result.stop_reason) == (uninterrupted.steps, "no_improvement" if early_stop else "budget")
+    assert result.frozen == uninterrupted.frozen
+    assert result.test.loss == uninterrupted.test.loss
 
 
-def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
-    """A later one had taken its place; the run goes on from before that."""
+def test_best_model_matches_the_curve_after_resuming_from_an_earlier_step(small, tmp_path):
+    """The saved model is from a later step than the checkpoint."""
     config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=2, eval_windows=16, save_every=4)
 
     def crash(line):
@@ -273,17 +277,18 @@ def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(small, tmp_path / "run", config, tell=crash)
-    shutil.rmtree(tmp_path / "run/model")  # as if killed in the middle of the exchange
+        train(small, tmp_path / "run", config, log=crash)
+    shutil.rmtree(tmp_path / "run/model")  # as if killed while replacing it
     train(small, tmp_path / "run", config, resume=True)
-    train(small, tmp_path / "whole", config)
-    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+    train(small, tmp_path / "uninterrupted", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
 
 
-def test_two_processes_train_together(tmp_path):
-    """As torchrun has them, by its own launcher: both begin as copies of one process that has loaded PyTorch.
+def test_two_processes_train_like_one(tmp_path):
+    """The processes are started by torchrun's own launcher, as forks of a process that has loaded PyTorch.
 
-    With a last step that has a window for one of them only, if nobody saw to it. They learn what one process does.
+    The number of windows leaves a single window for the last step, which two processes cannot share. The result is that
+    of one process.
     """
     small = small_dataset(tmp_path, sampling=SamplingConfig(target_windows=161))
     num_windows, batch_size = sizes(small)[0], 16
@@ -294,8 +299,8 @@ def test_two_processes_train_together(tmp_path):
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
         import gristmill.lab.training.train
         from gristmill.cli import main
-        place = {"rdzv_backend": "static", "rdzv_endpoint": sys.argv[1], "rdzv_configs": {"rank": 0, "timeout": 100}}
-        two = LaunchConfig(1, 1, nproc_per_node=2, start_method="fork", **place)
+        rendezvous = {"rdzv_backend": "static", "rdzv_endpoint": sys.argv[1], "rdzv_configs": {"rank": 0, "timeout": 100}}
+        two = LaunchConfig(1, 1, nproc_per_node=2, start_method="fork", **rendezvous)
         assert elastic_launch(two, main.run)(sys.argv[2:]) == {0: 0, 1: 0}
     """
     start = [sys.executable, "-c", textwrap.dedent(code), f"127.0.0.1:{free_port()}"]
@@ -333,8 +338,8 @@ def sizes(folder):
 @pytest.mark.parametrize(
     "output", [OutputConfig(formats=["parquet"]), OutputConfig(compress="zstd")], ids=["parquet", "zstd"]
 )
-def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, output):
-    """Test is read once all steps are done."""
+def test_test_split_is_scored_after_the_dataset_was_rebuilt(tmp_path, output):
+    """The test split is read only after all steps."""
     folder = small_dataset(tmp_path, output=output)
     num_windows = len(open_dataset(folder)["test"])
     feeds = Feeds(open_dataset(folder), TrainConfig(objective="causal"), is_fixed_width=False)
@@ -344,10 +349,10 @@ def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, outpu
     assert sum(len(batch["input_ids"]) for batch in feeds.held_out("test")) == num_windows > 0
 
 
-def test_bits_per_byte_are_what_they_are_by_hand(small):
-    """A model that knows nothing gives every token the same chance: log2 of the vocabulary in bits, for each token."""
+def test_bits_per_byte_match_a_manual_computation(small):
+    """A model with zero weights gives every token the same probability, which costs log2(vocabulary size) bits."""
     dataset = open_dataset(small)
-    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition))
+    model = make_model("tiny", "causal", ModelRequirements(48, dataset.tokenizer.definition))
     for weights in model.parameters():
         torch.nn.init.zeros_(weights)
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
@@ -357,51 +362,51 @@ def test_bits_per_byte_are_what_they_are_by_hand(small):
     files = [json.loads(line) for line in (small / "files.jsonl").read_bytes().splitlines()]
     held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
     num_tokens = sum(row["tokens"] - row["cut_tokens"] for row in held_out)
-    shown = [row["input_ids"][-1 - row["fresh"] : -1] for row in dataset["validation"]]
-    num_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in shown)
-    assert found.tokens.sum() == num_tokens == dataset.manifest.splits["validation"].tokens
+    fresh_ids = [row["input_ids"][-1 - row["fresh"] : -1] for row in dataset["validation"]]
+    num_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in fresh_ids)
+    assert found.num_tokens.sum() == num_tokens == dataset.manifest.splits["validation"].tokens
     assert found.bits_per_byte == pytest.approx(num_tokens * math.log2(model.config.vocab_size) / num_bytes, rel=1e-6)
     if not any(row["cut_tokens"] for row in held_out):
         assert num_bytes == sum(row["bytes"] for row in held_out)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
-def test_scores_are_those_of_the_plain_model(small, objective):
-    """Window by window, without places, parts or batches."""
+def test_scores_match_the_plain_model(small, objective):
+    """The reference scores window by window, without selected positions, parts or batches."""
     dataset = open_dataset(small)
     torch.manual_seed(0)
-    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition)).eval()
+    model = make_model("tiny", objective, ModelRequirements(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     found = score(
-        Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16),
+        Objective(model, is_causal=objective == "causal", max_logits_bytes=1 << 16),
         feeds.held_out("test"),
         torch.device("cpu"),
         None,
     )
     model.eval()
-    collate = feeds._collate(fresh_only=True, seed=0)._collate
+    collate = feeds._make_collator(fresh_only=True, seed=0)._collate
     windows = dataset.torch("test", shuffle=False)
     for number, draw in enumerate(windows.order.draws(0, range(min(20, len(windows))))):
         batch = collate([windows[draw]])
         with torch.no_grad():
-            words = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1)
+            log_probabilities = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1)
         labels = batch["labels"][0]
-        told = [at for at in range(len(labels)) if labels[at] != -100]
-        chances = [words[at - 1 if objective == "causal" else at, labels[at]] for at in told]
-        assert found.tokens[number] == len(told)
-        assert found.nats[number] == pytest.approx(-float(sum(chances)), rel=1e-4, abs=1e-4)
+        positions = [at for at in range(len(labels)) if labels[at] != -100]
+        scores = [log_probabilities[at - 1 if objective == "causal" else at, labels[at]] for at in positions]
+        assert found.num_tokens[number] == len(positions)
+        assert found.nats[number] == pytest.approx(-float(sum(scores)), rel=1e-4, abs=1e-4)
 
 
-def test_the_loss_in_parts_is_the_loss(small):
+def test_loss_computed_in_parts_equals_the_complete_loss(small):
     dataset = open_dataset(small)
     torch.manual_seed(0)
-    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition)).eval()
+    model = make_model("tiny", "causal", ModelRequirements(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective="causal", batch_size=8), is_fixed_width=False)
     batch = next(iter(feeds.batches(Budget.of(TrainConfig(epochs=1, batch_size=8), *sizes(small)), 0)))
     gradients = []
-    for logits_bytes in (1 << 30, 1 << 14):
+    for max_logits_bytes in (1 << 30, 1 << 14):
         model.zero_grad()
-        loss = Objective(model, is_causal=True, logits_bytes=logits_bytes)(**batch)
+        loss = Objective(model, is_causal=True, max_logits_bytes=max_logits_bytes)(**batch)
         loss.backward()
         gradients.append((loss.detach(), model.transformer.wte.weight.grad.clone()))
     assert torch.allclose(gradients[0][0], gradients[1][0])
@@ -411,14 +416,14 @@ def test_the_loss_in_parts_is_the_loss(small):
 
 
 def labels_of(batch):
-    """As transformers takes them: each below its own token."""
-    told = batch["tokens"].view(batch["input_ids"].shape)
-    return torch.nn.functional.pad(told[:, :-1], (1, 0), value=-100)
+    """Return the labels for transformers, each at the position of its own token."""
+    targets = batch["tokens"].view(batch["input_ids"].shape)
+    return torch.nn.functional.pad(targets[:, :-1], (1, 0), value=-100)
 
 
-def test_places_are_where_tokens_are_told():
+def test_targets_select_the_predicted_positions():
     labels = torch.tensor([[-100, 5, -100, 7, -100, -100, -100, -100], [-100, -100, 9, -100, -100, -100, -100, -100]])
-    masked, causal = some_places(labels, is_causal=False), some_places(labels, is_causal=True)
+    masked, causal = select_targets(labels, is_causal=False), select_targets(labels, is_causal=True)
     assert [(int(at), int(token)) for at, token in zip(*masked, strict=True) if token != -100] == [
         (1, 5),
         (3, 7),
@@ -429,8 +434,8 @@ def test_places_are_where_tokens_are_told():
         (2, 7),
         (9, 9),
     ]
-    assert len(set(masked.at.tolist())) == len(masked.at)
-    assert all_places(labels).tokens.tolist() == [5, -100, 7, -100, -100, -100, -100, -100, -100, 9] + [-100] * 6
+    assert len(set(masked.positions.tolist())) == len(masked.positions)
+    assert all_targets(labels).tokens.tolist() == [5, -100, 7, -100, -100, -100, -100, -100, -100, 9] + [-100] * 6
 
 
 @pytest.mark.parametrize(
@@ -446,28 +451,29 @@ def test_places_are_where_tokens_are_told():
         (TrainConfig(epochs=20, batch_size=30, eval_every=7), 67, 20),
     ],
 )
-def test_a_budget_becomes_steps(config, steps, epochs):
+def test_budget_is_converted_to_steps(config, steps, epochs):
     budget = Budget.of(config, 100, 10_000)
     assert (budget.steps, budget.epochs) == (steps, epochs)
     assert budget.is_evaluated_at(steps)
     assert budget.num_evaluations == sum(map(budget.is_evaluated_at, range(1, steps + 1)))
 
 
-def test_the_rate_rises_from_the_first_step_and_falls_to_a_tenth():
-    shares = [rate_share(step, warmup=5, steps=100) for step in range(100)]
+def test_learning_rate_rises_from_the_first_step_and_decays_to_a_tenth():
+    shares = [learning_rate_share(step, warmup=5, steps=100) for step in range(100)]
     assert shares[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert shares[5:] == sorted(shares[5:], reverse=True)
     assert shares[-1] == pytest.approx(0.1, abs=0.001)
 
 
-def test_a_part_of_validation_is_spread_over_all_of_it(small, tmp_path):
+def test_eval_windows_are_spread_evenly_over_validation(small, tmp_path):
     dataset = open_dataset(small)
-    all_of_it, part = (
-        Feeds(dataset, TrainConfig(objective="causal", eval_windows=most), is_fixed_width=False) for most in (None, 20)
+    complete, part = (
+        Feeds(dataset, TrainConfig(objective="causal", eval_windows=count), is_fixed_width=False)
+        for count in (None, 20)
     )
     rows = [
         batch["input_ids"][number]
-        for batch in all_of_it.held_out("validation")
+        for batch in complete.held_out("validation")
         for number in range(len(batch["input_ids"]))
     ]
     chosen = [
@@ -476,23 +482,23 @@ def test_a_part_of_validation_is_spread_over_all_of_it(small, tmp_path):
     assert len(chosen) == 20
     for number, window in enumerate(chosen):
         assert torch.equal(window[:20], rows[number * len(rows) // 20][:20])
-    assert len(part.held_out("test")) == len(all_of_it.held_out("test"))
+    assert len(part.held_out("test")) == len(complete.held_out("test"))
 
 
-def test_long_silence_is_broken(monkeypatch):
-    told = []
+def test_heartbeat_logs_during_long_scoring(monkeypatch):
+    logged = []
     monkeypatch.setattr("gristmill.lab.training.monitor.SECONDS_BETWEEN_BEATS", 0)
-    assert list(Heartbeat(told.append).over("ab", "scoring: batch")) == ["a", "b"]
-    assert [line.strip() for line in told] == ["scoring: batch 1 of 2", "scoring: batch 2 of 2"]
+    assert list(Heartbeat(logged.append).over("ab", "scoring: batch")) == ["a", "b"]
+    assert [line.strip() for line in logged] == ["scoring: batch 1 of 2", "scoring: batch 2 of 2"]
 
 
-def test_seconds_never_run_back(small, tmp_path):
+def test_recorded_seconds_never_decrease(small, tmp_path):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=2_000, batch_size=16, eval_every=1))
     seconds = [line.seconds for line in read_metrics(tmp_path / "run")]
     assert seconds == sorted(seconds)
 
 
-def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
+def test_evaluations_follow_each_epoch_or_a_number_of_steps():
     budget = Budget.of(TrainConfig(epochs=20, batch_size=30), 100, 10_000)
     evaluated = [step for step in range(1, budget.steps + 1) if budget.is_evaluated_at(step)]
     assert len(evaluated) == 20
@@ -502,7 +508,7 @@ def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
-def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
+def test_saved_model_loads_with_transformers(small, tmp_path, objective):
     result = train(small, tmp_path / "run", TrainConfig(objective=objective, tokens=4_000, batch_size=16, eval_every=9))
     auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     model = auto.from_pretrained(tmp_path / "run/model")
@@ -518,14 +524,14 @@ def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
     assert again.loss == pytest.approx(result.test.loss, rel=1e-6)
 
 
-def test_it_goes_on_from_a_trained_model(small, tmp_path):
+def test_training_starts_from_a_pretrained_model(small, tmp_path):
     train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=10_000, batch_size=16, eval_every=8))
     second = TrainConfig(objective="mlm", model=str(tmp_path / "first/model"), tokens=800, batch_size=16)
     train(small, tmp_path / "second", second)
     assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
 
 
-def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
+def test_training_stops_early_without_improvement(small, tmp_path):
     config = TrainConfig(
         objective="mlm", tokens=100_000, batch_size=16, eval_every=1, eval_windows=16, early_stop=4, learning_rate=0.5
     )
@@ -536,16 +542,16 @@ def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
     assert result.best.loss == min(found)
     reasons = [line.stop_reason for line in read_metrics(tmp_path / "run") if line.split == "validation"]
     assert reasons == [None] * (len(found) - 1) + ["no_improvement"]
-    told = result_text(result, "run")
-    assert "stopped  validation no longer improved; --no-early-stop spends the whole budget" in told
-    assert f"at epoch {result.best.epoch:.4g}: the model that is kept" in told
+    text = result_text(result, "run")
+    assert "stopped  validation no longer improved; --no-early-stop uses the complete budget" in text
+    assert f"at epoch {result.best.epoch:.4g}: the saved model" in text
 
     def crash(line):
         if line.split()[1:2] == [str(result.steps - 1)]:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(small, tmp_path / "again", msgspec.structs.replace(config, save_every=1), tell=crash)
+        train(small, tmp_path / "again", msgspec.structs.replace(config, save_every=1), log=crash)
     assert train(small, tmp_path / "again", config, resume=True).steps == result.steps
     assert plain(tmp_path / "again") == plain(tmp_path / "run")
 
@@ -557,7 +563,7 @@ def evaluations(*values, tokens=None):
     ]
 
 
-def test_small_gains_add_up_and_a_warm_up_is_waited_for():
+def test_small_gains_add_up_and_the_warm_up_does_not_count():
     assert evaluations_without_gain(evaluations(5, 4, 3), 0) == 0
     assert evaluations_without_gain(evaluations(5, 3, 4, 3), 0) == 2
     assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.9975), 0) == 3
@@ -570,55 +576,58 @@ def test_small_gains_add_up_and_a_warm_up_is_waited_for():
     ("settings", "patience"),
     [({}, 20), ({"epochs": 20}, 10), ({"epochs": 3}, 10), ({"early_stop": 7}, 7), ({"early_stop": 0}, None)],
 )
-def test_patience_is_a_tenth_of_all_evaluations_and_ten_at_least(settings, patience):
+def test_patience_is_a_tenth_of_all_evaluations_but_at_least_ten(settings, patience):
     assert Budget.of(TrainConfig(batch_size=50, **settings), 100, 10_000).patience == patience
 
 
 def recorded_runs():
-    """Of benchmarks/training: 42 evaluations each, over 100 to 400 epochs."""
+    """Yield the runs of benchmarks/training, each with 42 evaluations over 100 to 400 epochs."""
     for path in sorted((ROOT / "benchmarks/training").glob("*.json")):
         yield from json.loads(path.read_text())["runs"]
 
 
-@pytest.mark.parametrize("patience", [LEAST_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
-def test_by_the_recorded_curves_stopping_early_costs_no_model(patience):
-    """A clean run keeps the model it would have kept; copies and leaks, which improve to the end, go to the end."""
+@pytest.mark.parametrize("patience", [MIN_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
+def test_early_stopping_loses_no_best_model_on_recorded_curves(patience):
+    """Clean runs keep their best model. Runs on copies or leaked files improve to the end and are not stopped."""
     num_stopped = 0
     for run in recorded_runs():
-        tokens, own, _ = zip(*run["curve"], strict=True)
-        lines = evaluations(*own, tokens=tokens)
-        is_over = [evaluations_without_gain(lines[:end], tokens[-1] // 20) >= patience for end in range(1, len(own))]
+        tokens, values, _ = zip(*run["curve"], strict=True)
+        lines = evaluations(*values, tokens=tokens)
+        is_over = [evaluations_without_gain(lines[:end], tokens[-1] // 20) >= patience for end in range(1, len(values))]
         assert (True in is_over) == (run["dataset"] not in {"copies", "src-copies", "leaky"})
         if True in is_over:
-            shown = own[: is_over.index(True) + 1]
-            assert len(shown) < 0.65 * len(own)
-            assert min(shown) == min(own)
+            until_stop = values[: is_over.index(True) + 1]
+            assert len(until_stop) < 0.65 * len(values)
+            assert min(until_stop) == min(values)
             num_stopped += 1
     assert num_stopped == 24
 
 
-@pytest.mark.usefixtures("drawn")
-def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
-    seen = []
+@pytest.mark.usefixtures("with_curves")
+def test_curves_are_readable_during_training(small, tmp_path):
+    refreshes = []
 
-    def look(line):
+    def read_page(line):
         page = tmp_path / "run/curves.html"
         if page.exists():
-            seen.append('http-equiv="refresh"' in page.read_text())
+            refreshes.append('http-equiv="refresh"' in page.read_text())
 
     train(
-        small, tmp_path / "run", TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4), tell=look
+        small,
+        tmp_path / "run",
+        TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4),
+        log=read_page,
     )
-    assert seen
-    assert all(seen)
+    assert refreshes
+    assert all(refreshes)
     page = (tmp_path / "run/curves.html").read_text()
     assert 'http-equiv="refresh"' not in page
     assert "Bits per byte" in page
     ET.fromstring((tmp_path / "run/curves.svg").read_text())
 
 
-@pytest.mark.usefixtures("drawn")
-def test_without_matplotlib_it_trains_and_says_what_to_install(small, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("with_curves")
+def test_training_without_matplotlib_logs_the_install_command(small, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     words = ("train", small, "--out", tmp_path / "run", "--objective", "causal", "--tokens", "1e3")
     done = called(*words)
@@ -630,20 +639,20 @@ def test_without_matplotlib_it_trains_and_says_what_to_install(small, tmp_path, 
     assert not list((tmp_path / "run").glob("curves*"))
 
 
-def test_tensorboard_reads_the_same_figures(small, tmp_path):
+def test_tensorboard_events_match_the_metrics(small, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     train(small, tmp_path / "run", TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2))
     events = EventAccumulator(str(tmp_path / "run/tensorboard"))
     events.Reload()
-    told = [(event.step, event.value) for event in events.Scalars("loss/validation")]
+    recorded = [(event.step, event.value) for event in events.Scalars("loss/validation")]
     lines = [line for line in read_metrics(tmp_path / "run") if line.split == "validation"]
-    assert [step for step, _ in told] == [line.step for line in lines]
-    assert [loss for _, loss in told] == pytest.approx([line.loss for line in lines])
+    assert [step for step, _ in recorded] == [line.step for line in lines]
+    assert [loss for _, loss in recorded] == pytest.approx([line.loss for line in lines])
 
 
 class ModelHub(http.server.ThreadingHTTPServer):
-    """Stands for the Hub: the files of one model, with the headers that its client asks for."""
+    """Fake Hub that serves the files of one model, with the headers that the client needs."""
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), HubAnswer)
@@ -661,16 +670,16 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
         self.answer(with_content=True)
 
     def answer(self, *, with_content):
-        repo, _, place = self.path.strip("/").partition("/resolve/")
-        revision, _, file = place.partition("/")
+        repo, _, rest = self.path.strip("/").partition("/resolve/")
+        revision, _, file = rest.partition("/")
         path = self.server.folder / file
-        is_there = (repo, revision) in {("org/model", "main"), ("gpt2", "c" * 40), ("gpt2", "v1")} and path.is_file()
-        content = path.read_bytes() if is_there else b""
-        self.send_response(200 if is_there else 404)
+        is_found = (repo, revision) in {("org/model", "main"), ("gpt2", "c" * 40), ("gpt2", "v1")} and path.is_file()
+        content = path.read_bytes() if is_found else b""
+        self.send_response(200 if is_found else 404)
         for name, value in {
             "ETag": f'"{file}"',
             "X-Repo-Commit": "c" * 40,
-            "X-Error-Code": "" if is_there else "EntryNotFound",
+            "X-Error-Code": "" if is_found else "EntryNotFound",
             "Content-Length": str(len(content)),
         }.items():
             self.send_header(name, value)
@@ -679,7 +688,7 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def test_a_model_comes_from_the_hub(small, tmp_path, stopped, monkeypatch):
+def test_model_is_downloaded_from_the_hub(small, tmp_path, stopped, monkeypatch):
     server = ModelHub(stopped / "model")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
@@ -703,11 +712,13 @@ def test_a_model_comes_from_the_hub(small, tmp_path, stopped, monkeypatch):
     finally:
         server.shutdown()
         server.server_close()
-    kept = {path.parent.parent.parent.name for path in (tmp_path / "home/hub").glob("*/snapshots/*/model.safetensors")}
-    assert kept == {"models--org--model", "models--gpt2"}
+    cached = {
+        path.parent.parent.parent.name for path in (tmp_path / "home/hub").glob("*/snapshots/*/model.safetensors")
+    }
+    assert cached == {"models--org--model", "models--gpt2"}
 
 
-def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
+def test_curve_depends_only_on_the_seed(small, tmp_path):
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4, eval_windows=16)
         train(small, tmp_path / name, config)
@@ -715,14 +726,14 @@ def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path)
     assert losses(tmp_path / "one") != losses(tmp_path / "other")
 
 
-def test_workers_change_nothing(small, tmp_path):
+def test_number_of_workers_does_not_change_the_curve(small, tmp_path):
     for workers in (0, 2):
         config = TrainConfig(objective="mlm", tokens=4_000, batch_size=16, workers=workers, eval_every=4)
         train(small, tmp_path / str(workers), config)
     assert plain(tmp_path / "0") == plain(tmp_path / "2")
 
 
-def test_rows_with_noise_are_left_out(small, tmp_path, tree):
+def test_noisy_rows_are_excluded_from_training(small, tmp_path, tree):
     code = tree(
         {
             f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 30
@@ -746,11 +757,11 @@ def test_rows_with_noise_are_left_out(small, tmp_path, tree):
     assert feeds.num_ids == sum(len(row["input_ids"]) for row in clean)
 
 
-# Folders of others: nothing in them is run.
+# Untrusted folders: none of their code is run.
 
 
 class Bomb:
-    """Makes a folder when it is unpickled."""
+    """Object that creates a folder when it is unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -760,13 +771,13 @@ class Bomb:
 
 
 def bombs(marker):
-    """As torch writes it, and as pickle does."""
+    """Return a bomb as a torch file and as a pickle."""
     stream = io.BytesIO()
     torch.save({"state": Bomb(marker)}, stream)
     return [stream.getvalue(), pickle.dumps(Bomb(marker))]
 
 
-def test_a_bomb_goes_off_if_it_is_unpickled(tmp_path):
+def test_pickle_bomb_runs_when_unpickled(tmp_path):
     for number, bomb in enumerate(bombs(tmp_path / "marker")):
         load = [lambda stream: torch.load(stream, weights_only=False), pickle.load][number]
         load(io.BytesIO(bomb))
@@ -775,7 +786,7 @@ def test_a_bomb_goes_off_if_it_is_unpickled(tmp_path):
 
 @pytest.fixture(scope="module")
 def stopped(small, tmp_path_factory):
-    """A training of 3 steps that was stopped after the second."""
+    """Folder of a training with 3 steps that was stopped after the second."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
 
     def crash(line):
@@ -783,7 +794,7 @@ def stopped(small, tmp_path_factory):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(small, folder, STOPPED, tell=crash)
+        train(small, folder, STOPPED, log=crash)
     return folder
 
 
@@ -791,7 +802,7 @@ STOPPED = TrainConfig(objective="mlm", tokens=2_200, batch_size=16, eval_every=1
 
 
 def with_parts(stopped, folder, parts):
-    """A copy whose checkpoint has these files, and says that it is whole."""
+    """Copy a run, add files to its checkpoint and mark it complete."""
     shutil.copytree(stopped, folder)
     (checkpoint,) = (folder / "checkpoints").iterdir()
     sizes = json.loads((checkpoint / "whole").read_text())
@@ -804,7 +815,7 @@ def with_parts(stopped, folder, parts):
 
 
 @pytest.mark.parametrize("form", [0, 1], ids=["torch", "pickle"])
-def test_a_checkpoint_is_never_unpickled(small, tmp_path, stopped, form):
+def test_checkpoint_is_never_unpickled(small, tmp_path, stopped, form):
     bomb = bombs(tmp_path / "marker")[form]
     for part in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "losses.safetensors", "model.safetensors"):
         folder = with_parts(stopped, tmp_path / part, {part: bomb})
@@ -816,8 +827,8 @@ def test_a_checkpoint_is_never_unpickled(small, tmp_path, stopped, form):
     assert not (tmp_path / "marker").exists()
 
 
-def test_a_model_is_loaded_as_safetensors_only(small, tmp_path, stopped):
-    needs = Needs(48, open_dataset(small).tokenizer.definition)
+def test_model_is_loaded_from_safetensors_only(small, tmp_path, stopped):
+    needs = ModelRequirements(48, open_dataset(small).tokenizer.definition)
     folder = shutil.copytree(stopped / "model", tmp_path / "model")
     assert make_model(str(folder), "mlm", needs)
     (folder / "model.safetensors").unlink()
@@ -828,12 +839,12 @@ def test_a_model_is_loaded_as_safetensors_only(small, tmp_path, stopped):
         with pytest.raises(InputError, match="cannot load the model"):
             make_model(str(folder), "mlm", needs)
         with pytest.raises(OSError, match="safetensors"):
-            put_weights(make_model("tiny", "mlm", needs), folder)
+            load_weights(make_model("tiny", "mlm", needs), folder)
     assert not (tmp_path / "marker").exists()
 
 
-def test_code_beside_a_model_is_not_run(small, tmp_path, stopped, monkeypatch):
-    """Nor is anybody asked whether to: the answer here would be yes."""
+def test_code_in_a_model_folder_is_not_run(small, tmp_path, stopped, monkeypatch):
+    """There is no prompt either: stdin would answer yes."""
     folder = shutil.copytree(stopped / "model", tmp_path / "model")
     (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
     (folder / "custom_generate").mkdir()
@@ -854,13 +865,13 @@ def test_code_beside_a_model_is_not_run(small, tmp_path, stopped, monkeypatch):
             assert (done.returncode, done.stderr) == (0, "")
 
 
-# What goes wrong, said in one line.
+# Failures with a one-line error.
 
 
-@pytest.mark.usefixtures("drawn")
-def test_a_loss_that_is_no_number_ends_the_run(small, tmp_path):
+@pytest.mark.usefixtures("with_curves")
+def test_nan_loss_ends_the_run(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16, model=str(broken_model(small, tmp_path)))
-    with pytest.raises(TrainingError, match=r"not a number any more, at step 1: .*--learning-rate"):
+    with pytest.raises(TrainingError, match=r"not finite at step 1: .*--learning-rate"):
         train(small, tmp_path / "run", config)
 
 
@@ -873,41 +884,41 @@ def broken_model(small, tmp_path):
     return folder
 
 
-def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypatch):
-    """A real allocation that fails: of more memory than any machine has."""
+def test_out_of_memory_error_suggests_a_smaller_batch(small, tmp_path, monkeypatch):
+    """The model allocates more memory than any machine has."""
     config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16)
-    hidden = Objective._hidden
+    hidden = Objective._hidden_states
 
     def greedy(self, *arguments):
         torch.empty(1 << 50, dtype=torch.float64)
         return hidden(self, *arguments)
 
-    monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden", greedy)
+    monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden_states", greedy)
     with pytest.raises(
         TrainingError, match=r"does not fit into memory\. Try --batch-size 8 --accumulate 2, or a smaller --model\."
     ):
         train(small, tmp_path / "run", config)
 
 
-def test_a_missing_gpu_is_said(small, tmp_path):
+def test_missing_gpu_is_reported(small, tmp_path):
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(ConfigError, match=r"there is no GPU: .* Leave out --device cuda"):
+        pytest.skip("a GPU is available")
+    with pytest.raises(ConfigError, match=r"no GPU found: .* Leave out --device cuda"):
         train(small, tmp_path / "run", TrainConfig(device="cuda"))
 
 
-def test_a_model_of_another_tokenizer_is_refused(small, tmp_path, built):
+def test_model_with_another_tokenizer_is_rejected(small, tmp_path, built):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
     with pytest.raises(
-        ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), and the model .* has another \(500 ids\)"
+        ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), but the model .* has a different one \(500 ids\)"
     ):
         train(built[0], tmp_path / "other", TrainConfig(model=str(tmp_path / "run/model")))
     (tmp_path / "run/model/tokenizer.json").unlink()
-    with pytest.raises(ConfigError, match="has no tokenizer beside it"):
+    with pytest.raises(ConfigError, match="has no tokenizer in its folder"):
         train(built[0], tmp_path / "another", TrainConfig(model=str(tmp_path / "run/model")))
 
 
-def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
+def test_windows_too_long_for_the_model_are_rejected(small, tmp_path):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
     config = Config(
         sources=[str(small.parent / "code")],
@@ -917,7 +928,7 @@ def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
     )
     build(config)
     with pytest.raises(
-        ConfigError, match=r"takes 48 ids, and the dataset's windows have 64. Build it with --window 48"
+        ConfigError, match=r"takes up to 48 ids, but the dataset's windows have 64\. Build the dataset with --window 48"
     ):
         train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
 
@@ -925,7 +936,7 @@ def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 2, "tokens": 5}, "two budgets"),
+        ({"epochs": 2, "tokens": 5}, "--epochs 2 and --tokens 5 are both given"),
         ({"epochs": 0}, "--epochs must be above 0"),
         ({"batch_size": 0}, "--batch-size must be at least 1"),
         ({"mask_rate": 1.0}, "--mask-rate must be from 0.01 to 0.9"),
@@ -934,22 +945,20 @@ def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
         ({"seed": -1}, "--seed must be at least 0"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings, message):
+def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig(**settings)
 
 
-def test_a_model_nobody_knows_is_refused(small, tmp_path, monkeypatch):
-    with pytest.raises(
-        ConfigError, match=r"there is no model '\./huge': name tiny, small, base, a folder, or a Hub id"
-    ):
+def test_unknown_model_is_rejected(small, tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"no model '\./huge' found\. Use tiny, small, base, a folder, or a Hub id"):
         train(small, tmp_path / "run", TrainConfig(model="./huge"))
     server = ModelHub(tmp_path)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     missing = (
-        r"the model 'huge' is none of tiny, small, base, no folder here, and: http://127\S+ has no tokenizer 'huge'"
+        r"the model 'huge' is none of tiny, small, base and not a folder, and: http://127\S+ has no tokenizer 'huge'"
     )
     with pytest.raises(InputError, match=missing):
         train(small, tmp_path / "run", TrainConfig(model="huge"))
@@ -957,8 +966,8 @@ def test_a_model_nobody_knows_is_refused(small, tmp_path, monkeypatch):
     server.server_close()
 
 
-def test_a_start_that_failed_leaves_the_folder_free(small, tmp_path):
-    with pytest.raises(ConfigError, match="there is no model"):
+def test_failed_start_does_not_occupy_the_folder(small, tmp_path):
+    with pytest.raises(ConfigError, match=r"no model '\./huge' found"):
         train(small, tmp_path / "run", TrainConfig(model="./huge"))
     assert not (tmp_path / "run").exists()
 
@@ -967,11 +976,11 @@ def test_a_start_that_failed_leaves_the_folder_free(small, tmp_path):
             raise MemoryError
 
     with pytest.raises(TrainingError, match="Try --batch-size 32"):
-        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=64), tell=crash)
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=64), log=crash)
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=32))
 
 
-def test_a_damaged_model_is_said(small, tmp_path):
+def test_damaged_model_is_reported(small, tmp_path):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
     weights = tmp_path / "run/model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
@@ -981,7 +990,7 @@ def test_a_damaged_model_is_said(small, tmp_path):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "generation_config.json"])
-def test_a_fifo_beside_a_model_is_refused(small, tmp_path, name):
+def test_fifo_in_a_model_folder_is_rejected(small, tmp_path, name):
     model = tmp_path / "model"
     model.mkdir()
     for one in ("tokenizer.json", "tokenizer_config.json"):
@@ -991,25 +1000,25 @@ def test_a_fifo_beside_a_model_is_refused(small, tmp_path, name):
         train(small, tmp_path / "run", TrainConfig(objective="mlm", model=str(model)))
 
 
-def test_a_folder_is_never_written_over(small, tmp_path):
+def test_existing_folder_is_never_overwritten(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
     train(small, tmp_path / "run", config)
-    with pytest.raises(OutputError, match="holds a finished training"):
+    with pytest.raises(OutputError, match="contains a finished training"):
         train(small, tmp_path / "run", config)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match="is not empty and holds no training"):
+    with pytest.raises(OutputError, match="is not empty and contains no training"):
         train(small, tmp_path / "mine", config)
-    with pytest.raises(ConfigError, match="no training to go on with"):
+    with pytest.raises(ConfigError, match="no training to resume"):
         train(small, tmp_path / "new", config, resume=True)
-    with pytest.raises(ConfigError, match="was begun with --tokens 500, got 600"):
+    with pytest.raises(ConfigError, match="was started with --tokens 500, got 600"):
         train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=600, batch_size=16), resume=True)
-    done = train(small, tmp_path / "run", config, resume=True)
-    assert done.steps == 1
+    result = train(small, tmp_path / "run", config, resume=True)
+    assert result.steps == 1
 
 
 @pytest.mark.parametrize("words", [("train", "none"), ("compare", "none", "none"), ("compare", ".", "--test", "none")])
-def test_what_is_no_dataset_is_refused_before_pytorch_loads(small, words):
+def test_missing_dataset_is_reported_before_pytorch_loads(small, words):
     code = """
         import sys
         from gristmill.cli import main
@@ -1023,7 +1032,7 @@ def test_what_is_no_dataset_is_refused_before_pytorch_loads(small, words):
     assert not (small / "run").exists()
 
 
-def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
+def test_dataset_without_validation_is_rejected(small, tmp_path, tree):
     code = tree({"a.py": "x = 1\n" * 50})
     build(Config(sources=[str(code)], out=str(tmp_path / "one")))
     with pytest.raises(DatasetError, match="has no windows in validation"):
@@ -1031,7 +1040,7 @@ def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
 
 
 @pytest.mark.parametrize(("preset", "objective"), [(None, "mlm"), ("mlm", "mlm"), ("causal", "causal")])
-def test_the_preset_of_the_dataset_decides_the_objective(tmp_path, tree, preset, objective):
+def test_preset_of_the_dataset_decides_the_objective(tmp_path, tree, preset, objective):
     code = tree({f"{name}.py": f"{name} = {number}\n" * 30 for number, name in enumerate("abcdefghijkl")})
     window = WindowConfig(length=32, pack="none")
     build(Config(sources=[str(code)], out=str(tmp_path / "dataset"), preset=preset, window=window))
@@ -1039,7 +1048,7 @@ def test_the_preset_of_the_dataset_decides_the_objective(tmp_path, tree, preset,
     assert chosen.objective == objective
 
 
-def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
+def test_tokenizer_without_mask_token_trains_causally(tmp_path, tree):
     from support.tokenizers_made_here import byte_level
 
     (tmp_path / "tokenizer.json").write_text(byte_level())
@@ -1059,34 +1068,34 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     )
     result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
     assert result.objective == "causal"
-    # The very first token of a file has nothing before it, and cannot be told; the one that ends it can.
+    # The first token of a file has no context and is not predicted. The end token is.
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
-    model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
+    model = make_model("tiny", "causal", ModelRequirements(32, dataset.tokenizer.definition))
     found = score(
         Objective(model, is_causal=True), feeds.held_out("validation"), torch.device("cpu"), feeds.bytes_by_id
     )
     facts = dataset.manifest.splits["validation"]
     assert dataset.manifest.tokenizer.closing
-    assert found.tokens.sum() == facts.tokens - facts.files + facts.files
-    # The end of a file spells no text.
+    assert found.num_tokens.sum() == facts.tokens - facts.files + facts.files
+    # The end token represents no bytes.
     files = [json.loads(line) for line in (tmp_path / "dataset/files.jsonl").read_bytes().splitlines()]
     held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
     firsts = [row["input_ids"][:1] for row in dataset["validation"] if row["start"] == 0]
     num_first_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in firsts)
-    assert found.bytes.sum() == sum(row["bytes"] for row in held_out) - num_first_bytes
+    assert found.num_bytes.sum() == sum(row["bytes"] for row in held_out) - num_first_bytes
     with pytest.raises(ConfigError, match="has no mask token"):
         train(tmp_path / "dataset", tmp_path / "masked", TrainConfig(objective="mlm", tokens=2_000))
 
 
-def test_every_token_has_its_bytes(small):
+def test_token_lengths_add_up_to_the_text(small):
     tokenizer = open_dataset(small).tokenizer
     text = Path(__file__).read_bytes()
     assert Vocabulary.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
 
 
 @pytest.mark.parametrize("part", ["optimizer.pt", "rng_state.pth", "model.safetensors"])
-def test_a_checkpoint_that_lost_a_part_is_passed_over(small, tmp_path, part):
+def test_checkpoint_with_a_missing_file_is_skipped(small, tmp_path, part):
     config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=3, eval_windows=16, save_every=3)
 
     def crash(line):
@@ -1094,34 +1103,34 @@ def test_a_checkpoint_that_lost_a_part_is_passed_over(small, tmp_path, part):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(small, tmp_path / "run", config, tell=crash)
+        train(small, tmp_path / "run", config, log=crash)
     (tmp_path / "run/checkpoints/checkpoint-6" / part).unlink()
     (tmp_path / "run/metrics.jsonl").unlink()
-    told = []
-    train(small, tmp_path / "run", config, resume=True, tell=told.append)
-    assert "going on after step 3" in told
+    logged = []
+    train(small, tmp_path / "run", config, resume=True, log=logged.append)
+    assert "resuming after step 3" in logged
     steps = [line.step for line in read_metrics(tmp_path / "run") if line.split == "validation"]
     assert steps == sorted(set(steps))
     assert steps[:4] == [0, 3, 6, 9]
 
 
-def test_two_trainings_in_one_folder_are_refused(small, tmp_path):
+def test_second_training_in_the_same_folder_is_rejected(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=2_000, batch_size=16)
-    found = []
+    rejected = []
 
-    def again(line):
+    def train_again(line):
         if line.split()[1:2] == ["0"]:
-            with pytest.raises(OutputError, match="another training is under way"):
+            with pytest.raises(OutputError, match="another training is running"):
                 train(small, tmp_path / "run", config)
-            found.append(line)
+            rejected.append(line)
 
-    train(small, tmp_path / "run", config, tell=again)
-    assert found
+    train(small, tmp_path / "run", config, log=train_again)
+    assert rejected
 
 
-@pytest.mark.usefixtures("drawn")
-def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
-    """No file of the process may grow past a limit; the signal that comes with it is not taken."""
+@pytest.mark.usefixtures("with_curves")
+def test_full_disk_is_reported_and_the_run_can_be_repeated(small, tmp_path):
+    """A file size limit simulates a full disk. Its signal is ignored."""
     words = ("train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1")
     assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -1138,7 +1147,7 @@ def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
 
 
 @pytest.mark.parametrize(("split", "number"), [("train", 99999), ("validation", 99999), ("validation", -5)])
-def test_an_id_that_no_token_has_is_found(small, tmp_path, split, number):
+def test_id_outside_the_vocabulary_is_reported(small, tmp_path, split, number):
     shutil.copytree(small, tmp_path / "damaged")
     path = tmp_path / "damaged" / f"{split}.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -1151,7 +1160,7 @@ def test_an_id_that_no_token_has_is_found(small, tmp_path, split, number):
         )
 
 
-def test_a_name_that_is_no_utf8_is_no_trouble(small, tmp_path):
+def test_dataset_folder_name_may_be_invalid_utf8(small, tmp_path):
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     shutil.copytree(small, os.fsdecode(folder))
     result = train(os.fsdecode(folder), tmp_path / "run", TrainConfig(objective="mlm", tokens=700, batch_size=16))

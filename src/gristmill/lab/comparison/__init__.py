@@ -1,1 +1,1 @@
-"""gristmill compare: the same model on each dataset, scored on one frozen test set."""
+"""`gristmill compare`: train the same model on each dataset and score all runs on one frozen test set."""

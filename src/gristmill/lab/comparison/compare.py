@@ -1,4 +1,4 @@
-"""compare(): the same model on each dataset, with the same budget and seeds, scored on one frozen test set."""
+"""compare(): train the same model on each dataset, with the same budget and seeds, and score it on one test set."""
 
 import math
 import os
@@ -18,37 +18,37 @@ from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.lab.comparison.comparison import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
 from gristmill.lab.comparison.comparison_folder import ComparisonFolder
-from gristmill.lab.comparison.comparison_text import few_tokens
+from gristmill.lab.comparison.comparison_text import small_test_warnings
 from gristmill.lab.comparison.freeze import freeze
-from gristmill.lab.comparison.frozen import MIN_TOKENS, AgainstFacts, Frozen
-from gristmill.lab.comparison.held_out import names_of
-from gristmill.lab.comparison.statistics import DatasetScores, Floats, verdicts_of
-from gristmill.lab.training.feeds import Scored
+from gristmill.lab.comparison.frozen import MIN_TOKENS, Frozen, TrainOverlap
+from gristmill.lab.comparison.held_out import display_names
+from gristmill.lab.comparison.statistics import DatasetScores, Floats, compare_pairs
+from gristmill.lab.training.feeds import ScoredWindow
 from gristmill.lab.training.metrics import Metric, read_metrics
-from gristmill.lab.training.monitor import Tell
+from gristmill.lab.training.monitor import Log
 from gristmill.lab.training.run import with_objective
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
-# How long each dataset is trained on: the same number of tokens, or the same number of its own epochs.
+# Budgets: the same number of tokens for all datasets, or the same number of epochs of each.
 
 BudgetKind = Literal["tokens", "epochs"]
 EVALUATIONS = 40
-"""Of a run, evenly spaced: the curves of two datasets have the same points if they have the same budget."""
+"""Number of evenly spaced evaluations in a run. With equal budgets, the curves of two datasets have the same points."""
 
 
-def tokens_of(config: TrainConfig, trains: Sequence[AgainstFacts], kind: BudgetKind) -> list[int]:
-    """By dataset. Epochs of a budget of tokens are the first dataset's."""
+def token_budgets(config: TrainConfig, trains: Sequence[TrainOverlap], kind: BudgetKind) -> list[int]:
+    """Return the token budget of each dataset. With kind `tokens`, the first dataset's epochs set it for all."""
     if config.tokens is not None:
         return [config.tokens] * len(trains)
     epochs = config.recipe.epochs if config.epochs is None else config.epochs
-    own = [max(1, round(epochs * train.ids)) for train in trains]
-    return own if kind == "epochs" else own[:1] * len(trains)
+    budgets = [max(1, round(epochs * train.ids)) for train in trains]
+    return budgets if kind == "epochs" else budgets[:1] * len(trains)
 
 
-def config_of(config: TrainConfig, train: AgainstFacts, tokens: int, seed: int) -> TrainConfig:
-    """Of one run, which spends its whole budget."""
+def run_config(config: TrainConfig, train: TrainOverlap, tokens: int, seed: int) -> TrainConfig:
+    """Return the configuration of one run. It has no early stop, so that all runs use their complete budget."""
     steps = max(1, round(tokens * train.windows / train.ids / config.windows_per_step))
     every = max(1, steps // EVALUATIONS) if config.eval_every is None else config.eval_every
     return msgspec.structs.replace(
@@ -56,25 +56,25 @@ def config_of(config: TrainConfig, train: AgainstFacts, tokens: int, seed: int) 
     )
 
 
-FEWEST = 2
+MIN_DATASETS = 2
 BITS = "bits per byte"
-NATS = {"mlm": "nats a masked token", "causal": "nats a token"}
+NATS = {"mlm": "nats per masked token", "causal": "nats per token"}
 
 
-class Entrant(NamedTuple):
-    """A dataset of the comparison."""
+class ComparedDataset(NamedTuple):
+    """One dataset in the comparison."""
 
     number: int
     name: str
     dataset: Dataset
-    shown: AgainstFacts
-    """What was counted of its train split."""
-    tokens: int
-    """Its budget."""
+    train: TrainOverlap
+    """Counts of its train split."""
+    budget_tokens: int
+    """Number of tokens to train on in each run."""
 
 
-class Done(NamedTuple):
-    """A run, and for each frozen file what adds up to its score: totals over weights."""
+class FinishedRun(NamedTuple):
+    """A finished run. Its score is the sum of `totals` over all frozen files, divided by the sum of `weights`."""
 
     result: RunResult
     facts: RunFacts
@@ -92,55 +92,64 @@ def compare(
     budget: BudgetKind = "tokens",
     resume: bool = False,
     progress: Progress | None = None,
-    tell: Tell = lambda _: None,
+    log: Log = lambda _: None,
     command: str = "",
     min_test_tokens: int | None = None,
 ) -> Comparison:
-    """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs.
+    """Train the same model on each dataset with several seeds, and score all runs on one frozen test set.
 
-    `min_test_tokens`: refuse a smaller test set; None: 100,000.
+    The test set consists of the files that all datasets hold out, or of the test split of the dataset `test`.
+    `budget` gives all datasets the same number of tokens, or each the same number of its own epochs. A test set with
+    fewer than `min_test_tokens` tokens (default 100,000) raises ConfigError. `log` receives the progress lines, and
+    `command` is recorded in the result. With `resume`, continue a stopped comparison.
     """
     _require_comparable(folders, config, seeds)
     min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
     at_least(1, "--min-test-tokens", min_tokens)
     datasets = [open_dataset(folder) for folder in folders]
     config = with_objective(config or TrainConfig(), datasets[0])
-    place = ComparisonFolder(out, resume=resume)
-    other = None if test is None else open_dataset(test)
+    comparison_folder = ComparisonFolder(out, resume=resume)
+    test_dataset = None if test is None else open_dataset(test)
     with ExitStack() as reading:
-        for dataset in [*datasets, *([] if other is None else [other])]:
+        for dataset in [*datasets, *([] if test_dataset is None else [test_dataset])]:
             reading.enter_context(dataset.edition.reading())
-        frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_tokens)
-    place.keep(frozen)
-    for line in few_tokens(frozen.facts):
-        tell(f"warning: {line}")
-    tokens = tokens_of(config, frozen.facts.against, budget)
-    entrants = list(map(Entrant, range(len(datasets)), names_of(datasets), datasets, frozen.facts.against, tokens))
-    done: list[Done] = []
-    for seed, entrant in product(range(seeds), entrants):
-        tell(f"\n{printable(entrant.name)}, seed {seed}: run {len(done) + 1} of {seeds * len(entrants)}")
-        entrant.dataset.edition.require()
-        run = RunFolder(place.run_folder(entrant.number, entrant.name, seed))
-        done.append(_run(entrant, config_of(config, entrant.shown, entrant.tokens, seed), run, frozen, tell))
-    comparison = _comparison(entrants, done, frozen, config, command)
-    place.write(comparison)
+        frozen = freeze(datasets, test_dataset, progress or Progress(), min_tokens=min_tokens)
+    comparison_folder.keep(frozen)
+    for line in small_test_warnings(frozen.facts):
+        log(f"warning: {line}")
+    tokens = token_budgets(config, frozen.facts.against, budget)
+    compared = list(
+        map(ComparedDataset, range(len(datasets)), display_names(datasets), datasets, frozen.facts.against, tokens)
+    )
+    finished: list[FinishedRun] = []
+    for seed, one in product(range(seeds), compared):
+        log(f"\n{printable(one.name)}, seed {seed}: run {len(finished) + 1} of {seeds * len(compared)}")
+        one.dataset.edition.require()
+        run = RunFolder(comparison_folder.run_folder(one.number, one.name, seed))
+        finished.append(_run(one, run_config(config, one.train, one.budget_tokens, seed), run, frozen, log))
+    comparison = _make_comparison(compared, finished, frozen, config, command)
+    comparison_folder.write(comparison)
     return comparison
 
 
-def _comparison(
-    entrants: Sequence[Entrant], done: Sequence[Done], frozen: Frozen, config: TrainConfig, command: str
+def _make_comparison(
+    compared: Sequence[ComparedDataset],
+    finished: Sequence[FinishedRun],
+    frozen: Frozen,
+    config: TrainConfig,
+    command: str,
 ) -> Comparison:
-    unit, names, facts = _unit(entrants[0].dataset, config), [entrant.name for entrant in entrants], done[0].facts
-    budgets = {entrant.tokens for entrant in entrants}
+    unit, names, facts = _unit(compared[0].dataset, config), [one.name for one in compared], finished[0].facts
+    budgets = {one.budget_tokens for one in compared}
     return Comparison(
         model=f"{config.model}, {config.objective}" + (f", LoRA of rank {config.lora_rank}" if config.lora else ""),
         unit=unit,
         budget_tokens=budgets.pop() if len(budgets) == 1 else None,
-        datasets=tuple(DatasetFacts.of(one.dataset, one.shown, one.tokens) for one in entrants),
-        runs=tuple(one.result for name in names for one in done if one.result.dataset == name),
+        datasets=tuple(DatasetFacts.of(one.dataset, one.train, one.budget_tokens) for one in compared),
+        runs=tuple(one.result for name in names for one in finished if one.result.dataset == name),
         frozen=frozen.facts,
-        verdicts=tuple(verdicts_of(_scores(done, names), unit, done[0].weights)),
-        verdicts_at_best=tuple(verdicts_of(_scores_at_best(done, names), unit)),
+        verdicts=tuple(compare_pairs(_scores(finished, names), unit, finished[0].weights)),
+        verdicts_at_best=tuple(compare_pairs(_scores_at_best(finished, names), unit)),
         command=command,
         device=facts.device,
         versions={"gristmill": facts.gristmill, **facts.versions},
@@ -148,12 +157,14 @@ def _comparison(
 
 
 def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seeds: int) -> None:
-    if len(folders) < FEWEST:
-        raise ConfigError(f"compare takes two datasets or more, got {len(folders)}.")
+    if len(folders) < MIN_DATASETS:
+        raise ConfigError(f"compare needs at least two datasets, got {len(folders)}.")
     if seeds < 1:
-        raise ConfigError(f"--seeds must be at least 1, got {seeds}; 3 give an interval.")
+        raise ConfigError(f"--seeds must be at least 1, got {seeds}. Use 3 for an interval.")
     if config is not None and (config.early_stop or config.seed):
-        raise ConfigError("compare gives every run the same budget and seeds 0, 1, 2 …: leave out early_stop and seed.")
+        raise ConfigError(
+            "compare sets the same budget and the seeds 0, 1, 2 … for all. Leave out early_stop and seed."
+        )
 
 
 def _unit(dataset: Dataset, config: TrainConfig) -> str:
@@ -161,15 +172,15 @@ def _unit(dataset: Dataset, config: TrainConfig) -> str:
     return BITS if has_bytes else NATS[config.objective or "mlm"]
 
 
-def _run(entrant: Entrant, config: TrainConfig, run: RunFolder, frozen: Frozen, tell: Tell) -> Done:
-    """One that was done before is taken as it is, and one that was stopped goes on."""
+def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen: Frozen, log: Log) -> FinishedRun:
+    """Train one dataset with one seed. A finished run is read, and a stopped run is resumed."""
     result = train(
-        entrant.dataset.folder,
+        compared.dataset.folder,
         run.path,
         config,
-        resume=run.can_go_on(),
-        tell=tell,
-        frozen=[Scored(window.input_ids, window.fresh) for window in frozen.windows],
+        resume=run.is_resumable(),
+        log=log,
+        frozen=[ScoredWindow(window.input_ids, window.fresh) for window in frozen.windows],
         keep_model=False,
     )
     lines = read_metrics(run.path)
@@ -180,11 +191,13 @@ def _run(entrant: Entrant, config: TrainConfig, run: RunFolder, frozen: Frozen, 
         or not curve
         or lines[-1].step < result.steps
     ):
-        raise DatasetError(f"the run in {str(run.path)!r} is damaged, or of something else. Delete it, and --resume.")
+        raise DatasetError(
+            f"the run in {str(run.path)!r} is damaged or from another comparison. Delete it, then use --resume."
+        )
     best = best_by_validation(curve)
     files = frozen.file_numbers()
-    found = RunResult(
-        dataset=entrant.name,
+    run_result = RunResult(
+        dataset=compared.name,
         seed=config.seed,
         curve=curve,
         end=curve[-1].test,
@@ -193,20 +206,22 @@ def _run(entrant: Entrant, config: TrainConfig, run: RunFolder, frozen: Frozen, 
         tokens_per_second=result.tokens_per_second,
     )
     totals, weights = (np.bincount(files, np.array(one)) for one in (result.frozen.totals, result.frozen.weights))
-    return Done(found, run.facts(), totals.astype(np.float64), weights.astype(np.float64))
+    return FinishedRun(run_result, run.facts(), totals.astype(np.float64), weights.astype(np.float64))
 
 
 def _curve(lines: Sequence[Metric]) -> tuple[CurvePoint, ...]:
-    own = {line.step: _value(line) for line in lines if line.split == "validation"}
-    return tuple(CurvePoint(line.tokens, own.get(line.step), _value(line)) for line in lines if line.split == "frozen")
+    validation = {line.step: _value(line) for line in lines if line.split == "validation"}
+    return tuple(
+        CurvePoint(line.tokens, validation.get(line.step), _value(line)) for line in lines if line.split == "frozen"
+    )
 
 
 def _value(line: Metric) -> float:
     return line.loss if line.bits_per_byte is None else line.bits_per_byte
 
 
-def _scores(done: Sequence[Done], names: Sequence[str]) -> list[DatasetScores]:
-    by_name = {name: [one for one in done if one.result.dataset == name] for name in names}
+def _scores(finished: Sequence[FinishedRun], names: Sequence[str]) -> list[DatasetScores]:
+    by_name = {name: [one for one in finished if one.result.dataset == name] for name in names}
     return [
         DatasetScores(
             name,
@@ -217,10 +232,12 @@ def _scores(done: Sequence[Done], names: Sequence[str]) -> list[DatasetScores]:
     ]
 
 
-def _scores_at_best(done: Sequence[Done], names: Sequence[str]) -> list[DatasetScores]:
-    """Where each run's own validation was best, which is somewhere: every dataset has one."""
-    scores = {(one.result.dataset, one.result.seed): _at_best(one.result) for one in done}
-    return [DatasetScores(name, {seed: scores[name, seed] for of, seed in scores if of == name}) for name in names]
+def _scores_at_best(finished: Sequence[FinishedRun], names: Sequence[str]) -> list[DatasetScores]:
+    """Return the scores at the step where each run's own validation was best."""
+    scores = {(one.result.dataset, one.result.seed): _at_best(one.result) for one in finished}
+    return [
+        DatasetScores(name, {seed: scores[name, seed] for dataset, seed in scores if dataset == name}) for name in names
+    ]
 
 
 def _at_best(run: RunResult) -> float:

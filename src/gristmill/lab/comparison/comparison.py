@@ -1,7 +1,7 @@
-"""What a finished comparison is: datasets, runs with their curves, the frozen test set's facts, verdicts.
+"""Records of a finished comparison: datasets, runs with their curves, facts about the frozen test set, and verdicts.
 
-Scores are in `unit`, lower is better, and a run's own validation is in the same unit as its frozen score: how far the
-two are apart is how wrong that validation is.
+Scores are in `unit`, and lower is better. A run's own validation is in the same unit as its score on the frozen test
+set, so the difference of the two is the error of that validation.
 """
 
 import math
@@ -12,85 +12,93 @@ import msgspec
 
 from gristmill.core.records import Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.lab.comparison.frozen import AgainstFacts, FrozenFacts
+from gristmill.lab.comparison.frozen import FrozenFacts, TrainOverlap
 from gristmill.lab.comparison.statistics import Interval, Verdict, interval_of
 
 
 class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of one dataset's train split, and the number of epochs in its budget."""
+
     name: str
     windows: int
-    """Rows of train."""
+    """Number of rows in train."""
     tokens: int
-    """Distinct content tokens of train."""
+    """Number of distinct content tokens in train."""
     ids: int
-    """In all its rows: special tokens count, padding does not."""
+    """Number of token ids in all rows of train, with special tokens and without padding."""
     epochs: float
-    """That the budget means: how often each row is shown."""
+    """Number of epochs that the token budget amounts to."""
     padding: float
-    """Share of padding where every window is padded to the full length."""
+    """Share of padding if every window is padded to the full length."""
     fingerprint: str
 
     @classmethod
-    def of(cls, dataset: Dataset, against: AgainstFacts, budget_tokens: int) -> "DatasetFacts":
-        """`against`: what was counted when train streamed past the frozen test set."""
+    def of(cls, dataset: Dataset, against: TrainOverlap, budget_tokens: int) -> "DatasetFacts":
+        """`against` has the counts from comparing train with the frozen test set."""
         record = dataset.record
-        room = against.windows * record.window_length
+        capacity = against.windows * record.window_length
         return cls(
             name=against.name,
             windows=against.windows,
             tokens=record.splits[Split.TRAIN].tokens,
             ids=against.ids,
             epochs=budget_tokens / against.ids if against.ids else 0.0,
-            padding=1 - against.ids / room if room else 0.0,
+            padding=1 - against.ids / capacity if capacity else 0.0,
             fingerprint=record.fingerprint,
         )
 
 
 class CurvePoint(msgspec.Struct, frozen=True, array_like=True):
+    """Scores of one evaluation."""
+
     tokens: int
-    """Trained on until here."""
+    """Number of tokens trained on up to this point."""
     validation: float | None
-    """The dataset's own; None where it has none."""
+    """Score on the dataset's own validation split. None without one."""
     test: float
-    """The frozen one."""
+    """Score on the frozen test set."""
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Scores of one dataset with one seed."""
+
     dataset: str
     seed: int
     curve: tuple[CurvePoint, ...]
     end: float
-    """On the frozen test set, once the budget is spent."""
+    """Score on the frozen test set at the end of the budget."""
     at_best_validation: float | None
-    """On the frozen test set, where its own validation was best: what somebody who goes by that would keep."""
+    """Score on the frozen test set at the step with the best own validation, whose model one would keep in practice."""
     seconds: float
     tokens_per_second: float
 
     @property
     def own_validation(self) -> float | None:
-        """At the end."""
+        """Score on the dataset's own validation at the end of the budget."""
         return self.curve[-1].validation if self.curve else None
 
     @property
     def off_by(self) -> float | None:
-        """How much its own validation is above the frozen score; below 0: it promises too much."""
+        """Own validation minus the score on the frozen test set. Below 0 if validation is too optimistic."""
         return None if self.own_validation is None else self.own_validation - self.end
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a finished comparison."""
+
     model: str
     unit: str
     budget_tokens: int | None
-    """For each run; None: each dataset had as many epochs of its own."""
+    """Token budget of each run. None if each dataset had the same number of its own epochs."""
     datasets: tuple[DatasetFacts, ...]
     runs: tuple[RunResult, ...]
     frozen: FrozenFacts
     verdicts: tuple[Verdict, ...]
-    """Once the budget is spent."""
+    """Verdicts on the scores at the end of the budget."""
     verdicts_at_best: tuple[Verdict, ...]
-    """Where each run's own validation was best."""
+    """Verdicts on the scores at the step where each run's own validation was best."""
     command: str
-    """As a user would type it, to repeat it."""
+    """Shell command that repeats the comparison."""
     device: str
     versions: dict[str, str]
 
@@ -102,8 +110,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return [run for run in self.runs if run.dataset == dataset]
 
 
-class DatasetScoreFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Over the seeds of one dataset; None where its runs do not say."""
+class ScoreIntervals(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean scores of one dataset over its seeds. None if a run lacks the score."""
 
     end: Interval
     at_best_validation: Interval | None
@@ -111,9 +119,9 @@ class DatasetScoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     off_by: Interval | None
 
 
-def scores_of(comparison: Comparison, dataset: str) -> DatasetScoreFacts:
+def score_intervals(comparison: Comparison, dataset: str) -> ScoreIntervals:
     runs = comparison.runs_of(dataset)
-    return DatasetScoreFacts(
+    return ScoreIntervals(
         end=interval_of([run.end for run in runs]),
         at_best_validation=_interval([run.at_best_validation for run in runs]),
         own_validation=_interval([run.own_validation for run in runs]),
@@ -127,20 +135,21 @@ def _interval(values: Sequence[float | None]) -> Interval | None:
 
 
 def best_by_validation(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The first of the points whose own validation is lowest."""
+    """Return the first point with the lowest own validation. None if no point has one."""
     known = [point for point in curve if point.validation is not None and not math.isnan(point.validation)]
     return min(known, key=lambda point: math.inf if point.validation is None else point.validation, default=None)
 
 
 class Band(NamedTuple):
+    """Mean curve with its confidence band. `low` and `high` are None for a single seed."""
+
     mean: list[float]
     low: list[float] | None
     high: list[float] | None
-    """None: one seed."""
 
 
 class MeanCurve(NamedTuple):
-    """Over the seeds of one dataset."""
+    """Curves of one dataset, averaged over its seeds."""
 
     dataset: str
     tokens: list[int]
@@ -148,22 +157,22 @@ class MeanCurve(NamedTuple):
     validation: Band | None
 
 
-def curves_of(comparison: Comparison) -> list[MeanCurve]:
-    """At the points that all runs of a dataset have."""
+def mean_curves(comparison: Comparison) -> list[MeanCurve]:
+    """Average the curves of each dataset over its seeds, at the points that all its runs have."""
     curves = []
     for facts in comparison.datasets:
         runs = [{point.tokens: point for point in run.curve} for run in comparison.runs_of(facts.name)]
         tokens = sorted(set.intersection(*(set(run) for run in runs))) if runs else []
-        points = [[run[at] for run in runs] for at in tokens]
-        own = [[point.validation for point in here if point.validation is not None] for here in points]
-        has_own = bool(own) and all(len(values) == len(runs) for values in own)
-        test = _band([[point.test for point in here] for here in points])
-        curves.append(MeanCurve(facts.name, tokens, test, _band(own) if has_own else None))
+        points = [[run[count] for run in runs] for count in tokens]
+        validation = [[run.validation for run in at_point if run.validation is not None] for at_point in points]
+        has_validation = bool(validation) and all(len(values) == len(runs) for values in validation)
+        test = _band([[run.test for run in at_point] for at_point in points])
+        curves.append(MeanCurve(facts.name, tokens, test, _band(validation) if has_validation else None))
     return curves
 
 
 def _band(values: Sequence[Sequence[float]]) -> Band:
-    intervals = [interval_of(here) for here in values]
+    intervals = [interval_of(at_point) for at_point in values]
     means = [one.mean for one in intervals]
     halves = [one.half_width for one in intervals if one.half_width is not None]
     if len(halves) < len(means) or not means:

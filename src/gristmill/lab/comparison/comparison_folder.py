@@ -1,9 +1,9 @@
-"""A comparison's folder: what lies in it, and going on with one that was stopped.
+"""Folder of a comparison: its layout, and resuming a stopped comparison.
 
 OUT/test.jsonl, test.json    the frozen test set; written first
-OUT/runs/0-NAME-seed0/       a training each
-OUT/comparison.json          all that was found
-OUT/comparison.md, .html, curves.svg    the same for people; written last
+OUT/runs/0-NAME-seed0/       one training run each
+OUT/comparison.json          the complete result
+OUT/comparison.md, .html, curves.svg    the result for people; written last
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from gristmill.core.errors import ConfigError, OutputError
 from gristmill.core.layout import UNFINISHED, write_atomically
 from gristmill.core.names import printable
-from gristmill.lab.comparison.comparison import Band, Comparison, curves_of
+from gristmill.lab.comparison.comparison import Band, Comparison, mean_curves
 from gristmill.lab.comparison.comparison_markdown import comparison_markdown
 from gristmill.lab.comparison.comparison_text import (
     HEADINGS,
@@ -30,13 +30,13 @@ from gristmill.views.curves_html import curves_html
 from gristmill.views.curves_svg import curves_svg
 from gristmill.views.table import Table
 
-# A comparison as curves: the frozen score and each dataset's own validation, with bands over the seeds.
+# Curves of the score on the frozen test set and of each dataset's own validation, with bands over the seeds.
 
 TITLE = "Which dataset trains the better model"
 
 
 def comparison_svg(comparison: Comparison) -> str:
-    return curves_svg(TITLE, f"{comparison.model}, {budget_text(comparison)}", panels_of(comparison))
+    return curves_svg(TITLE, f"{comparison.model}, {budget_text(comparison)}", make_panels(comparison))
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -49,17 +49,19 @@ def comparison_html(comparison: Comparison) -> str:
         ("command", printable(comparison.command)),
     ]
     table = Table("Datasets", HEADINGS, [dataset_cells(facts, comparison) for facts in comparison.datasets])
-    return curves_html(TITLE, facts, panels_of(comparison), [table], None)
+    return curves_html(TITLE, facts, make_panels(comparison), [table], None)
 
 
-def panels_of(comparison: Comparison) -> list[Panel]:
-    curves = curves_of(comparison)
+def make_panels(comparison: Comparison) -> list[Panel]:
+    curves = mean_curves(comparison)
     test = [_line(curve.dataset, curve.tokens, curve.test) for curve in curves]
-    own = [_line(curve.dataset, curve.tokens, curve.validation) for curve in curves if curve.validation is not None]
+    validation = [
+        _line(curve.dataset, curve.tokens, curve.validation) for curve in curves if curve.validation is not None
+    ]
     unit = comparison.unit
     return [
         Panel("Frozen test set", "tokens trained on", unit, test),
-        Panel("Own validation", "tokens trained on", unit, own),
+        Panel("Own validation", "tokens trained on", unit, validation),
     ]
 
 
@@ -72,23 +74,29 @@ UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ComparisonFolder:
+    """Folder of one comparison."""
+
     def __init__(self, folder: str | os.PathLike[str], *, resume: bool) -> None:
-        """Before anything slow happens: what must not be written over is refused."""
+        """Raise OutputError if a new comparison would overwrite files, or ConfigError if there is none to resume."""
         self.path = Path(os.path.expanduser(folder))
         if resume and not (self.path / FACTS).is_file():
-            raise ConfigError(f"there is no comparison to go on with in {str(self.path)!r}. Leave out --resume.")
+            raise ConfigError(f"no comparison to resume in {str(self.path)!r}. Leave out --resume.")
         try:
-            if not resume and self.path.exists() and (not self.path.is_dir() or any(map(_counts, self.path.iterdir()))):
-                way = "Go on with it by --resume, or name" if (self.path / FACTS).is_file() else "Name"
-                raise OutputError(f"{str(self.path)!r} is not empty. {way} a new folder with --out.")
+            if (
+                not resume
+                and self.path.exists()
+                and (not self.path.is_dir() or any(map(_is_finished, self.path.iterdir())))
+            ):
+                advice = "Continue it with --resume, or choose" if (self.path / FACTS).is_file() else "Choose"
+                raise OutputError(f"{str(self.path)!r} is not empty. {advice} a new folder with --out.")
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
     def keep(self, frozen: Frozen) -> None:
-        """What was frozen before must be the same now: else the runs that are done were scored on something else."""
+        """Write the frozen test set. Raises ConfigError if finished runs were scored on a different one."""
         if (self.path / FACTS).is_file() and read_facts(self.path).sha256 != frozen.facts.sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was begun with another test set: a dataset has changed since. "
+                f"{str(self.path)!r} was started with another test set: a dataset has changed since then. "
                 "Compare into a new folder."
             )
         try:
@@ -99,7 +107,7 @@ class ComparisonFolder:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
     def run_folder(self, number: int, name: str, seed: int) -> Path:
-        """By the dataset's number too: two names may be spelled alike in files."""
+        """Return the folder of a run. The number keeps folders distinct if two names become equal as file names."""
         return self.path / RUNS / f"{number}-{UNSAFE.sub('-', name)}-seed{seed}"
 
     def write(self, comparison: Comparison) -> None:
@@ -109,6 +117,6 @@ class ComparisonFolder:
         write_atomically(self.path / MARKDOWN, comparison_markdown(comparison, CURVES).encode())
 
 
-def _counts(path: Path) -> bool:
-    """Not so what a comparison that was killed before it froze anything has left."""
+def _is_finished(path: Path) -> bool:
+    """Return False for leftovers of a comparison that was killed before it wrote the frozen test set."""
     return not path.name.endswith(UNFINISHED)

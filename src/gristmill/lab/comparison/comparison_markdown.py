@@ -1,4 +1,4 @@
-"""A finished comparison as a page to keep: verdicts first, then the table, the runs, and how it was done."""
+"""Markdown page of a finished comparison: verdicts, the table of datasets, the test set, the runs and the method."""
 
 import os
 from collections.abc import Iterable
@@ -8,35 +8,35 @@ from gristmill.core.markdown import code, code_in_table, numbers_table, plain_te
 from gristmill.lab.comparison.comparison import Comparison, RunResult
 from gristmill.lab.comparison.comparison_text import (
     HEADINGS,
-    NOT_KNOWN,
-    against_lines,
+    UNKNOWN,
     budget_text,
     dataset_cells,
     frozen_text,
     notes,
+    overlap_lines,
     verdict_lines,
 )
 from gristmill.lab.comparison.frozen import FrozenFacts
 
 HEADING = "# Which dataset trains the better model"
-"""The first line: by it a page is known as one of these."""
+"""First line of the page."""
 RUN_HEADINGS = ("dataset", "seed", "at the end", "at best validation", "own validation", "seconds", "tokens/s")
 METHOD = (
-    "Every run has the same model, {budget}, schedule and test set; what differs is the dataset, and the seed, "
-    "which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of "
-    "its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two "
-    "datasets are compared seed by seed."
+    "Every run has the same model, {budget}, schedule and test set. Runs differ in the dataset and the seed, and all "
+    "datasets use the same seeds. The test set was frozen before training: the files that every dataset holds out (or "
+    "a separate test set), without near-duplicates of train files and without spans of 50 or more tokens that also "
+    "occur in a train split. Two datasets are compared seed by seed."
 )
 
 
 def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str:
-    """`chart` is where the picture lies, seen from the page."""
+    """Render the page. `chart` is the path of the curves, relative to the page."""
     parts = [
         HEADING,
         code(comparison.command),
         "\n".join(f"- {plain_text(line)}" for line in verdict_lines(comparison)),
         *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
-        numbers_table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _datasets(comparison))),
+        numbers_table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _dataset_rows(comparison))),
         "\n".join(f"- {plain_text(note)}" for note in notes(comparison)),
         "## The test set",
         plain_text(_test_set(comparison.frozen)),
@@ -52,14 +52,14 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _datasets(comparison: Comparison) -> Iterable[list[str]]:
+def _dataset_rows(comparison: Comparison) -> Iterable[list[str]]:
     return (dataset_cells(facts, comparison) for facts in comparison.datasets)
 
 
 def _test_set(facts: FrozenFacts) -> str:
-    taken = [line.strip() for line in against_lines(facts)]
-    why = f" {taken[0]} {'; '.join(taken[1:])}." if taken else ""
-    return f"{frozen_text(facts)}.{why}"
+    lines = [line.strip() for line in overlap_lines(facts)]
+    removed = f" {lines[0]} {'; '.join(lines[1:])}." if lines else ""
+    return f"{frozen_text(facts)}.{removed}"
 
 
 def _run_cells(run: RunResult) -> list[str]:
@@ -75,4 +75,4 @@ def _run_cells(run: RunResult) -> list[str]:
 
 
 def _score(score: float | None) -> str:
-    return NOT_KNOWN if score is None else f"{score:.4f}"
+    return UNKNOWN if score is None else f"{score:.4f}"

@@ -1,10 +1,10 @@
-"""Makes the frozen test set: one for all datasets of a comparison, and clean against the train split of every one.
+"""Build the frozen test set of a comparison: one for all datasets, without overlap with any of their train splits.
 
-    files held out in all   ─┐
-                             ├─► less near-duplicates of train ─► less spans of 50 that a train has ─► windows, each
-    or a test set's `test`  ─┘   files                            too; stretches of 32 and more stay   token fresh once
+    files held out in all   ─┐    remove near-        remove spans of 50 tokens       cut windows in
+                             ├─►  duplicates of   ─►  that are also in train, and ─►  which each token
+    or `test` of a test set ─┘    train files         remainders of under 32          is fresh once
 
-Train is streamed; in memory are the frozen files and, per token of them, some thirty bytes of keys. Two train splits
+Train is streamed. Only the frozen files and about thirty bytes of keys per frozen token are in memory. Two train splits
 of the standard library, 14 million tokens each, take four seconds and 125 MB.
 """
 
@@ -17,9 +17,9 @@ from gristmill.core.names import counted
 from gristmill.core.progress import Progress, Step
 from gristmill.core.records import Range, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.lab.comparison.frozen import MIN_TOKENS, AgainstFacts, Frozen, FrozenFacts, FrozenWindow, digest_of
-from gristmill.lab.comparison.held_out import HeldOutFile, files_of_test, held_out_in_all, names_of
-from gristmill.lab.comparison.train_side import FrozenSpans, TrainText, Twins
+from gristmill.lab.comparison.frozen import MIN_TOKENS, Frozen, FrozenFacts, FrozenWindow, TrainOverlap, digest_of
+from gristmill.lab.comparison.held_out import HeldOutFile, display_names, read_files_held_out_in_all, read_test_files
+from gristmill.lab.comparison.train_side import FrozenGrams, NearDuplicateFinder, TrainScan
 from gristmill.splits.shared_spans import Flags
 from gristmill.windows.cut import WindowShape, cut, cut_without
 
@@ -27,13 +27,17 @@ from gristmill.windows.cut import WindowShape, cut, cut_without
 def freeze(
     datasets: Sequence[Dataset], test: Dataset | None, progress: Progress, *, min_tokens: int = MIN_TOKENS
 ) -> Frozen:
+    """Build the frozen test set from files that all datasets hold out, or from the test split of `test`.
+
+    Raises ConfigError if the tokenizers differ or fewer than `min_tokens` tokens remain.
+    """
     require_same_tokenizer([*datasets, *([] if test is None else [test])])
     num_rows = sum(len(dataset[Split.TRAIN]) for dataset in datasets)
     with progress.phase("freeze", total=num_rows, unit="windows") as step:
-        files = held_out_in_all(datasets) if test is None else files_of_test(test)
-        against, shared, twins = _compared(files, datasets, step)
-    shape, length = _shape(datasets)
-    windows = list(_windows(files, shared, twins, shape, datasets[0]))
+        files = read_files_held_out_in_all(datasets) if test is None else read_test_files(test)
+        against, shared, near_duplicates = _compare_with_train(files, datasets, step)
+    shape, length = _frozen_shape(datasets)
+    windows = list(_windows(files, shared, near_duplicates, shape, datasets[0]))
     facts = FrozenFacts(
         source=None if test is None else test.folder.name,
         files=len({window.file for window in windows}),
@@ -48,43 +52,47 @@ def freeze(
         sha256=digest_of(windows),
     )
     if facts.tokens < min_tokens:
-        raise ConfigError(_too_few(facts, min_tokens, datasets[0]))
+        raise ConfigError(_too_few_tokens_message(facts, min_tokens, datasets[0]))
     return Frozen(windows, facts)
 
 
 def require_same_tokenizer(datasets: Sequence[Dataset]) -> None:
-    """Ids of two tokenizers are not the same task."""
+    """Raise ConfigError unless all datasets have the same tokenizer and special tokens."""
     first = datasets[0]
     for other in datasets[1:]:
         one, two = first.record.tokenizer, other.record.tokenizer
         if (one.sha256, one.prefix, one.suffix) != (two.sha256, two.prefix, two.suffix):
             if one.sha256 == two.sha256:
                 raise ConfigError(
-                    f"datasets are compared only with the same special tokens around a window: those of "
+                    f"datasets must have the same special tokens around a window to be compared, but those of "
                     f"{str(first.folder)!r} and {str(other.folder)!r} differ. Build one of them again with "
-                    "--special-tokens, or --preset."
+                    "--special-tokens or --preset."
                 )
             raise ConfigError(
-                f"datasets are compared only by the same tokenizer: {str(first.folder)!r} has {one.name!r} "
-                f"({one.sha256[:12]}), {str(other.folder)!r} has {two.name!r} ({two.sha256[:12]}). "
+                f"datasets must have the same tokenizer to be compared, but {str(first.folder)!r} has {one.name!r} "
+                f"({one.sha256[:12]}) and {str(other.folder)!r} has {two.name!r} ({two.sha256[:12]}). "
                 "Build one of them again with --tokenizer."
             )
 
 
-def _compared(
+def _compare_with_train(
     files: Sequence[HeldOutFile], datasets: Sequence[Dataset], step: Step
-) -> tuple[list[AgainstFacts], list[Flags], set[int]]:
-    """By dataset what was found; of each frozen stretch the tokens that are in any train; near-duplicates' numbers."""
-    spans = FrozenSpans([ids for file in files for _, ids in file.stretches])
-    twins = Twins([np.concatenate([ids for _, ids in file.stretches]) for file in files])
-    in_any = [np.zeros(len(ids), np.bool_) for file in files for _, ids in file.stretches]
-    all_twins: set[int] = set()
-    against: list[AgainstFacts] = []
-    for name, dataset in zip(names_of(datasets), datasets, strict=True):
-        train = TrainText(dataset, step.advance)
-        in_this, found = train.compared_with(spans, twins)
+) -> tuple[list[TrainOverlap], list[Flags], set[int]]:
+    """Compare the frozen files with every train split.
+
+    Returns the overlap with each dataset, an array of flags for each frozen span that marks tokens found in any train
+    split, and the numbers of the frozen files that are near-duplicates of train files.
+    """
+    grams = FrozenGrams([ids for file in files for _, ids in file.spans])
+    finder = NearDuplicateFinder([np.concatenate([ids for _, ids in file.spans]) for file in files])
+    in_any = [np.zeros(len(ids), np.bool_) for file in files for _, ids in file.spans]
+    near_duplicates: set[int] = set()
+    against: list[TrainOverlap] = []
+    for name, dataset in zip(display_names(datasets), datasets, strict=True):
+        train = TrainScan(dataset, step.advance)
+        in_this, found = train.compare_with(grams, finder)
         against.append(
-            AgainstFacts(
+            TrainOverlap(
                 name=name,
                 windows=train.num_windows,
                 ids=train.num_ids,
@@ -92,13 +100,17 @@ def _compared(
                 near_duplicate_files=len(found),
             )
         )
-        all_twins |= found
+        near_duplicates |= found
         in_any = [known | flags for known, flags in zip(in_any, in_this, strict=True)]
-    return against, in_any, all_twins
+    return against, in_any, near_duplicates
 
 
-def _shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
-    """The smallest window of all, as none of the models has seen more than its own at once; and half of it again."""
+def _frozen_shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
+    """Return the shape of the frozen windows, and their length with special tokens.
+
+    The length is the smallest of all datasets, because no model has seen longer windows in training. The overlap is
+    half of it.
+    """
     length = min(dataset.record.window_length for dataset in datasets)
     tokenizer = datasets[0].record.tokenizer
     num_content = length - len(tokenizer.prefix) - len(tokenizer.suffix)
@@ -106,15 +118,19 @@ def _shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
 
 
 def _windows(
-    files: Sequence[HeldOutFile], shared: Sequence[Flags], twins: set[int], shape: WindowShape, dataset: Dataset
+    files: Sequence[HeldOutFile],
+    shared: Sequence[Flags],
+    near_duplicates: set[int],
+    shape: WindowShape,
+    dataset: Dataset,
 ) -> Iterator[FrozenWindow]:
     tokenizer = dataset.record.tokenizer
     prefix, suffix = np.array(tokenizer.prefix, np.uint32), np.array(tokenizer.suffix, np.uint32)
     flags = iter(shared)
     for number, file in enumerate(files):
-        for first, ids in file.stretches:
+        for first, ids in file.spans:
             ranges = _ranges(next(flags))
-            if number in twins:
+            if number in near_duplicates:
                 continue
             windows = cut_without(len(ids), ranges, shape) if ranges else cut(len(ids), shape)
             for start, end, fresh in zip(*(column.tolist() for column in windows[:3]), strict=True):
@@ -122,20 +138,21 @@ def _windows(
 
 
 def _ranges(flags: Flags) -> list[Range]:
+    """Return the start and end of each run of true flags."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     return [(start, end) for start, end in edges.reshape(-1, 2).tolist()]
 
 
-def _too_few(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
+def _too_few_tokens_message(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
     tokenizer = dataset.record.tokenizer.name
     option = "" if tokenizer == "codebert" else f" --tokenizer {tokenizer}"
-    taken = facts.tokens_before - facts.tokens
-    where = "that all datasets hold out" if facts.source is None else f"of the test split of {facts.source!r}"
-    out = f", {taken:,} are out for what some train split has" if taken else ""
-    fewer = f". Or take these, with wide intervals: --min-test-tokens {facts.tokens}" if facts.tokens else ""
+    num_removed = facts.tokens_before - facts.tokens
+    origin = "all datasets hold out" if facts.source is None else f"the test split of {facts.source!r} has"
+    removed = f", and {num_removed:,} of them overlap with a train split" if num_removed else ""
+    fewer = f". Or accept wide intervals with --min-test-tokens {facts.tokens}" if facts.tokens else ""
     return (
-        f"the frozen test set has {counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, and "
-        f"{min_tokens:,} are needed: of {counted(facts.tokens_before, 'token')} {where}{out}. "
-        "Name other code with --test DATASET, made by: "
+        f"the frozen test set has {counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, but "
+        f"{min_tokens:,} are needed: {origin} {counted(facts.tokens_before, 'token')}{removed}. "
+        "Use other code with --test DATASET, built by: "
         f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}{fewer}"
     )

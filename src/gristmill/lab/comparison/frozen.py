@@ -1,4 +1,4 @@
-"""The frozen test set as it is kept: windows to score, and what is known of them (freeze.py makes it)."""
+"""Records and files of the frozen test set: windows to score, and facts about them. freeze.py builds it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,25 +18,27 @@ from gristmill.dataset.stretches import Ids
 
 WINDOWS, FACTS = "test.jsonl", "test.json"
 MIN_TOKENS = 100_000
-"""Fewer tell datasets apart only by luck, or not at all."""
+"""With fewer tokens, datasets can hardly be distinguished."""
 
 
-class AgainstFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one dataset's train split shows, and what of the frozen files is in it."""
+class TrainOverlap(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of one dataset's train split, and its overlap with the frozen files."""
 
     name: str
     windows: int
     ids: int
-    """In all rows of train: special tokens count, padding does not."""
+    """Number of token ids in all rows of train, with special tokens and without padding."""
     span_tokens: int
-    """Of the frozen files, in spans of 50 and more that this train has too."""
+    """Number of frozen tokens in spans of 50 or more that also occur in this train split."""
     near_duplicate_files: int
-    """Of the frozen files; 0 where no build made the rows, as these are no documents."""
+    """Number of frozen files with a near-duplicate in train. 0 if gristmill did not build the rows."""
 
 
 class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Contents of test.json, which describes the frozen test set."""
+
     source: str | None
-    """The dataset whose `test` it is; None: what all datasets hold out."""
+    """Dataset whose `test` split it is. None for files that all datasets hold out."""
     files: int
     tokens: int
     windows: int
@@ -45,20 +47,23 @@ class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     tokens_before: int
-    """Less `tokens`: taken out, for all datasets together."""
-    against: tuple[AgainstFacts, ...]
+    """Number of tokens before removing the overlap with all train splits."""
+    against: tuple[TrainOverlap, ...]
+    """Overlap with the train split of each dataset."""
     sha256: str
-    """Of test.jsonl."""
+    """Digest of test.jsonl."""
 
 
 class FrozenWindow(NamedTuple):
+    """A window to score, which is one line of test.jsonl."""
+
     repo: str
     path: str
     start: int
     fresh: int
-    """The last so many content tokens are scored; the others were, in the window before."""
+    """Number of content tokens to score, at the end of the window. The previous window scores the others."""
     input_ids: Ids
-    """With the special tokens."""
+    """Token ids with special tokens."""
 
     @property
     def file(self) -> FileKey:
@@ -66,32 +71,37 @@ class FrozenWindow(NamedTuple):
 
 
 class Frozen(NamedTuple):
+    """The frozen test set."""
+
     windows: list[FrozenWindow]
-    """File by file, in the order of their names."""
+    """Windows of all files, sorted by file name."""
     facts: FrozenFacts
 
     def fresh_ids(self, window: FrozenWindow) -> Ids:
-        """Those that are scored."""
+        """Return the ids of a window that are scored."""
         end = len(window.input_ids) - len(self.facts.suffix)
         return window.input_ids[end - window.fresh : end]
 
     def file_numbers(self) -> npt.NDArray[np.int64]:
-        """By window, the number of its file: what `np.bincount` sums scores by."""
+        """Return the file number of each window, for sums per file with `np.bincount`."""
         numbers = {file: number for number, file in enumerate(dict.fromkeys(window.file for window in self.windows))}
         return np.array([numbers[window.file] for window in self.windows], np.int64)
 
     def write(self, folder: Path) -> None:
-        """`test.json`, its facts, which mark the folder as a comparison's; then `test.jsonl`, for people to look at."""
+        """Write test.json, which marks the folder as a comparison, and then test.jsonl, for people to inspect."""
         write_atomically(folder / FACTS, msgspec.json.format(msgspec.json.encode(self.facts), indent=2) + b"\n")
         write_atomically(folder / WINDOWS, map(_line, self.windows))
 
     @classmethod
     def read(cls, folder: Path) -> "Frozen":
+        """Read the test set from a folder. Raises DatasetError if it is missing or damaged."""
         facts = read_facts(folder)
         try:
             content = read_plain(folder / WINDOWS)
             if hashlib.sha256(content).hexdigest() != facts.sha256:
-                raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Compare into a new folder.")
+                raise DatasetError(
+                    f"{str(folder / WINDOWS)!r} does not match the digest in {FACTS}. Compare into a new folder."
+                )
             rows = [orjson.loads(line) for line in content.splitlines()]
         except (OSError, ValueError) as error:
             raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None

@@ -1,9 +1,10 @@
-"""Which files are held out in every one of several datasets, and their text as the rows show it.
+"""Files that all datasets of a comparison hold out, with their tokens read from the rows.
 
-A file is the same in two datasets if it has the same repo, path and text (`text_sha256` in files.jsonl). Rows that no
-build made come without files.jsonl: there a file counts as held out if it has rows in validation or test and none in
-train, and its text is the same if it contradicts nobody's. A token is in the text if any dataset shows it: what one
-has cut, sampled away or left at a tail, another may have, and what train shows is taken out later in any case.
+A file is the same in two datasets if it has the same repo, path and text (`text_sha256` in files.jsonl). Rows that
+gristmill did not build have no files.jsonl. There, a file is held out if it has rows in validation or test and none in
+train, and its text is the same unless rows contradict each other. A token is included if any dataset contains it in a
+held-out row, even if another dataset cut it, sampled it away or dropped it at the end of a file. Tokens that are also
+in train are removed later.
 """
 
 from collections import defaultdict
@@ -20,15 +21,15 @@ from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import read_rows, read_windows
 from gristmill.dataset.stretches import Stretch, join
 
-# What the datasets of a comparison are called in tables: their folders' names, with as much before as it takes.
+# Names of the datasets in tables: the folder names, with as many parent folders as needed to make them unique.
 
 
-def names_of(datasets: Sequence[Dataset]) -> list[str]:
-    """`runs/a/out` and `runs/b/out` -> `a/out`, `b/out`; no two are the same."""
+def display_names(datasets: Sequence[Dataset]) -> list[str]:
+    """Return a unique short name for each dataset. `runs/a/out` and `runs/b/out` become `a/out` and `b/out`."""
     paths = [dataset.folder.resolve().parts for dataset in datasets]
     if len(set(paths)) < len(paths):
-        twice = next(dataset.folder for number, dataset in enumerate(datasets) if paths[number] in paths[:number])
-        raise ConfigError(f"{str(twice)!r} is named twice. Name each dataset once.")
+        repeated = next(dataset.folder for number, dataset in enumerate(datasets) if paths[number] in paths[:number])
+        raise ConfigError(f"{str(repeated)!r} is given twice. Give each dataset once.")
     for count in range(1, max(map(len, paths)) + 1):
         names = [path_text("/".join(parts[-count:])) for parts in paths]
         if len(set(names)) == len(names):
@@ -40,23 +41,26 @@ HELD_OUT = (Split.VALIDATION, Split.TEST)
 
 
 class HeldOutFile(NamedTuple):
+    """A held-out file and its tokens."""
+
     key: FileKey
-    stretches: list[Stretch]
+    spans: list[Stretch]
+    """Contiguous spans of tokens, in order. Windows may leave gaps between them."""
 
     @property
     def num_tokens(self) -> int:
-        return sum(len(stretch.ids) for stretch in self.stretches)
+        return sum(len(span.ids) for span in self.spans)
 
 
-def held_out_in_all(datasets: Sequence[Dataset]) -> list[HeldOutFile]:
-    """In the order of their names, whatever the order of the datasets."""
-    wanted = _same_in_all([_held_out_in(dataset) for dataset in datasets])
-    return _texts(((dataset, split) for dataset in datasets for split in HELD_OUT), wanted)
+def read_files_held_out_in_all(datasets: Sequence[Dataset]) -> list[HeldOutFile]:
+    """Read the files that all datasets hold out, sorted by name."""
+    keys = _same_in_all([_held_out_digests(dataset) for dataset in datasets])
+    return _read_files(((dataset, split) for dataset in datasets for split in HELD_OUT), keys)
 
 
-def files_of_test(test: Dataset) -> list[HeldOutFile]:
-    """All files of its `test` split."""
-    return _texts([(test, Split.TEST)], _files_in(test, Split.TEST))
+def read_test_files(test: Dataset) -> list[HeldOutFile]:
+    """Read all files of the test split, sorted by name."""
+    return _read_files([(test, Split.TEST)], _files_in(test, Split.TEST))
 
 
 def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKey]:
@@ -65,26 +69,27 @@ def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKe
     return {key for key in in_all if len(digests[key]) <= 1}
 
 
-def _held_out_in(dataset: Dataset) -> dict[FileKey, str | None]:
-    """By file, its text's digest where one is on record."""
+def _held_out_digests(dataset: Dataset) -> dict[FileKey, str | None]:
+    """Return the held-out files of a dataset, each with the digest of its text or None if it is not recorded."""
     if not isinstance(dataset.record, Manifest):
-        shown = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
-        return dict.fromkeys(shown - _files_in(dataset, Split.TRAIN))
+        held_out = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
+        return dict.fromkeys(held_out - _files_in(dataset, Split.TRAIN))
     rows = file_rows(dataset.folder / FILES)
     return {row.key: row.text_sha256 for row in rows if row.status == "kept" and row.split in HELD_OUT}
 
 
-def _texts(splits: Iterable[tuple[Dataset, Split]], wanted: set[FileKey]) -> list[HeldOutFile]:
+def _read_files(splits: Iterable[tuple[Dataset, Split]], keys: set[FileKey]) -> list[HeldOutFile]:
+    """Read the spans of these files. Leaves out files whose rows contradict each other."""
     windows: defaultdict[FileKey, list[Stretch]] = defaultdict(list)
     for dataset, split in splits:
         for row in read_rows(dataset, split):
             for window in row.windows:
-                if window.file in wanted and not window.variant:
+                if window.file in keys and not window.variant:
                     windows[window.file].append(row.shown(window).stretch)
-    joined = ((key, join(shown)) for key, shown in sorted(windows.items()))
-    return [HeldOutFile(key, stretches) for key, stretches in joined if stretches is not None]
+    joined = ((key, join(spans)) for key, spans in sorted(windows.items()))
+    return [HeldOutFile(key, spans) for key, spans in joined if spans is not None]
 
 
 def _files_in(dataset: Dataset, split: Split) -> set[FileKey]:
-    """Of which it has rows."""
+    """Return the files that have rows in a split."""
     return {window.file for row in read_windows(dataset, split) for window in row.windows}

@@ -1,20 +1,23 @@
-"""Scores by dataset and seed -> means with 95 % intervals, and for each pair of datasets a verdict.
+"""Statistics of a comparison: mean scores with 95 % intervals, and a verdict for each pair of datasets.
 
-Lower is better: bits per byte, or a loss. What is assumed, and what is done about it:
+Scores are bits per byte or a loss, and lower is better. Assumptions, and how they are handled:
 
-- A run's score is its dataset's true score plus chance (initial weights, order, masks) that is about normal, and runs
-  of other seeds are independent. Then Student's t holds for any number of seeds from two on. With three seeds there
-  are 2 degrees of freedom and the interval is 4.3 standard errors wide: small differences cannot be told, and are not.
-- Two datasets are compared *by seed*: the difference of the two runs of each seed, and the interval of its mean. What a
-  seed does to both, as its initial weights do, falls out; where it does nothing in common, the interval is still right.
-- The test set is a sample of files too. Given each file's share of the scores, the interval also covers another draw
-  of such files: half-widths over seeds and over files are added as a right angle's sides are. Chance that is neither
-  the seed's nor the file's alone is in both, so the interval errs on the wide side, and is never narrower than that
-  over seeds. Files are taken to be independent; copies among them would make it too narrow.
-- Of many pairs one would differ by chance. With m pairs each verdict is at 1 - 0.05 / m (Bonferroni), so that with
-  95 % confidence all verdicts hold at once. Holm's procedure finds a little more, but has no interval to show for it.
+- A run's score is the true score of its dataset plus approximately normal noise (initial weights, order, masks), and
+  runs with different seeds are independent. Then Student's t is valid for two or more seeds. With three seeds there are
+  2 degrees of freedom, and the half-width is 4.3 standard errors, so small differences are not detected.
+- Two datasets are compared *by seed*: the interval is that of the mean difference between the two runs of each seed.
+  Effects of a seed on both runs, such as those of the initial weights, cancel. Without common effects, the interval is
+  still valid.
+- The test set is a sample of files, too. If the scores per file are given, the interval also covers another sample of
+  similar files. It combines the half-widths over seeds and over files as the root of the sum of their squares. Noise
+  that depends on both the seed and the file is part of both half-widths, so the interval tends to be too wide. It is
+  never narrower than the one over seeds. Files are assumed to be independent. Copies among them would make the interval
+  too narrow.
+- Among many pairs, some would differ by chance. With m pairs, each verdict has the confidence 1 - 0.05 / m
+  (Bonferroni), so that all verdicts together hold with 95 % confidence. Holm's procedure detects slightly more, but
+  gives no intervals.
 
-An interval that holds 0 says that no difference can be told, not that there is none.
+An interval that contains 0 means that no difference was detected, not that there is none.
 """
 
 import math
@@ -29,46 +32,54 @@ import numpy.typing as npt
 from gristmill.core.errors import ConfigError
 
 CONFIDENCE = 0.95
-MOST_DEGREES = 1000
-"""From here on the quantile is that of 1,000 degrees: a thousandth wider than the true one."""
-LARGEST_QUANTILE = 1e6
-DECIMALS, MOST_DECIMALS = 3, 6
-SMALLEST = 10.0**-MOST_DECIMALS
-"""Below it a difference is one of rounding."""
+MIN_FILES = 2
+"""Smallest number of files for an interval over files."""
+MAX_DEGREES = 1000
+"""For more degrees of freedom, the quantile for 1,000 is used, which is a thousandth too wide."""
+MAX_QUANTILE = 1e6
+DECIMALS, MAX_DECIMALS = 3, 6
+MIN_DIFFERENCE = 10.0**-MAX_DECIMALS
+"""Smaller differences are due to rounding."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Interval(msgspec.Struct, frozen=True):
+    """Confidence interval of a mean."""
+
     mean: float
     half_width: float | None
-    """None: one seed, or a run without a score."""
+    """None for a single seed, or if a run has no score."""
 
 
 class DatasetScores(NamedTuple):
+    """Scores of one dataset by seed."""
+
     name: str
     by_seed: Mapping[int, float]
     totals_by_seed: Mapping[int, Floats] | None = None
-    """By frozen file, what adds up to the score: bits, or losses. None: only the scores are known."""
+    """Bits or losses of each frozen file, by seed. None if only the scores are known."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of comparing two datasets."""
+
     first: str
     second: str
     difference: Interval
-    """The first's score less the second's: above 0 the second is better."""
+    """Score of the first minus score of the second. Above 0, the second is better."""
     better: str | None
-    """None: no difference can be told."""
+    """Name of the better dataset. None if there is no measurable difference."""
     confidence: float
-    """Of this one; all together have 0.95."""
+    """Confidence of this verdict. All verdicts together have 0.95."""
     seeds: int
     files: int | None
-    """None: the verdict holds over seeds, for just these files."""
+    """Number of test files. None if the verdict covers other seeds but only these files."""
     text: str
 
 
 def interval_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Of the mean, by Student's t."""
+    """Return the mean and its confidence interval by Student's t."""
     mean = float(np.mean(values))
     if len(values) == 1 or not math.isfinite(mean):
         return Interval(mean, None)
@@ -76,10 +87,10 @@ def interval_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Inte
     return Interval(mean, t_quantile(confidence, len(values) - 1) * error)
 
 
-def verdicts_of(
+def compare_pairs(
     scores: Sequence[DatasetScores], unit: str = "bits per byte", file_weights: Floats | None = None
 ) -> list[Verdict]:
-    """Each pair once, in the order of the datasets. `file_weights`: by frozen file, its bytes, or tokens scored."""
+    """Return a verdict for each pair of datasets. `file_weights` are the bytes or scored tokens of each frozen file."""
     pairs = list(combinations(scores, 2))
     return [_verdict(first, second, unit, file_weights, 1 - (1 - CONFIDENCE) / len(pairs)) for first, second in pairs]
 
@@ -88,14 +99,14 @@ def _verdict(
     first: DatasetScores, second: DatasetScores, unit: str, weights: Floats | None, confidence: float
 ) -> Verdict:
     if set(first.by_seed) != set(second.by_seed):
-        raise ConfigError(f"{first.name!r} and {second.name!r} ran with other seeds. Run both with the same --seeds.")
+        raise ConfigError(f"{first.name!r} and {second.name!r} have different seeds. Run both with the same --seeds.")
     seeds = sorted(first.by_seed)
     difference = interval_of([first.by_seed[seed] - second.by_seed[seed] for seed in seeds], confidence)
-    by_file = _half_width_over_files(first, second, weights, confidence)
-    if difference.half_width is not None and by_file is not None:
-        difference = Interval(difference.mean, math.hypot(difference.half_width, by_file))
+    over_files = _half_width_over_files(first, second, weights, confidence)
+    if difference.half_width is not None and over_files is not None:
+        difference = Interval(difference.mean, math.hypot(difference.half_width, over_files))
     better = None
-    if difference.half_width is not None and abs(difference.mean) > max(difference.half_width, SMALLEST):
+    if difference.half_width is not None and abs(difference.mean) > max(difference.half_width, MIN_DIFFERENCE):
         better = second.name if difference.mean > 0 else first.name
     return Verdict(
         first=first.name,
@@ -104,7 +115,7 @@ def _verdict(
         better=better,
         confidence=confidence,
         seeds=len(seeds),
-        files=None if weights is None or by_file is None else len(weights),
+        files=None if weights is None or over_files is None else len(weights),
         text=_text(first.name, second.name, difference, better, unit),
     )
 
@@ -112,8 +123,11 @@ def _verdict(
 def _half_width_over_files(
     first: DatasetScores, second: DatasetScores, weights: Floats | None, confidence: float
 ) -> float | None:
-    """Of the ratio of two sums over files, the difference of totals and the weights (linearised: Cochran 1977, 6.3)."""
-    if weights is None or len(weights) < len(("one", "another")):
+    """Return the half-width for the sum of differences divided by the sum of weights, over a sample of files.
+
+    The ratio is linearized (Cochran 1977, 6.3).
+    """
+    if weights is None or len(weights) < MIN_FILES:
         return None
     if first.totals_by_seed is None or second.totals_by_seed is None:
         return None
@@ -126,37 +140,37 @@ def _half_width_over_files(
 
 def _text(first: str, second: str, difference: Interval, better: str | None, unit: str) -> str:
     if not math.isfinite(difference.mean):
-        return f"nothing can be told of {first} and {second}: a run has no score"
+        return f"no verdict on {first} and {second}: a run has no score"
     if difference.half_width is None:
-        return f"nothing can be told of {first} and {second}: one seed says nothing, --seeds 3 does"
-    told = f"{interval_text(Interval(abs(difference.mean), difference.half_width))} {unit}"
+        return f"no verdict on {first} and {second}: one seed is not enough, use --seeds 3"
+    amount = f"{interval_text(Interval(abs(difference.mean), difference.half_width))} {unit}"
     if better is None:
-        return f"no difference can be told between {first} and {second} ({told})"
-    return f"{better} is better than {first if better == second else second} by {told}"
+        return f"no measurable difference between {first} and {second} ({amount})"
+    return f"{better} is better than {first if better == second else second} by {amount}"
 
 
 def interval_text(interval: Interval) -> str:
-    """`0.031 ± 0.006`; with more decimals where the half-width would be 0.000."""
+    """Format an interval as `0.031 ± 0.006`, with more decimals if the half-width would be 0.000."""
     half = interval.half_width
     if half is None or not math.isfinite(half):
         return f"{interval.mean:.{DECIMALS}f}"
-    wanted = -math.floor(math.log10(half)) if half > SMALLEST else DECIMALS
-    decimals = max(DECIMALS, min(MOST_DECIMALS, wanted))
+    needed = -math.floor(math.log10(half)) if half > MIN_DIFFERENCE else DECIMALS
+    decimals = max(DECIMALS, min(MAX_DECIMALS, needed))
     return f"{interval.mean:.{decimals}f} ± {half:.{decimals}f}"
 
 
 def t_quantile(confidence: float, degrees: int) -> float:
-    """The t that |T| stays below with this probability: `t_quantile(0.95, 2)` -> 4.303"""
-    degrees = min(degrees, MOST_DEGREES)
-    low, high = 0.0, LARGEST_QUANTILE
+    """Return t such that P(|T| < t) is `confidence`, for example 4.303 for `t_quantile(0.95, 2)`."""
+    degrees = min(degrees, MAX_DEGREES)
+    low, high = 0.0, MAX_QUANTILE
     while high - low > 1e-9 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
+        low, high = (middle, high) if _probability_within(middle, degrees) < confidence else (low, middle)
     return high
 
 
-def _within(t: float, degrees: int) -> float:
-    """P(|T| < t): for whole degrees of freedom a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+def _probability_within(t: float, degrees: int) -> float:
+    """Return P(|T| < t), a finite sum for integer degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     angle = math.atan2(t, math.sqrt(degrees))
     sine, square = math.sin(angle), math.cos(angle) ** 2
     is_odd = degrees % 2

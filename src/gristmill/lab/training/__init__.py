@@ -1,1 +1,1 @@
-"""gristmill train: a model trained on a dataset, with curves."""
+"""`gristmill train`: train a model on a dataset and plot its curves."""

@@ -1,4 +1,4 @@
-"""What a model is given: batches of train without end, and of each held-out split the same ones every time."""
+"""Batches for a model: a stream over the epochs of train, and fixed batches of each held-out split."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
@@ -17,34 +17,34 @@ from gristmill.dataset.frame import Frame, Pad
 from gristmill.dataset.items import Item
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.dataset.torch_split import place_of
-from gristmill.lab.training.objectives import all_places, some_places
-from gristmill.lab.training.train_config import LEFT_OUT, Budget, TrainConfig
+from gristmill.lab.training.objectives import all_targets, select_targets
+from gristmill.lab.training.train_config import UNTRAINED_VARIANTS, Budget, TrainConfig
 
-SCORED_AT_ONCE = 16
-SCORED_AT_ONCE_ON_A_GPU = 64
-KEPT_WINDOWS = 20_000
-"""Batches of held-out windows are the same at every evaluation: up to here, some 200 MB, they are kept in memory."""
-MASKS_OF_EVALUATIONS = 0
-"""A seed: the same masks for every run, whatever its own."""
+EVALUATION_BATCH_SIZE = 16
+GPU_EVALUATION_BATCH_SIZE = 64
+MAX_CACHED_WINDOWS = 20_000
+"""Held-out batches are the same at every evaluation. Up to this many windows, about 200 MB, they are kept in memory."""
+EVALUATION_MASK_SEED = 0
+"""Evaluations use the same masks in every run, independent of its seed."""
 
 Batch = dict[str, torch.Tensor]
 Collate = Callable[[Sequence[Item]], Batch]
 
 
-class Scored(NamedTuple):
-    """A window of which the last `fresh` content tokens are scored."""
+class ScoredWindow(NamedTuple):
+    """A window whose last `fresh` content tokens are scored."""
 
     ids: npt.NDArray[Any]
     fresh: int
 
     def item(self, row: int) -> Item:
-        """As a collator takes it."""
+        """Convert the window to the input of a collator."""
         ids = torch.from_numpy(np.asarray(self.ids, np.int64))
         return {"input_ids": ids, "fresh": self.fresh, "epoch": 0, "position": row}
 
 
-class ToPlaces:
-    """A batch as an Objective takes it."""
+class TargetCollator:
+    """Collator that produces the inputs of an Objective."""
 
     def __init__(self, collate: Collate, *, is_causal: bool, is_scored: bool) -> None:
         self._collate, self._is_causal, self._is_scored = collate, is_causal, is_scored
@@ -52,31 +52,31 @@ class ToPlaces:
     def __call__(self, items: Sequence[Item]) -> Batch:
         batch = self._collate(items)
         labels = batch["labels"]
-        # In training a causal model tells nearly all tokens: choosing places would cost more than it saves.
+        # When training, a causal model predicts nearly all tokens. Selecting positions would cost more than it saves.
         is_everywhere = self._is_causal and not self._is_scored
-        places = all_places(labels) if is_everywhere else some_places(labels, is_causal=self._is_causal)
-        given = {"input_ids": batch["input_ids"], "tokens": places.tokens}
-        if places.at is not None:
-            given["at"] = places.at
-        # Without padding there is nothing to mask, and attention takes its fast way.
+        targets = all_targets(labels) if is_everywhere else select_targets(labels, is_causal=self._is_causal)
+        inputs = {"input_ids": batch["input_ids"], "tokens": targets.tokens}
+        if targets.positions is not None:
+            inputs["positions"] = targets.positions
+        # Without padding no mask is needed, and the model uses the fast attention.
         if not self._is_causal and not bool(batch["attention_mask"].all()):
-            given["attention_mask"] = batch["attention_mask"]
-        if POSITION_IDS in batch:  # of packed rows, whose files they keep apart
-            given[POSITION_IDS] = batch[POSITION_IDS]
-        return given
+            inputs["attention_mask"] = batch["attention_mask"]
+        if POSITION_IDS in batch:  # they separate the files of packed rows
+            inputs[POSITION_IDS] = batch[POSITION_IDS]
+        return inputs
 
 
 class LazyBatches(Sequence[Batch]):
-    """Made again whenever they are asked for: there are too many to keep."""
+    """Batches that are collated on every access, because there are too many to keep in memory."""
 
-    def __init__(self, items: Any, parts: Sequence[Sequence[Any]], collate: "ToPlaces") -> None:
+    def __init__(self, items: Any, parts: Sequence[Sequence[Any]], collate: "TargetCollator") -> None:
         self._items, self._parts, self._collate = items, parts, collate
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def __iter__(self) -> Iterator[Batch]:
-        # A Sequence's own would take an IndexError of a damaged row for the end.
+        # The default iterator of a Sequence would take an IndexError from a damaged row for the end.
         return map(self.__getitem__, range(len(self)))
 
     @overload
@@ -90,53 +90,62 @@ class LazyBatches(Sequence[Batch]):
 
 
 class Feeds:
+    """Training and evaluation batches of one dataset."""
+
     def __init__(self, dataset: Dataset, config: TrainConfig, *, is_fixed_width: bool) -> None:
-        """`is_fixed_width`: every batch is as wide as a window may be, so that nothing is compiled twice."""
+        """With `is_fixed_width`, pad every batch to the full window length, so that nothing is compiled twice.
+
+        Raises if the dataset has no windows in train or validation, or the processes cannot share a batch evenly.
+        """
         self._dataset, self._config = dataset, config
-        self._place = place_of()
-        if config.batch_size % self._place.world_size:
+        self._process = place_of()
+        if config.batch_size % self._process.world_size:
             raise ConfigError(
-                f"--batch-size {config.batch_size} cannot be shared by {self._place.world_size} processes evenly. "
-                f"Try --batch-size {self._place.world_size * max(1, config.batch_size // self._place.world_size)}."
+                f"--batch-size {config.batch_size} cannot be split evenly among {self._process.world_size} processes. "
+                f"Try --batch-size {self._process.world_size * max(1, config.batch_size // self._process.world_size)}."
             )
         self._pad: Pad = "length" if is_fixed_width else "batch"
-        # All splits now: what is open stays, even if the dataset is rebuilt before test is scored.
+        # Open all splits now. They remain readable even if the dataset is rebuilt before test is scored.
         held_out = (Split.VALIDATION, Split.TEST)
-        self._held_out = {split: dataset.torch(split, shuffle=False, without=LEFT_OUT) for split in held_out}
-        self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
+        self._held_out = {split: dataset.torch(split, shuffle=False, without=UNTRAINED_VARIANTS) for split in held_out}
+        self._windows = dataset.torch("train", seed=config.seed, without=UNTRAINED_VARIANTS)
         self.num_windows = len(self._windows.order)
         if not self.num_windows:
             raise DatasetError(
-                f"{str(dataset.folder)!r} has no windows in train. Build it with more for train, like --split 85/10/5."
+                f"{str(dataset.folder)!r} has no windows in train. "
+                "Build it with a larger share, for example --split 85/10/5."
             )
         if not len(dataset["validation"]):
             raise DatasetError(
-                f"{str(dataset.folder)!r} has no windows in validation: nothing would say which model is best, or when "
-                "to stop. Build it from more files, or with a larger share: --split 80/15/5."
+                f"{str(dataset.folder)!r} has no windows in validation, which is needed to choose the best model and "
+                "to stop. Build it from more files, or with a larger share, for example --split 80/15/5."
             )
         self.num_ids = self._count_ids()
         if self.num_ids < 1:
-            raise DatasetError(f"{str(dataset.folder)!r} is damaged: its manifest counts no ids. Build it again.")
-        self._kept: dict[str, Sequence[Batch]] = {}
+            raise DatasetError(f"{str(dataset.folder)!r} is damaged: its manifest records no ids. Build it again.")
+        self._cached: dict[str, Sequence[Batch]] = {}
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
-        """Bytes of each token, for bits per byte; 0 for special tokens. None if the model is not causal."""
+        """Number of bytes of each token, for bits per byte, with 0 for special tokens.
+
+        None if the model is not causal or the tokenizer has no known token lengths.
+        """
         vocabulary = Vocabulary.of(self._dataset.tokenizer)
         if self._config.objective != "causal" or vocabulary.num_bytes is None:
             return None
         return np.where(vocabulary.is_control, 0, vocabulary.num_bytes)
 
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
-        """Return the batches from `first_step` on; they do not depend on the number of workers or on a resume.
+        """Return the batches from `first_step` on. They do not depend on the number of workers or on resuming.
 
-        A step takes `accumulate` batches; the last step takes fewer if train ends before.
+        A step takes `accumulate` batches. The last step takes fewer if the epochs end before.
         """
-        is_whole = budget.num_windows % budget.windows_per_epoch == 0
+        is_complete_epochs = budget.num_windows % budget.windows_per_epoch == 0
         loader = self._windows.loader(
-            self._config.batch_size // self._place.world_size,
-            self._collate(fresh_only=False, seed=self._config.seed),
-            epochs=budget.num_windows // budget.windows_per_epoch if is_whole else None,
+            self._config.batch_size // self._process.world_size,
+            self._make_collator(fresh_only=False, seed=self._config.seed),
+            epochs=budget.num_windows // budget.windows_per_epoch if is_complete_epochs else None,
             across_epochs=True,
             num_batches=budget.steps * self._config.accumulate,
             num_workers=self._config.workers,
@@ -147,31 +156,32 @@ class Feeds:
         return loader
 
     def held_out(self, split: Split) -> Sequence[Batch]:
-        """The same ones every time."""
-        if split not in self._kept:
+        """Return the batches of a held-out split, the same on every call."""
+        if split not in self._cached:
             windows = self._held_out[split]
             draws = windows.order.draws(0, range(len(windows)))
-            most = self._config.eval_windows if split == Split.VALIDATION else None
-            if most is not None and most < len(draws):
-                draws = [draws[number * len(draws) // most] for number in range(most)]
-            self._kept[split] = self._to_score(windows, draws)
-        return self._kept[split]
+            max_windows = self._config.eval_windows if split == Split.VALIDATION else None
+            if max_windows is not None and max_windows < len(draws):
+                draws = [draws[number * len(draws) // max_windows] for number in range(max_windows)]
+            self._cached[split] = self._evaluation_batches(windows, draws)
+        return self._cached[split]
 
-    def frozen(self, windows: Sequence[Scored]) -> Sequence[Batch]:
-        return self._to_score([one.item(row) for row, one in enumerate(windows)], range(len(windows)))
+    def frozen(self, windows: Sequence[ScoredWindow]) -> Sequence[Batch]:
+        """Return batches of windows that are not from the dataset."""
+        return self._evaluation_batches([one.item(row) for row, one in enumerate(windows)], range(len(windows)))
 
-    def _to_score(self, items: Any, numbers: Sequence[Any]) -> Sequence[Batch]:
-        size = SCORED_AT_ONCE_ON_A_GPU if self._pad == "length" else SCORED_AT_ONCE
+    def _evaluation_batches(self, items: Any, numbers: Sequence[Any]) -> Sequence[Batch]:
+        size = GPU_EVALUATION_BATCH_SIZE if self._pad == "length" else EVALUATION_BATCH_SIZE
         parts = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-        lazy = LazyBatches(items, parts, self._collate(fresh_only=True, seed=MASKS_OF_EVALUATIONS))
-        return list(lazy) if len(numbers) <= KEPT_WINDOWS else lazy
+        lazy = LazyBatches(items, parts, self._make_collator(fresh_only=True, seed=EVALUATION_MASK_SEED))
+        return list(lazy) if len(numbers) <= MAX_CACHED_WINDOWS else lazy
 
-    def _collate(self, *, fresh_only: bool, seed: int) -> ToPlaces:
+    def _make_collator(self, *, fresh_only: bool, seed: int) -> TargetCollator:
         frame = Frame.of(self._dataset.record)
         if self._config.objective == "causal":
             causal = CausalCollator(frame, fresh_only=fresh_only, pad=self._pad)
-            return ToPlaces(causal, is_causal=True, is_scored=fresh_only)
-        collate = MaskedCollator(
+            return TargetCollator(causal, is_causal=True, is_scored=fresh_only)
+        masked = MaskedCollator(
             frame,
             self._dataset.tokenizer,
             seed=seed,
@@ -180,13 +190,13 @@ class Feeds:
             fresh_only=fresh_only,
             pad=self._pad,
         )
-        return ToPlaces(collate, is_causal=False, is_scored=fresh_only)
+        return TargetCollator(masked, is_causal=False, is_scored=fresh_only)
 
     def _count_ids(self) -> int:
-        """Of an epoch, padding apart."""
+        """Count the token ids of an epoch, without padding."""
         columns, facts = self._dataset.record.columns, self._dataset.record.splits[Split.TRAIN]
         if not {"attention_mask", "weight"} & set(columns) and self.num_windows == facts.windows:
             return facts.emitted_tokens
-        # Drawn by weights, epochs differ a little; the first one stands for all.
+        # If windows are drawn by weight, epochs differ a little. The first one represents all.
         draws = self._windows.order.draws(0, range(self.num_windows))
         return sum(len(self._windows[draw]["input_ids"]) for draw in draws)

@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line per measurement, added while the training runs; whoever reads it sees whole lines only."""
+"""metrics.jsonl: a line per measurement, appended while the training runs. Readers skip an incomplete last line."""
 
 import math
 from collections.abc import Sequence
@@ -12,34 +12,36 @@ from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import read_plain
 
 METRICS = "metrics.jsonl"
-LEAST_GAIN = 0.001
-"""Of the loss on validation: less is no improvement."""
+MIN_GAIN = 0.001
+"""Relative decrease of the validation loss that counts as an improvement."""
 StopReason = Literal["budget", "no_improvement"]
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement, which is one line of metrics.jsonl."""
+
     step: int
     epoch: float
     tokens: int
-    """Ids gone through, padding apart."""
+    """Number of token ids trained on, without padding."""
     seconds: float
-    """Since the start; time between a stop and going on does not count."""
+    """Duration of the run. Time between a stop and a resume does not count."""
     split: Literal["train", "validation", "test", "frozen"]
     loss: float
-    """Nats a token; of train, the mean since the line before."""
+    """Nats per token. For train, the mean since the previous train line."""
     accuracy: float | None = None
     bits_per_byte: float | None = None
     learning_rate: float | None = None
     tokens_per_second: float | None = None
     stop_reason: StopReason | None = None
-    """On the last evaluation: the budget is spent, or validation no longer improves."""
+    """Set in the last evaluation: `budget` if the budget is spent, `no_improvement` if validation stopped improving."""
 
 
 class Metrics:
-    """All of a run, in memory and in the file."""
+    """Measurements of a run, in memory and in metrics.jsonl."""
 
     def __init__(self, folder: Path, checkpoint: Path | None = None, *, is_writer: bool = True) -> None:
-        """Those that a checkpoint has seen; what came after is done again. One process writes."""
+        """Start with the measurements in the checkpoint. Only the process with `is_writer` writes the file."""
         self._path, self._is_writer = folder / METRICS, is_writer
         self.lines: list[Metric] = []
         if checkpoint is not None:
@@ -62,30 +64,30 @@ class Metrics:
 
     @property
     def best(self) -> Metric | None:
-        """The evaluation with the lowest loss on validation; the first of several."""
+        """First evaluation with the lowest validation loss."""
         return min(self.of("validation"), key=lambda line: line.loss, default=None)
 
     @property
     def tokens_per_second(self) -> float:
-        """While it learnt: the median of what lines of train say."""
+        """Median training speed, without evaluations."""
         rates = sorted(line.tokens_per_second for line in self.of("train") if line.tokens_per_second is not None)
         return rates[len(rates) // 2] if rates else 0.0
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why there is no further evaluation; None: the training goes on."""
+        """Reason that the training ended. None if it has not ended."""
         evaluations = self.of("validation")
         return evaluations[-1].stop_reason if evaluations else None
 
 
 def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -> int:
-    """Count the evaluations since the last that lowered the loss by LEAST_GAIN; none of the warm-up.
+    """Count the evaluations after the warm-up since one lowered the loss by more than MIN_GAIN.
 
-    Small gains add up: each loss is held against that of the last gain, not against the one before it.
+    Small gains add up, because each loss is compared with the loss at the last gain, not with the previous loss.
     """
     lowest, count = math.inf, 0
     for line in evaluations:
-        if line.loss < lowest * (1 - LEAST_GAIN):
+        if line.loss < lowest * (1 - MIN_GAIN):
             lowest, count = line.loss, 0
         elif line.step > warmup_steps:
             count += 1
@@ -93,7 +95,7 @@ def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -
 
 
 def read_metrics(folder: Path) -> list[Metric]:
-    """A last line that was cut off is left out."""
+    """Read metrics.jsonl from a folder, without an incomplete last line. Returns [] if the file does not exist."""
     path = folder / METRICS
     try:
         lines = read_plain(path).splitlines(keepends=True)

@@ -1,6 +1,7 @@
-"""The models: three sizes with fresh weights, or one from a folder or the Hub, held against the dataset's tokenizer.
+"""Models to train: three sizes with random weights, or a pretrained model from a folder or the Hub.
 
-A Learner is a model with what is trained of it: all weights, or those of a LoRA adapter (peft).
+A pretrained model is checked against the tokenizer and window length of the dataset. A `Learner` wraps a model and
+its trained weights: all of them, or those of a LoRA adapter (peft).
 """
 
 import hashlib
@@ -27,15 +28,15 @@ from gristmill.tokenizers import hub
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 
-LARGEST_ROBERTA_PAD = 64
-"""RoBERTa counts its positions from the padding id on: with a large one, most would never be used."""
+MAX_ROBERTA_PAD_ID = 64
+"""RoBERTa numbers positions from the padding id upwards, so a large padding id would leave most of them unused."""
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 BASE_DIGEST = "base.sha256"
-"""In a checkpoint of an adapter: the digest of the weights that it was trained for."""
-MOST_NAMED = 3
-SAFELY: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True}
-"""How weights are loaded, wherever they are from: no pickle, and no code beside them."""
+"""File in an adapter's checkpoint with the digest of the base weights it was trained for."""
+MAX_NAMED = 3
+SAFE_LOADING: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True}
+"""Options for loading weights from any source: no pickle, and no code from the model's folder."""
 
 
 class Size(NamedTuple):
@@ -50,37 +51,45 @@ SIZES = {
     "small": Size(layers=6, width=384, heads=6, learning_rate=6e-4),
     "base": Size(layers=12, width=768, heads=12, learning_rate=2e-4),
 }
-"""Sizes of FRESH_MODELS."""
-_KNOWN = ", ".join(FRESH_MODELS)
+"""Shape and learning rate of each of FRESH_MODELS."""
+_FRESH_MODEL_NAMES = ", ".join(FRESH_MODELS)
 
 
-class Needs(NamedTuple):
-    """What a dataset asks of a model."""
+class ModelRequirements(NamedTuple):
+    """Window length and tokenizer of the dataset, which a model must support."""
 
     window_length: int
     definition: Definition
 
 
-def learning_rate_of(config: TrainConfig) -> float:
+def learning_rate_for(config: TrainConfig) -> float:
+    """Return the configured peak learning rate, or the default for the model and objective."""
     default = config.recipe.learning_rate
     return config.learning_rate or (SIZES[config.model].learning_rate if default is None else default)
 
 
-def make_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrainedModel:
-    """The same weights for the same state of torch's generator."""
+def make_model(name: str, objective: ObjectiveName, requirements: ModelRequirements) -> PreTrainedModel:
+    """Create or load a model. Random weights depend only on the state of torch's generator.
+
+    Raises ConfigError or InputError if a pretrained model cannot be loaded or does not fit the dataset.
+    """
     if name not in SIZES:
-        return _trained_model(name, objective, needs)
-    config = _causal_config(SIZES[name], needs) if objective == "causal" else _masked_config(SIZES[name], needs)
+        return _load_pretrained(name, objective, requirements)
+    config = (
+        _causal_config(SIZES[name], requirements)
+        if objective == "causal"
+        else _masked_config(SIZES[name], requirements)
+    )
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     model: PreTrainedModel = auto.from_config(config, attn_implementation="sdpa")
     return model
 
 
-def _causal_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
-    definition = needs.definition
+def _causal_config(size: Size, requirements: ModelRequirements) -> transformers.PretrainedConfig:
+    definition = requirements.definition
     return transformers.GPT2Config(
         vocab_size=definition.vocab_size,
-        n_positions=needs.window_length,
+        n_positions=requirements.window_length,
         n_embd=size.width,
         n_layer=size.layers,
         n_head=size.heads,
@@ -90,140 +99,151 @@ def _causal_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
     )
 
 
-def _masked_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
-    """RoBERTa's; BERT's, which differs in how it counts positions, where the padding id is large or missing."""
-    pad_id = needs.definition.pad_id
-    is_roberta = pad_id is not None and pad_id <= LARGEST_ROBERTA_PAD
+def _masked_config(size: Size, requirements: ModelRequirements) -> transformers.PretrainedConfig:
+    """Return a RoBERTa configuration, or a BERT one if the padding id is large or missing.
+
+    The two differ in how they number positions.
+    """
+    pad_id = requirements.definition.pad_id
+    is_roberta = pad_id is not None and pad_id <= MAX_ROBERTA_PAD_ID
     kind = transformers.RobertaConfig if is_roberta else transformers.BertConfig
     return kind(
-        vocab_size=needs.definition.vocab_size,
-        max_position_embeddings=needs.window_length + (pad_id + 1 if is_roberta and pad_id is not None else 0),
+        vocab_size=requirements.definition.vocab_size,
+        max_position_embeddings=requirements.window_length + (pad_id + 1 if is_roberta and pad_id is not None else 0),
         hidden_size=size.width,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         intermediate_size=4 * size.width,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
-        bos_token_id=next(iter(needs.definition.template.prefix), None),
-        eos_token_id=next(iter(needs.definition.template.suffix), None),
+        bos_token_id=next(iter(requirements.definition.template.prefix), None),
+        eos_token_id=next(iter(requirements.definition.template.suffix), None),
         pad_token_id=pad_id,
     )
 
 
-def _trained_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrainedModel:
-    place = os.path.expanduser(name)
-    is_folder = os.path.isdir(place)
-    if not is_folder and (os.path.exists(place) or not hub.is_repo_id(name)):
+def _load_pretrained(name: str, objective: ObjectiveName, requirements: ModelRequirements) -> PreTrainedModel:
+    path = os.path.expanduser(name)
+    is_folder = os.path.isdir(path)
+    if not is_folder and (os.path.exists(path) or not hub.is_repo_id(name)):
         raise ConfigError(
-            f"there is no model {name!r}: name {_KNOWN}, a folder, or a Hub id like 'org/name' or 'gpt2'."
+            f"no model {name!r} found. Use {_FRESH_MODEL_NAMES}, a folder, or a Hub id such as 'org/name' or 'gpt2'."
         )
-    _require_same_tokenizer(name, place, needs.definition)
+    _require_same_tokenizer(name, path, requirements.definition)
     repo, _, revision = name.partition("@")
-    where, at = (place, {}) if is_folder else (repo, {"revision": revision or "main"})
+    source, options = (path, {}) if is_folder else (repo, {"revision": revision or "main"})
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     try:
         if is_folder:
-            require_plain_files(where)
-            _require_safetensors(name, where)
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False, **at)
-        _require_room(name, config, needs)
-        # A config.json may name kernels on the Hub for these, which are code.
+            require_plain_files(source)
+            _require_safetensors(name, source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+        _require_capacity(name, config, requirements)
+        # A config.json may name kernels on the Hub here, which are code.
         config._attn_implementation = config._experts_implementation = None  # noqa: SLF001
-        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32, **SAFELY, **at)
+        model: PreTrainedModel = auto.from_pretrained(
+            source, config=config, dtype=torch.float32, **SAFE_LOADING, **options
+        )
     except (ConfigError, InputError):
         raise
-    except Exception as error:  # noqa: BLE001 - a folder may hold anything, and each part has errors of its own
+    except Exception as error:  # noqa: BLE001 - a folder may contain anything, and each part raises its own errors
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise InputError(f"cannot load the model {name!r} for {objective}: {first}.") from None
     return model
 
 
-def _require_same_tokenizer(name: str, place: str, ours: Definition) -> None:
-    """Ids mean something to the model only if they are its own tokenizer's."""
+def _require_same_tokenizer(name: str, path: str, expected: Definition) -> None:
+    """Raise ConfigError unless the dataset was built with the model's own tokenizer."""
     try:
-        theirs = locate(place if os.path.isdir(place) else name)
+        found = locate(path if os.path.isdir(path) else name)
     except TokenizerError as error:
-        if not os.path.isdir(place):
-            raise InputError(f"the model {name!r} is none of {_KNOWN}, no folder here, and: {error}") from None
+        if not os.path.isdir(path):
+            raise InputError(
+                f"the model {name!r} is none of {_FRESH_MODEL_NAMES} and not a folder, and: {error}"
+            ) from None
         raise ConfigError(
-            f"the model {name!r} has no tokenizer beside it, so nobody can say whether the dataset's ids mean anything "
-            "to it. Put the tokenizer.json that it was trained with into its folder."
+            f"the model {name!r} has no tokenizer in its folder, so the dataset's ids cannot be checked against it. "
+            "Put the tokenizer.json that the model was trained with into its folder."
         ) from None
-    if differences := list(_differences(ours, theirs)):
+    if differences := list(_differences(expected, found)):
         raise ConfigError(
-            f"the dataset was made with the tokenizer {ours.name!r} ({ours.vocab_size:,} ids), and the model {name!r} "
-            f"has another ({theirs.vocab_size:,} ids): {'; '.join(differences)}. "
+            f"the dataset was built with the tokenizer {expected.name!r} ({expected.vocab_size:,} ids), but the model "
+            f"{name!r} has a different one ({found.vocab_size:,} ids): {'; '.join(differences)}. "
             f"Build the dataset with --tokenizer {shell_word(name)}."
         )
 
 
-def _differences(ours: Definition, theirs: Definition) -> Iterable[str]:
-    """Name the differences between the ids of the dataset and of the model."""
-    here, there = ours.ids_by_token, theirs.ids_by_token
-    other = sorted(token for token in here.keys() & there.keys() if here[token] != there[token])
-    if other:
-        shown = (f"{token!r} is {here[token]} in the dataset and {there[token]} in the model" for token in other)
-        yield f"{counted(len(other), 'token')} with another id ({_some(shown, len(other))})"
-    for own, others, side in ((here, there, "dataset"), (there, here, "model")):
+def _differences(expected: Definition, found: Definition) -> Iterable[str]:
+    """Describe the differences between the ids of the dataset and of the model."""
+    dataset_ids, model_ids = expected.ids_by_token, found.ids_by_token
+    changed = sorted(token for token in dataset_ids.keys() & model_ids.keys() if dataset_ids[token] != model_ids[token])
+    if changed:
+        texts = (
+            f"{token!r} is {dataset_ids[token]} in the dataset and {model_ids[token]} in the model" for token in changed
+        )
+        yield f"{counted(len(changed), 'token')} with a different id ({_first_few(texts, len(changed))})"
+    for own, others, side in ((dataset_ids, model_ids, "dataset"), (model_ids, dataset_ids, "model")):
         if only := sorted(own.keys() - others.keys(), key=own.__getitem__):
-            yield f"{counted(len(only), 'token')} only in the {side} ({_some(map(repr, only), len(only))})"
-    for role, one, two in (
-        ("begins texts with", ours.begin_ids, theirs.begin_ids),
-        ("ends texts with", ours.end_id, theirs.end_id),
+            yield f"{counted(len(only), 'token')} only in the {side} ({_first_few(map(repr, only), len(only))})"
+    for role, ours, theirs in (
+        ("begins texts with", expected.begin_ids, found.begin_ids),
+        ("ends texts with", expected.end_id, found.end_id),
     ):
-        if one != two and here == there:
-            yield f"the dataset's {role} {_named(ours, one)}, the model's with {_named(theirs, two)}"
+        if ours != theirs and dataset_ids == model_ids:
+            names = _token_names(expected, ours), _token_names(found, theirs)
+            yield f"the dataset's tokenizer {role} {names[0]}, the model's with {names[1]}"
 
 
-def _some(shown: Iterable[str], count: int) -> str:
-    first = [text for text, _ in zip(shown, range(MOST_NAMED), strict=False)]
-    return ", ".join(first) + (", …" if count > MOST_NAMED else "")
+def _first_few(texts: Iterable[str], count: int) -> str:
+    first = [text for text, _ in zip(texts, range(MAX_NAMED), strict=False)]
+    return ", ".join(first) + (", …" if count > MAX_NAMED else "")
 
 
-def _named(definition: Definition, ids: tuple[int, ...] | int | None) -> str:
-    wanted = (ids,) if isinstance(ids, int) else ids or ()
+def _token_names(definition: Definition, ids: tuple[int, ...] | int | None) -> str:
+    all_ids = (ids,) if isinstance(ids, int) else ids or ()
     tokens = {index: token for token, index in definition.ids_by_token.items()}
-    return " ".join(repr(tokens.get(one, one)) for one in wanted) or "none"
+    return " ".join(repr(tokens.get(one, one)) for one in all_ids) or "none"
 
 
 def _require_safetensors(name: str, folder: str) -> None:
-    """Raise InputError if the folder's weights are pickled: loading them may run code."""
+    """Raise InputError if the weights in a folder are pickled, because loading them may run code."""
     files = os.listdir(folder)
     pickled = [file for file in sorted(files) if file.endswith(PICKLED)]
     if pickled and not any(file.endswith(".safetensors") for file in files):
         raise InputError(
-            f"cannot load the model {name!r}: its weights are pickled ({pickled[0]}), which may run code when they are "
-            "loaded. Only safetensors are read: load the model where you trust it, and save_pretrained() it again."
+            f"cannot load the model {name!r}: its weights are pickled ({pickled[0]}), and loading a pickle may run "
+            "code. Only safetensors are supported: if you trust the model, load it and save_pretrained() it again."
         )
 
 
-def _require_room(name: str, config: Any, needs: Needs) -> None:
+def _require_capacity(name: str, config: Any, requirements: ModelRequirements) -> None:
     length = getattr(config, "max_position_embeddings", None)
     if getattr(config, "model_type", None) in {"roberta", "xlm-roberta", "camembert"} and length is not None:
         length -= (config.pad_token_id or 0) + 1
-    if length is not None and length < needs.window_length:
+    if length is not None and length < requirements.window_length:
         raise ConfigError(
-            f"the model {name!r} takes {counted(length, 'id')}, and the dataset's windows have {needs.window_length}. "
-            f"Build it with --window {length}."
+            f"the model {name!r} takes up to {counted(length, 'id')}, but the dataset's windows have "
+            f"{requirements.window_length}. Build the dataset with --window {length}."
         )
-    if config.vocab_size < needs.definition.vocab_size:
+    if config.vocab_size < requirements.definition.vocab_size:
         raise ConfigError(
-            f"the model {name!r} knows {config.vocab_size:,} ids, and the dataset has {needs.definition.vocab_size:,}."
+            f"the model {name!r} has {config.vocab_size:,} ids, but the dataset's tokenizer has "
+            f"{requirements.definition.vocab_size:,}."
         )
 
 
 class Learner:
-    """A model and what is trained of it: all its weights, or a LoRA adapter."""
+    """A model and its trained weights: all of them, or a LoRA adapter."""
 
     def __init__(self, model: PreTrainedModel, config: TrainConfig) -> None:
-        """With `config.lora`, puts adapters into the model and freezes its own weights."""
+        """With `config.lora`, add an adapter to the model and freeze its own weights."""
         self.model, self._name = model, config.model
-        self._base_digest = _digest_of(model) if config.lora else ""
-        self._adapter = _adapter(model, config) if config.lora else None
+        self._base_digest = _weights_digest(model) if config.lora else ""
+        self._adapter = _add_adapter(model, config) if config.lora else None
 
     @property
     def num_adapter_weights(self) -> int | None:
-        """None: there is no adapter."""
+        """Number of weights in the adapter. None without an adapter."""
         if self._adapter is None:
             return None
         return sum(weights.numel() for weights in self.model.parameters() if weights.requires_grad)
@@ -233,38 +253,43 @@ class Learner:
         if self._adapter is None:
             self.model.save_pretrained(folder)
             return
-        # Else peft would ask the Hub whether the vocabulary has grown.
+        # Otherwise peft would ask the Hub whether the vocabulary has grown.
         self._adapter.save_pretrained(str(folder), save_embedding_layers=False)
         write_atomically(folder / BASE_DIGEST, self._base_digest.encode(), is_synced=False)
 
-    def save_with_tokenizer(self, needs: Needs, folder: Path) -> None:
-        """`AutoTokenizer.from_pretrained` takes the folder too."""
+    def save_with_tokenizer(self, requirements: ModelRequirements, folder: Path) -> None:
+        """Save the trained weights and the tokenizer, so that `AutoTokenizer` can load the folder, too."""
         self.save(folder)
         # Callers that truncate to model_max_length then get windows as long as in training.
-        settings = {**msgspec.json.decode(needs.definition.config), "model_max_length": needs.window_length}
-        msgspec.structs.replace(needs.definition, config=msgspec.json.encode(settings)).write(folder)
+        settings = {
+            **msgspec.json.decode(requirements.definition.config),
+            "model_max_length": requirements.window_length,
+        }
+        msgspec.structs.replace(requirements.definition, config=msgspec.json.encode(settings)).write(folder)
 
     def load(self, folder: Path) -> None:
-        """Load the files that `save` wrote."""
+        """Load the weights that `save` wrote. Raises if they belong to another base model or adapter."""
         if self._adapter is None:
-            put_weights(self.model, folder)
+            load_weights(self.model, folder)
             return
         from peft import set_peft_model_state_dict  # noqa: PLC0415 - only with --lora
 
         require_plain_files(folder)
         if read_plain(folder / BASE_DIGEST).decode() != self._base_digest:
             raise ConfigError(
-                f"the weights of {self._name!r} are no longer those that this adapter was trained for. Put them back, "
-                "or train into a new folder."
+                f"the weights of {self._name!r} have changed since this adapter was trained. Restore them, or train "
+                "into a new folder."
             )
         found: Any = set_peft_model_state_dict(self._adapter, safetensors.torch.load_file(folder / ADAPTER_WEIGHTS))
         missing = [name for name in found.missing_keys if "lora_" in name]
         if missing or found.unexpected_keys:
             other = (missing or found.unexpected_keys)[0]
-            raise DatasetError(f"{str(folder)!r} holds another adapter: {other!r} differs. Train into a new folder.")
+            raise DatasetError(
+                f"{str(folder)!r} contains a different adapter: {other!r} does not match. Train into a new folder."
+            )
 
 
-def _adapter(model: PreTrainedModel, config: TrainConfig) -> Any:
+def _add_adapter(model: PreTrainedModel, config: TrainConfig) -> Any:
     require_lora()
     from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - only with --lora
 
@@ -274,25 +299,25 @@ def _adapter(model: PreTrainedModel, config: TrainConfig) -> Any:
         lora_alpha=config.lora_alpha,
         lora_dropout=config.lora_dropout,
         target_modules=layers,
-        # GPT-2's layers have their weights the other way round.
+        # The layers of GPT-2 store their weights transposed.
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
         task_type="CAUSAL_LM" if config.objective == "causal" else None,
     )
     try:
         with warnings.catch_warnings():
-            # peft asks transformers for a property by its old name.
+            # peft uses a deprecated name of a transformers property.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
             adapter: Any = get_peft_model(model, settings)
     except ValueError as error:
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigError(f"--lora-targets {config.lora_targets} does not fit {config.model!r}: {first}.") from None
-    # peft has a set of names here, and adapter_config.json would have another order each time.
-    own = adapter.active_peft_config
-    own.target_modules = sorted(own.target_modules)
+    # peft stores a set of names. Sorting it gives adapter_config.json the same bytes every time.
+    peft_config = adapter.active_peft_config
+    peft_config.target_modules = sorted(peft_config.target_modules)
     return adapter
 
 
-def _digest_of(model: PreTrainedModel) -> str:
+def _weights_digest(model: PreTrainedModel) -> str:
     digest = hashlib.sha256()
     for name, weights in model.state_dict().items():
         digest.update(f"{name} {tuple(weights.shape)}\n".encode())
@@ -300,9 +325,9 @@ def _digest_of(model: PreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def put_weights(model: PreTrainedModel, folder: Path) -> None:
-    """Give the model the weights that `save_pretrained` has written to the folder."""
+def load_weights(model: PreTrainedModel, folder: Path) -> None:
+    """Load the weights that `save_pretrained` wrote to a folder into the model."""
     require_plain_files(folder)
-    # By its whole path: `run/model` would be an id on the Hub.
-    kept = type(model).from_pretrained(folder.resolve(), config=model.config, local_files_only=True, **SAFELY)
-    model.load_state_dict(kept.state_dict())
+    # Use the absolute path, because `run/model` could be an id on the Hub.
+    saved = type(model).from_pretrained(folder.resolve(), config=model.config, local_files_only=True, **SAFE_LOADING)
+    model.load_state_dict(saved.state_dict())

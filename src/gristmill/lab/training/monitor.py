@@ -1,4 +1,4 @@
-"""What can be seen of a training while it runs: a line per evaluation, metrics.jsonl, curves, TensorBoard."""
+"""Progress of a running training: a line per evaluation, metrics.jsonl, curves and TensorBoard."""
 
 import importlib.util
 import time
@@ -19,24 +19,24 @@ from gristmill.views.curves_html import curves_html
 from gristmill.views.curves_svg import curves_svg
 from gristmill.views.table import Table
 
-# A run's measurements as curves, with what is known of it at the top.
+# Measurements of a run as curves and as a table.
 
-MOST_ROWS = 300
+MAX_TABLE_ROWS = 300
 NAMES = {"train": "train", "validation": "validation", "frozen": "frozen test"}
 
 
-def panels_of(lines: Sequence[Metric], best: Metric | None) -> list[Panel]:
-    """The loss, and what else is measured."""
+def make_panels(lines: Sequence[Metric], best: Metric | None) -> list[Panel]:
+    """Return a panel for each measured value: loss, bits per byte if known, and accuracy."""
     marks = () if best is None else (Mark(f"best, epoch {best.epoch:.3g}", best.epoch),)
-    panels = [_panel("Loss", "nats a token", lines, "loss", marks)]
+    panels = [_panel("Loss", "nats per token", lines, "loss", marks)]
     if any(line.bits_per_byte is not None for line in lines):
         panels.append(_panel("Bits per byte", "bits", lines, "bits_per_byte", marks))
-    panels.append(_panel("Accuracy", "share of tokens told right", lines, "accuracy", marks))
+    panels.append(_panel("Accuracy", "share of tokens predicted correctly", lines, "accuracy", marks))
     return panels
 
 
 def _panel(title: str, unit: str, lines: Sequence[Metric], name: str, marks: Sequence[Mark]) -> Panel:
-    drawn = []
+    curves = []
     for split, label in NAMES.items():
         points = [
             Point(line.epoch, value)
@@ -44,12 +44,12 @@ def _panel(title: str, unit: str, lines: Sequence[Metric], name: str, marks: Seq
             if line.split == split and (value := getattr(line, name)) is not None
         ]
         if points:
-            drawn.append(Line(label, points, faint=split == "train"))
-    return Panel(title, "epochs", unit, drawn, marks=tuple(marks))
+            curves.append(Line(label, points, faint=split == "train"))
+    return Panel(title, "epochs", unit, curves, marks=tuple(marks))
 
 
-def table_of(lines: Sequence[Metric]) -> Table:
-    """The last ones; metrics.jsonl has all."""
+def make_table(lines: Sequence[Metric]) -> Table:
+    """Return a table of the last MAX_TABLE_ROWS measurements. metrics.jsonl has all of them."""
     rows = [
         (
             f"{line.epoch:.2f}",
@@ -60,7 +60,7 @@ def table_of(lines: Sequence[Metric]) -> Table:
             "" if line.bits_per_byte is None else f"{line.bits_per_byte:.4f}",
             "" if line.accuracy is None else f"{line.accuracy:.1%}",
         )
-        for line in lines[-MOST_ROWS:]
+        for line in lines[-MAX_TABLE_ROWS:]
     ]
     return Table("Measurements", ("epoch", "step", "tokens", "split", "loss", "bits/byte", "accuracy"), rows)
 
@@ -68,144 +68,149 @@ def table_of(lines: Sequence[Metric]) -> Table:
 SECONDS_BETWEEN_REFRESHES = 10
 SECONDS_BETWEEN_BEATS = 10
 TIMED_STEPS, TIMED_SECONDS = 20, 5
-"""Either is enough for a first word on how long it takes."""
+"""Reaching either limit is enough for a first estimate of the duration."""
 Item = TypeVar("Item")
 MINUTE, HOUR = 60, 3600
-HEADS = ("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
 DRAWING_SHARE = 0.05
-"""Of the time at most: a run of thousands of evaluations is not to draw most of the time."""
-Tell = Callable[[str], None]
-"""Where lines go; nowhere, for a quiet run."""
+"""Maximum share of the time spent drawing, so that runs with thousands of evaluations do not mostly draw curves."""
+Log = Callable[[str], None]
+"""Callback that receives the progress lines."""
 
 
 class Heartbeat:
-    """A line now and then, where nothing else would be seen for long."""
+    """Logs progress during long work, at most once every SECONDS_BETWEEN_BEATS."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell, self._last_at = tell, time.perf_counter()
+    def __init__(self, log: Log) -> None:
+        self._log, self._last_at = log, time.perf_counter()
 
     def beat(self, text: str) -> None:
         now = time.perf_counter()
         if now - self._last_at >= SECONDS_BETWEEN_BEATS:
             self._last_at = now
-            self._tell(f"{'':>8} {text}")
+            self._log(f"{'':>8} {text}")
 
     def over(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+        """Yield the items, and log the number of the current one from time to time."""
         for number, item in enumerate(items, 1):
             self.beat(f"{text} {number:,} of {len(items):,}")
             yield item
 
 
-class Watch:
+class RunMonitor:
+    """Records, logs and draws the measurements of one run."""
+
     def __init__(
         self,
         folder: Path,
         metrics: Metrics,
         budget: Budget,
         facts: Sequence[tuple[str, str]],
-        tell: Tell,
+        log: Log,
         *,
         is_writer: bool,
     ) -> None:
-        """Of several processes one writes, and tells."""
+        """`facts` describe the run on its page. Only the process with `is_writer` writes files and logs."""
         self._is_writer = is_writer
-        self._folder, self._metrics, self._budget, self._facts, self._tell = folder, metrics, budget, facts, tell
+        self._folder, self._metrics, self._budget, self._facts, self._log = folder, metrics, budget, facts, log
         self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
         self._started_at = self._evaluated_at = time.perf_counter()
         self._last_step = 0
-        self._board = _board(folder, metrics) if is_writer else None
-        self._has_head = self._has_told_left = False
+        self._tensorboard = _open_tensorboard(folder, metrics) if is_writer else None
+        self._has_header = self._has_logged_estimate = False
         self._stepped_at: float | None = None
         self._timed_steps, self._step_seconds, self._evaluation_seconds = 0, 0.0, 0.0
         self._drawn_at, self._drawing_seconds = self._started_at, 0.0
-        self._draws = is_writer and self._can_draw()
+        self._is_drawing = is_writer and self._can_draw()
 
     def start(self, step: int) -> None:
-        """From here on it learns; what came before says nothing of the time that is left."""
+        """Start timing the training, after the setup and the first evaluation."""
         self._last_step = step
         self._evaluated_at = time.perf_counter()
         self._stepped_at = None
 
-    def stepped(self, step: int) -> str | None:
-        """-> the time left, once it can be told. It is told before the first evaluation too, if that takes long."""
+    def record_step(self, step: int) -> str | None:
+        """Record the end of a step and return the remaining time, or None if it is not known yet.
+
+        Logs the first estimate, possibly before the first evaluation.
+        """
         now = time.perf_counter()
-        if self._stepped_at is not None:  # the first step also warms up and compiles: it says nothing of the others
+        if self._stepped_at is not None:  # the first step is not timed: it also warms up and compiles
             self._timed_steps += 1
             self._step_seconds += now - self._stepped_at
         self._stepped_at = now
         if not self._timed_steps:
             return None
-        if not self._has_told_left and (self._timed_steps >= TIMED_STEPS or self._step_seconds >= TIMED_SECONDS):
-            self._has_told_left = True
-            self._tell_first_estimate(step)
+        if not self._has_logged_estimate and (self._timed_steps >= TIMED_STEPS or self._step_seconds >= TIMED_SECONDS):
+            self._has_logged_estimate = True
+            self._log_first_estimate(step)
         return self._time_left(step)
 
     @property
     def seconds(self) -> float:
         return self._seconds_before + time.perf_counter() - self._started_at
 
-    def measured(self, step: int, split: Any, score: Score) -> Metric:
+    def make_metric(self, step: int, split: Any, score: Score) -> Metric:
         return Metric(
-            **self._place(step),
+            **self._progress_fields(step),
             split=split,
             loss=score.loss,
             accuracy=score.accuracy,
             bits_per_byte=score.bits_per_byte,
         )
 
-    def learnt(self, step: int, loss: float, learning_rate: float) -> None:
-        """Of train: the mean loss since the last line."""
+    def record_train_loss(self, step: int, loss: float, learning_rate: float) -> None:
+        """Record the mean training loss since the last record."""
         now = time.perf_counter()
         tokens = self._tokens_at(step) - self._tokens_at(self._last_step)
         rate = tokens / (now - self._evaluated_at) if step > self._last_step else None
         line = Metric(
-            **self._place(step), split="train", loss=loss, learning_rate=learning_rate, tokens_per_second=rate
+            **self._progress_fields(step), split="train", loss=loss, learning_rate=learning_rate, tokens_per_second=rate
         )
         self._metrics.add(line)
-        self._write_board([line])
+        self._write_tensorboard([line])
 
-    def evaluated(self, step: int, lines: Sequence[Metric]) -> None:
+    def record_evaluation(self, step: int, lines: Sequence[Metric]) -> None:
         self._metrics.add(*lines)
-        self._write_board(lines)
-        self._tell_line(step)
+        self._write_tensorboard(lines)
+        self._log_evaluation(step)
         now = time.perf_counter()
         if self._drawing_seconds <= DRAWING_SHARE * (now - self._drawn_at):
             self.draw(is_running=step < self._budget.steps)
             self._drawn_at, self._drawing_seconds = time.perf_counter(), time.perf_counter() - now
 
-    def go_on(self, step: int, evaluation_seconds: float) -> None:
-        """Evaluating and saving are not training: their seconds do not count in tokens/s."""
+    def restart_clock(self, step: int, evaluation_seconds: float) -> None:
+        """Restart the timing after an evaluation, so that evaluating and saving do not count in tokens/s."""
         self._last_step, self._evaluated_at = step, time.perf_counter()
         self._evaluation_seconds = evaluation_seconds
         if self._stepped_at is not None:
             self._stepped_at = self._evaluated_at
 
     def _can_draw(self) -> bool:
-        """Without the packages that draw, training goes on: metrics.jsonl has all that curves show."""
+        """Return True if matplotlib is installed. Training works without it, and metrics.jsonl has the same data."""
         try:
             require_curves()
         except MissingExtraError as error:
-            self._tell(f"no curves: {error}")
+            self._log(f"no curves: {error}")
             return False
         return True
 
     def draw(self, *, is_running: bool) -> None:
-        if not self._draws:
+        if not self._is_drawing:
             return
         lines = self._metrics.lines
-        panels, name = panels_of(lines, self._metrics.best), f"{printable(self._folder.name)}"
+        panels, name = make_panels(lines, self._metrics.best), f"{printable(self._folder.name)}"
         facts = [*self._facts, *self._progress(is_running=is_running)]
         refresh = SECONDS_BETWEEN_REFRESHES if is_running else None
-        page = curves_html(name, facts, panels, [table_of(lines)], refresh)
+        page = curves_html(name, facts, panels, [make_table(lines)], refresh)
         write_atomically(self._folder / CURVES_HTML, page.encode())
         subtitle = ", ".join(text for _, text in self._facts[:3])
         write_atomically(self._folder / CURVES_SVG, curves_svg(name, subtitle, panels).encode())
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
-    def _place(self, step: int) -> dict[str, Any]:
+    def _progress_fields(self, step: int) -> dict[str, Any]:
         return {
             "step": step,
             "epoch": round(self._budget.epoch_at(step), 6),
@@ -225,56 +230,56 @@ class Watch:
         return [("done", done), *left]
 
     def _time_left(self, step: int) -> str:
-        """At the pace so far, each evaluation as long as the last one."""
+        """Estimate the remaining time from the pace so far and the duration of the last evaluation."""
         if not self._timed_steps:
             return "-"
         left = self._budget.steps - step
         evaluations = self._budget.num_evaluations * left / self._budget.steps
         return time_text(left * self._step_seconds / self._timed_steps + evaluations * self._evaluation_seconds)
 
-    def _tell_first_estimate(self, step: int) -> None:
-        pace = f"{self._step_seconds / self._timed_steps:.2g} s a step"
-        scoring = f", {self._evaluation_seconds:.2g} s an evaluation" if self._evaluation_seconds else ""
-        less = "" if self._budget.patience is None else "; less if validation stops improving before"
+    def _log_first_estimate(self, step: int) -> None:
+        pace = f"{self._step_seconds / self._timed_steps:.2g} s per step"
+        scoring = f", {self._evaluation_seconds:.2g} s per evaluation" if self._evaluation_seconds else ""
+        less = "" if self._budget.patience is None else "; less if validation stops improving earlier"
         steps = counted(self._budget.steps - step, "step")
-        self._tell(f"{'':>8} about {self._time_left(step)} left for {steps}: {pace}{scoring}{less}")
+        self._log(f"{'':>8} about {self._time_left(step)} left for {steps}: {pace}{scoring}{less}")
         self.draw(is_running=True)
 
-    def _tell_line(self, step: int) -> None:
+    def _log_evaluation(self, step: int) -> None:
         train = next((line for line in reversed(self._metrics.lines) if line.split == "train"), None)
-        found = next((line for line in reversed(self._metrics.lines) if line.split == "validation"), None)
-        if found is None or not self._is_writer:
+        validation = next((line for line in reversed(self._metrics.lines) if line.split == "validation"), None)
+        if validation is None or not self._is_writer:
             return
-        self._has_told_left = self._has_told_left or self._timed_steps > 0
-        if not self._has_head:
-            self._has_head = True
-            self._tell(
+        self._has_logged_estimate = self._has_logged_estimate or self._timed_steps > 0
+        if not self._has_header:
+            self._has_header = True
+            self._log(
                 _row("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
             )
         rate = None if train is None or train.step != step else train.tokens_per_second
-        self._tell(
+        self._log(
             _row(
-                f"{found.epoch:.2f}",
+                f"{validation.epoch:.2f}",
                 f"{step:,}",
-                f"{found.tokens:,}",
+                f"{validation.tokens:,}",
                 "-" if train is None else f"{train.loss:.4f}",
-                f"{found.loss:.4f}",
-                "-" if found.bits_per_byte is None else f"{found.bits_per_byte:.4f}",
-                f"{found.accuracy:.1%}",
+                f"{validation.loss:.4f}",
+                "-" if validation.bits_per_byte is None else f"{validation.bits_per_byte:.4f}",
+                f"{validation.accuracy:.1%}",
                 "-" if rate is None else f"{rate:,.0f}",
                 self._time_left(step),
             )
         )
 
-    def _write_board(self, lines: Sequence[Metric]) -> None:
-        if self._board is None:
+    def _write_tensorboard(self, lines: Sequence[Metric]) -> None:
+        if self._tensorboard is None:
             return
         for line in lines:
             for name in ("loss", "accuracy", "bits_per_byte", "learning_rate"):
                 value = getattr(line, name)
                 if value is not None:
-                    self._board.add_scalar(f"{name}/{line.split}", value, line.step)
-        self._board.flush()
+                    self._tensorboard.add_scalar(f"{name}/{line.split}", value, line.step)
+        self._tensorboard.flush()
 
 
 def _row(*cells: str) -> str:
@@ -288,11 +293,14 @@ def time_text(seconds: float) -> str:
     return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
 
 
-def _board(folder: Path, metrics: Metrics) -> Any:
-    """A writer of TensorBoard's files, where it is installed; what a run that goes on does again, it takes back."""
+def _open_tensorboard(folder: Path, metrics: Metrics) -> Any:
+    """Open a TensorBoard writer, or return None if TensorBoard is not installed.
+
+    For a resumed run, it discards the events after the checkpoint, which the run records again.
+    """
     if importlib.util.find_spec("tensorboard") is None:
         return None
-    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - most do without
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - optional
 
     last = max((line.step for line in metrics.lines), default=None)
     return SummaryWriter(str(folder / TENSORBOARD), purge_step=None if last is None else last + 1)

@@ -1,9 +1,9 @@
-"""A model and what it is to learn, as one module that gives the loss and nothing else.
+"""A model with its training objective as one module, and the scoring of held-out windows.
 
-Words come out of a model as one number for each token of the vocabulary, at each place: by far the largest thing in a
-small model. So they are made only where a token is to be told (15 % of the places for mlm), and where they would fill
-the memory, in parts that are made again on the way back. `Places` says where, with a length that hardly ever changes,
-as compiled code wants it.
+A model's logits are one number per vocabulary entry and position, by far the largest tensor of a small model. So they
+are computed only where a token is predicted (15 % of the positions for mlm). If they would still fill the memory, they
+are computed in parts, and again during the backward pass. `Targets` selects the positions. Its length rarely changes,
+so that compiled code is not compiled again.
 """
 
 import math
@@ -18,72 +18,81 @@ from torch.utils.checkpoint import checkpoint
 
 from gristmill.core.columns import IGNORED_LABEL
 
-PLACES_STEP = 16
-"""Places are filled up to a multiple of a 16th of all tokens in the batch."""
+TARGET_SIZE_STEPS = 16
+"""The number of targets is padded to a multiple of 1/16 of the tokens in the batch."""
 CPU_LOGITS_BYTES = 256 << 20
 GPU_SHARE_FOR_LOGITS = 0.125
 HEADS = ("lm_head", "cls")
 
 
-class Places(NamedTuple):
-    at: Tensor | None
-    """Into all hidden states of a batch, one row after the other; None: everywhere."""
+class Targets(NamedTuple):
+    """Tokens to predict in a batch."""
+
+    positions: Tensor | None
+    """Indexes into the hidden states of the batch, flattened row by row. None for all positions."""
     tokens: Tensor
-    """To be told there; -100: none."""
+    """Token to predict at each position, or -100 for none."""
 
 
-def all_places(labels: Tensor) -> Places:
-    """A causal model tells each token one place before it."""
-    return Places(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).reshape(-1))
+def all_targets(labels: Tensor) -> Targets:
+    """Return the targets of a causal model at all positions. It predicts each token one position before it."""
+    return Targets(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).reshape(-1))
 
 
-def some_places(labels: Tensor, *, is_causal: bool) -> Places:
-    """Only where a token is to be told, filled up with others; no place comes twice."""
-    tokens = all_places(labels).tokens if is_causal else labels.reshape(-1)
-    is_wanted = tokens != IGNORED_LABEL
-    found, others = is_wanted.nonzero().squeeze(1), (~is_wanted).nonzero().squeeze(1)
-    unit = max(1, tokens.numel() // PLACES_STEP)
+def select_targets(labels: Tensor, *, is_causal: bool) -> Targets:
+    """Return the positions with a token to predict, padded with distinct positions that have none."""
+    tokens = all_targets(labels).tokens if is_causal else labels.reshape(-1)
+    is_target = tokens != IGNORED_LABEL
+    found, others = is_target.nonzero().squeeze(1), (~is_target).nonzero().squeeze(1)
+    unit = max(1, tokens.numel() // TARGET_SIZE_STEPS)
     missing = -len(found) % unit if len(found) else unit
-    at = torch.cat((found, others[:missing]))
-    return Places(at, tokens[at])
+    positions = torch.cat((found, others[:missing]))
+    return Targets(positions, tokens[positions])
 
 
 class Objective(nn.Module):
-    def __init__(self, model: nn.Module, *, is_causal: bool, logits_bytes: int = CPU_LOGITS_BYTES) -> None:
+    """A language model with a masked or causal objective."""
+
+    def __init__(self, model: nn.Module, *, is_causal: bool, max_logits_bytes: int = CPU_LOGITS_BYTES) -> None:
         super().__init__()
-        self.model, self.is_causal, self.logits_bytes = model, is_causal, logits_bytes
-        self._is_head_all = True
+        self.model, self.is_causal, self.max_logits_bytes = model, is_causal, max_logits_bytes
+        self._has_plain_head = True
 
     def check_head(self) -> None:
-        """Some models do more to their words than the head does (scale them, say): those give words at all places."""
+        """Check whether the head alone turns hidden states into the model's logits.
+
+        Some models do more, such as scaling the logits. For those, the model computes the logits at all positions.
+        """
         ids = torch.arange(8).unsqueeze(0)
         was_training = self.training
         self.eval()
         with torch.no_grad():
-            ours = self._words(self._hidden(ids, None, None, None))
-            theirs: Tensor = self.model(input_ids=ids).logits.flatten(0, 1)
+            from_head = self._logits(self._hidden_states(ids, None, None, None))
+            from_model: Tensor = self.model(input_ids=ids).logits.flatten(0, 1)
         self.train(was_training)
-        self._is_head_all = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+        self._has_plain_head = from_head.shape == from_model.shape and torch.allclose(
+            from_head, from_model, rtol=1e-4, atol=1e-4
+        )
 
-    def keeps_apart(self) -> bool:
-        """Return whether the model sees each segment of a packed row as if it were alone.
+    def isolates_segments(self) -> bool:
+        """Return True if the model processes each segment of a packed row as if it were alone.
 
-        Most models of transformers do, by `position_ids`. Those that ignore them would see the files before.
+        Most models of transformers do so based on `position_ids`. Models that ignore them attend to earlier segments.
         """
         ids, alone = torch.arange(8).unsqueeze(0), torch.arange(4, 8).unsqueeze(0)
         was_training = self.training
         self.eval()
         try:
             with torch.no_grad():
-                packed = self._hidden(ids, None, torch.arange(4).repeat(2).unsqueeze(0), None)[4:]
-                is_apart = torch.allclose(packed, self._hidden(alone, None, None, None), rtol=1e-4, atol=1e-4)
-        except TypeError:  # it takes no position_ids
-            is_apart = False
+                packed = self._hidden_states(ids, None, torch.arange(4).repeat(2).unsqueeze(0), None)[4:]
+                is_isolated = torch.allclose(packed, self._hidden_states(alone, None, None, None), rtol=1e-4, atol=1e-4)
+        except TypeError:  # the model takes no position_ids
+            is_isolated = False
         self.train(was_training)
-        return is_apart
+        return is_isolated
 
     def compile_loss(self) -> None:
-        """Words and their loss in one go, through the memory once: worth its seconds on a GPU, whatever the model."""
+        """Compile logits and loss into one pass over the memory. Worth its compile time on a GPU for every model."""
         self._loss_sum = torch.compile(self._loss_sum)  # type: ignore[method-assign]
 
     def forward(
@@ -91,102 +100,102 @@ class Objective(nn.Module):
         input_ids: Tensor,
         tokens: Tensor,
         *,
-        at: Tensor | None = None,
+        positions: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        num_told: Tensor | None = None,
+        num_predicted: Tensor | None = None,
     ) -> Tensor:
         """Return the mean loss over all tokens to predict.
 
-        `num_told`: the divisor to use instead of their number, if the batch is only part of a step.
+        `num_predicted` replaces the number of these tokens as the divisor, for a batch that is only part of a step.
         """
-        hidden = self._hidden(input_ids, attention_mask, position_ids, at)
-        parts = self._in_parts(hidden, tokens)
+        hidden = self._hidden_states(input_ids, attention_mask, position_ids, positions)
+        parts = self._split_for_memory(hidden, tokens)
         if len(parts) == 1:
             total = self._loss_sum(*parts[0])
         else:
             sums = [checkpoint(self._loss_sum, *part, use_reentrant=False) for part in parts]
             total = torch.stack(sums).sum()
-        return total / ((tokens != IGNORED_LABEL).sum().clamp(min=1) if num_told is None else num_told)
+        return total / ((tokens != IGNORED_LABEL).sum().clamp(min=1) if num_predicted is None else num_predicted)
 
-    def tell(
-        self, input_ids: Tensor, places: Places, attention_mask: Tensor | None, position_ids: Tensor | None
+    def score_targets(
+        self, input_ids: Tensor, targets: Targets, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """For each place, the loss of its token, and whether it would have been the model's choice."""
-        hidden = self._hidden(input_ids, attention_mask, position_ids, places.at)
+        """Return for each target the loss, and whether the model ranks its token first."""
+        hidden = self._hidden_states(input_ids, attention_mask, position_ids, targets.positions)
         losses, hits = [], []
-        for some, tokens in self._in_parts(hidden, places.tokens):
-            words = self._words(some).float()
-            losses.append(nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED_LABEL, reduction="none"))
-            hits.append(words.argmax(-1) == tokens)
+        for states, tokens in self._split_for_memory(hidden, targets.tokens):
+            logits = self._logits(states).float()
+            losses.append(nn.functional.cross_entropy(logits, tokens, ignore_index=IGNORED_LABEL, reduction="none"))
+            hits.append(logits.argmax(-1) == tokens)
         return torch.cat(losses), torch.cat(hits)
 
-    def _hidden(
-        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, at: Tensor | None
+    def _hidden_states(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, positions: Tensor | None
     ) -> Tensor:
-        # A causal model never looks at the padding behind its tokens: without a mask its attention is the fast one.
+        # A causal model never attends to the padding after its tokens. Without a mask, it uses the fast attention.
         mask = None if self.is_causal else attention_mask
         body: Any = self.model.base_model if self._head is not None else self.model
-        more: dict[str, Any] = {"use_cache": False} if self.is_causal else {}
+        options: dict[str, Any] = {"use_cache": False} if self.is_causal else {}
         if position_ids is not None:
-            more["position_ids"] = position_ids
-        output = body(input_ids=input_ids, attention_mask=mask, **more)
+            options["position_ids"] = position_ids
+        output = body(input_ids=input_ids, attention_mask=mask, **options)
         states: Tensor = output[0].flatten(0, 1)
-        return states if at is None else states.index_select(0, at)
+        return states if positions is None else states.index_select(0, positions)
 
     @property
     def _head(self) -> nn.Module | None:
-        """From hidden states to words; None: of this class nobody knows, so the model gives words at all places."""
-        names = HEADS if self._is_head_all else ()
+        """Layer from hidden states to logits. None if it is unknown and the model itself computes all logits."""
+        names = HEADS if self._has_plain_head else ()
         return next((getattr(self.model, name) for name in names if hasattr(self.model, name)), None)
 
-    def _words(self, states: Tensor) -> Tensor:
-        words: Tensor = states if self._head is None else self._head(states)
-        return words
+    def _logits(self, states: Tensor) -> Tensor:
+        logits: Tensor = states if self._head is None else self._head(states)
+        return logits
 
     def _loss_sum(self, states: Tensor, tokens: Tensor) -> Tensor:
-        words = self._words(states).float()
-        return nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED_LABEL, reduction="sum")
+        logits = self._logits(states).float()
+        return nn.functional.cross_entropy(logits, tokens, ignore_index=IGNORED_LABEL, reduction="sum")
 
-    def _in_parts(self, states: Tensor, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _split_for_memory(self, states: Tensor, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         config: Any = self.model.config
-        at_once = max(1, self.logits_bytes // (4 * config.vocab_size))
-        return list(zip(torch.split(states, at_once), torch.split(tokens, at_once), strict=True))
+        max_rows = max(1, self.max_logits_bytes // (4 * config.vocab_size))
+        return list(zip(torch.split(states, max_rows), torch.split(tokens, max_rows), strict=True))
 
 
-def logits_bytes_on(device: torch.device) -> int:
+def logits_bytes_limit(device: torch.device) -> int:
+    """Return the most bytes that the logits may occupy on a device at once."""
     if device.type != "cuda":
         return CPU_LOGITS_BYTES
     return int(torch.cuda.get_device_properties(device).total_memory * GPU_SHARE_FOR_LOGITS)
 
 
-# How well a model tells tokens that it was not trained on: each one once.
+# Scores on held-out windows, in which each token is predicted once.
 
 Batch = dict[str, torch.Tensor]
 Floats = npt.NDArray[np.float64]
 
 
 class Score(NamedTuple):
-    """All by window."""
+    """Sums over the predicted tokens of each window."""
 
     nats: Floats
-    tokens: Floats
-    """How many were told."""
-    right: Floats
-    bytes: Floats | None
-    """That these tokens stand for; None: nobody can say."""
+    num_tokens: Floats
+    num_correct: Floats
+    num_bytes: Floats | None
+    """Bytes of text that the predicted tokens represent. None if the tokens have no known length."""
 
     @property
     def loss(self) -> float:
-        return ratio(self.nats, self.tokens)
+        return ratio(self.nats, self.num_tokens)
 
     @property
     def accuracy(self) -> float:
-        return ratio(self.right, self.tokens)
+        return ratio(self.num_correct, self.num_tokens)
 
     @property
     def bits_per_byte(self) -> float | None:
-        return None if self.bytes is None else ratio(self.nats, self.bytes) / math.log(2)
+        return None if self.num_bytes is None else ratio(self.nats, self.num_bytes) / math.log(2)
 
 
 def ratio(totals: Floats, weights: Floats) -> float:
@@ -196,25 +205,27 @@ def ratio(totals: Floats, weights: Floats) -> float:
 def score(
     objective: Objective, batches: Iterable[Batch], device: torch.device, bytes_by_id: npt.NDArray[Any] | None
 ) -> Score:
-    """Weights stay as they are, and so does the chance that dropout draws from."""
+    """Score the model on batches, without changing its weights or the random state that dropout uses."""
     was_training = objective.training
     objective.eval()
     lengths = None if bytes_by_id is None else torch.from_numpy(np.asarray(bytes_by_id, np.float64)).to(device)
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        parts = [_by_window(objective, batch, device, lengths).cpu().numpy() for batch in batches]
+        parts = [_score_by_window(objective, batch, device, lengths).cpu().numpy() for batch in batches]
     objective.train(was_training)
-    nats, tokens, right, num_bytes = np.concatenate(parts).T if parts else np.zeros((4, 0))
-    return Score(nats, tokens, right, None if lengths is None else num_bytes)
+    nats, num_tokens, num_correct, num_bytes = np.concatenate(parts).T if parts else np.zeros((4, 0))
+    return Score(nats, num_tokens, num_correct, None if lengths is None else num_bytes)
 
 
-def _by_window(objective: Objective, batch: Batch, device: torch.device, lengths: torch.Tensor | None) -> torch.Tensor:
-    """For each window: nats, tokens told, those told right, their bytes."""
-    there = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-    at, tokens = there["at"], there["tokens"]
-    masks = there.get("attention_mask"), there.get("position_ids")
-    losses, hits = objective.tell(there["input_ids"], Places(at, tokens), *masks)
-    is_told = tokens != IGNORED_LABEL
-    sizes = torch.zeros_like(losses) if lengths is None else lengths[tokens.clamp(min=0)] * is_told
-    measured = torch.stack([one.double() for one in (losses, is_told, hits & is_told, sizes)], dim=1)
-    windows, width = there["input_ids"].shape
-    return measured.new_zeros(windows, measured.shape[1]).index_add(0, at // width, measured)
+def _score_by_window(
+    objective: Objective, batch: Batch, device: torch.device, lengths: torch.Tensor | None
+) -> torch.Tensor:
+    """Return a row per window with the columns nats, predicted tokens, correct predictions and bytes."""
+    tensors = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+    positions, tokens = tensors["positions"], tensors["tokens"]
+    masks = tensors.get("attention_mask"), tensors.get("position_ids")
+    losses, hits = objective.score_targets(tensors["input_ids"], Targets(positions, tokens), *masks)
+    is_target = tokens != IGNORED_LABEL
+    sizes = torch.zeros_like(losses) if lengths is None else lengths[tokens.clamp(min=0)] * is_target
+    columns = torch.stack([one.double() for one in (losses, is_target, hits & is_target, sizes)], dim=1)
+    windows, width = tensors["input_ids"].shape
+    return columns.new_zeros(windows, columns.shape[1]).index_add(0, positions // width, columns)

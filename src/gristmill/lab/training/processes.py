@@ -1,6 +1,6 @@
-"""Several processes in one training (torchrun): what they decide, they decide together, and the first one writes.
+"""Several processes in one training (torchrun). They make all decisions together, and the first one writes the files.
 
-By itself a process decides at once.
+This module also handles the signals that stop a training.
 """
 
 import os
@@ -17,9 +17,11 @@ from accelerate import PartialState
 from gristmill.dataset.torch_split import place_of
 
 
-class Together:
+class ProcessGroup:
+    """The processes of this training, seen from one of them. Decides without communication if there is only one."""
+
     def __init__(self, device: torch.device) -> None:
-        """Connects them, before anything is written."""
+        """Connect the processes."""
         self.rank, self.world_size = place_of()
         self.device = device
         if self.world_size > 1:
@@ -27,31 +29,33 @@ class Together:
 
     @property
     def is_first(self) -> bool:
+        """True in the process that writes and logs."""
         return self.rank == 0
 
     def wait(self) -> None:
+        """Wait until all processes arrive here."""
         if self.world_size > 1:
             torch.distributed.barrier()
 
-    def any(self, is_so: bool) -> bool:
-        """Whether it is so for one of them."""
-        return self._summed(float(is_so)) > 0
+    def any(self, value: bool) -> bool:
+        """Return True if the value is true in any process."""
+        return self._sum_over_processes(float(value)) > 0
 
-    def of_first(self, is_so: bool) -> bool:
-        """What the first one says: rounding may let others see it another way."""
-        return self._summed(float(is_so and self.is_first)) > 0
+    def first_decides(self, value: bool) -> bool:
+        """Return the value of the first process. Rounding may give the others a different one."""
+        return self._sum_over_processes(float(value and self.is_first)) > 0
 
     def mean(self, value: float) -> float:
-        return self._summed(value) / self.world_size
+        return self._sum_over_processes(value) / self.world_size
 
     def mean_count(self, count: int) -> torch.Tensor:
-        """Return the mean of all counts, whose sum counts as at least 1. It stays on the device, without a sync."""
-        found = torch.tensor(float(count), device=self.device)
+        """Return the mean count over the processes, with a sum of at least 1, without syncing the device."""
+        total = torch.tensor(float(count), device=self.device)
         if self.world_size > 1:
-            torch.distributed.all_reduce(found)
-        return found.clamp(min=1) / self.world_size
+            torch.distributed.all_reduce(total)
+        return total.clamp(min=1) / self.world_size
 
-    def _summed(self, value: float) -> float:
+    def _sum_over_processes(self, value: float) -> float:
         if self.world_size == 1:
             return value
         total = torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -64,34 +68,36 @@ def is_first_process() -> bool:
 
 
 def local_rank() -> int:
-    """Which of this machine's GPUs is this process's."""
+    """Return the number of the GPU on this machine that this process uses."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-# Ctrl-C and a scheduler's polite end: the step under way is finished and kept. A second one ends at once.
-# A signal that was ignored before stays ignored, as SIGINT is in the background jobs of a script.
+# After Ctrl-C or a scheduler's SIGTERM, the current step is finished and saved. A second signal stops at once.
+# A signal that is already ignored remains ignored, such as SIGINT in the background jobs of a script.
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stop:
-    def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
-        self._tell, self.is_wanted = tell, False
+class StopSignal:
+    """Context manager that catches the first signal to stop, so that the training can save its current step."""
+
+    def __init__(self, log: Callable[[str], None] = lambda _: None) -> None:
+        self._log, self.is_requested = log, False
         self._earlier: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._earlier = {number: signal.signal(number, self._ask) for number in heeded}
+            handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._earlier = {number: signal.signal(number, self._handle) for number in handled}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for number, handler in self._earlier.items():
             signal.signal(number, handler)
 
-    def _ask(self, _: int, __: FrameType | None) -> None:
-        if self.is_wanted:
+    def _handle(self, _: int, __: FrameType | None) -> None:
+        if self.is_requested:
             raise KeyboardInterrupt
-        self.is_wanted = True
-        self._tell("stopping after this step; once more to stop at once")
+        self.is_requested = True
+        self._log("stopping after this step. Press Ctrl-C again to stop at once.")

@@ -1,13 +1,13 @@
-"""A training's folder: what lies in it, whose it is, and where a training that was stopped can go on.
+"""Folder of a training run: its layout, its lock, and its checkpoints to resume from.
 
-RUN/lock              held while a training runs
-RUN/run.json          what is trained on what, with which versions; written first
+RUN/lock              locked while a training runs
+RUN/run.json          dataset, settings and versions; written first
 RUN/metrics.jsonl     a line per measurement
-RUN/curves.svg, .html the same as pictures, drawn again at every evaluation
-RUN/checkpoints/      the last two places to go on from, each with the best model until there
+RUN/curves.svg, .html curves of the measurements, drawn again after evaluations
+RUN/checkpoints/      the last two checkpoints, each with the best model up to that step
 RUN/model/            the best model so far by validation, with its tokenizer
-RUN/tensorboard/      where tensorboard is installed
-RUN/result.json       how it ended; written last: its presence means done
+RUN/tensorboard/      event files, if TensorBoard is installed
+RUN/result.json       the result; written last, so its presence means that the run is finished
 """
 
 import fcntl
@@ -30,19 +30,21 @@ RUN, RESULT, LOCK = "run.json", "result.json", "lock"
 CURVES_SVG, CURVES_HTML = "curves.svg", "curves.html"
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-WHOLE = "whole"
-"""In a checkpoint, written after all else: without it, it was cut off."""
+COMPLETE = "whole"
+"""File in a checkpoint that is written last. Without it, the checkpoint is incomplete."""
 BEST = "best"
-"""In a checkpoint: the best model so far. A later one may be in its place when the run goes on from here."""
-OF_NO_ACCOUNT = ("save_every", "workers", "device", "compile")
-"""Settings that change how a run goes, not what comes of it."""
+"""Folder in a checkpoint with the best model up to that step. RUN/model may be from a later step."""
+CHANGEABLE_ON_RESUME = ("save_every", "workers", "device", "compile")
+"""Settings that may differ when a run is resumed, because they do not change its result."""
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Contents of run.json."""
+
     gristmill: str
     dataset: str
     dataset_sha256: str
-    """Of its rows and tokenizer, whatever the format."""
+    """Digest of its rows and tokenizer, independent of the format."""
     settings: dict[str, Any]
     versions: dict[str, str]
     device: str
@@ -50,9 +52,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFolder:
+    """Folder of one training run."""
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if not os.fspath(folder) or "\0" in os.fspath(folder):
-            raise OutputError(f"{os.fspath(folder)!r} cannot be a folder. Name a new one with --out.")
+            raise OutputError(f"{os.fspath(folder)!r} is not a valid folder name. Choose a new folder with --out.")
         self.path = Path(os.path.expanduser(folder))
         self._lock: int | None = None
 
@@ -61,20 +65,24 @@ class RunFolder:
         return self.path / MODEL
 
     def look(self, facts: RunFacts, *, resume: bool) -> Path | None:
-        """Refuses what is another's -> the checkpoint to go on from, if there is one. Nothing is written yet."""
+        """Return the checkpoint to resume from, or None to start from the beginning. Writes nothing.
+
+        Raises OutputError if a new run would overwrite something, and ConfigError if the run to resume does not exist
+        or has another dataset or other settings.
+        """
         if not resume:
             self._require_free()
             return None
         if not (self.path / RUN).is_file():
-            raise ConfigError(f"there is no training to go on with in {str(self.path)!r}. Leave out --resume.")
+            raise ConfigError(f"no training to resume in {str(self.path)!r}. Leave out --resume.")
         self._require_same(facts)
         return self.last_checkpoint()
 
     def begin(self, facts: RunFacts, checkpoint: Path | None) -> None:
-        """Makes it this training's, or puts it back to where the checkpoint is."""
+        """Lock the folder and write run.json, or reset the folder to the state of the checkpoint."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock_it()
+            self._acquire_lock()
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
         if checkpoint is None:
@@ -82,20 +90,20 @@ class RunFolder:
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
             return
         for other in (self.path / CHECKPOINTS).iterdir():
-            if not _is_whole(other):  # the Trainer keeps the last two: it would delete a whole one for its sake
+            if not _is_complete(other):  # the Trainer keeps only two, and might delete a complete one instead
                 shutil.rmtree(other)
         if (checkpoint / BEST).is_dir():
             self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
 
-    def _lock_it(self) -> None:
-        """Held until the process ends, or `release`: two trainings in one folder would write over each other."""
+    def _acquire_lock(self) -> None:
+        """Lock the folder until `release` or the end of the process, so that no other training writes into it."""
         self._lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
             raise OutputError(
-                f"another training is under way in {str(self.path)!r}. Name a new folder with --out."
+                f"another training is running in {str(self.path)!r}. Choose a new folder with --out."
             ) from None
 
     def release(self) -> None:
@@ -104,20 +112,23 @@ class RunFolder:
             self._lock = None
 
     def keep_model(self, write: Callable[[Path], None]) -> None:
-        """In the place of the one before, once it is whole and on the disk."""
-        beside, before = (self.path / f"{MODEL}{which}{UNFINISHED}" for which in ("", "-before"))
-        for left in (beside, before):
-            shutil.rmtree(left, ignore_errors=True)
-        write(beside)
-        sync_tree(beside)
+        """Replace the saved model, once the new one is complete and on disk. `write` writes it to a folder."""
+        new, old = (self.path / f"{MODEL}{suffix}{UNFINISHED}" for suffix in ("", "-before"))
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        write(new)
+        sync_tree(new)
         if self.model.is_dir():
-            os.rename(self.model, before)
-        os.rename(beside, self.model)
+            os.rename(self.model, old)
+        os.rename(new, self.model)
         sync_folder(self.path)
-        shutil.rmtree(before, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
     def seal(self, checkpoint: Path, metrics: Metrics) -> None:
-        """All of it is on the disk, and what it is, is written down. The Trainer deletes older ones later."""
+        """Add metrics and the best model to a checkpoint, sync it to disk and mark it complete.
+
+        The Trainer deletes older checkpoints afterwards.
+        """
         metrics.copy_to(checkpoint)
         shutil.rmtree(checkpoint / BEST, ignore_errors=True)
         if self.model.is_dir():
@@ -125,7 +136,7 @@ class RunFolder:
         parts = {name: path.stat().st_size for name, path in _files_in(checkpoint).items()}
         sync_tree(checkpoint)
         sync_folder(checkpoint.parent)
-        write_atomically(checkpoint / WHOLE, msgspec.json.encode(parts))
+        write_atomically(checkpoint / COMPLETE, msgspec.json.encode(parts))
 
     def facts(self) -> RunFacts:
         try:
@@ -133,59 +144,62 @@ class RunFolder:
         except msgspec.MsgspecError as error:
             raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
 
-    def can_go_on(self) -> bool:
+    def is_resumable(self) -> bool:
+        """Return True if the run is finished or has a complete checkpoint."""
         return self.is_done() or self.last_checkpoint() is not None
 
     def is_done(self) -> bool:
         return (self.path / RESULT).is_file()
 
     def last_checkpoint(self) -> Path | None:
-        """One that was written to its end."""
+        """Return the last complete checkpoint, or None."""
         folder = self.path / CHECKPOINTS
         found = {path: CHECKPOINT.fullmatch(path.name) for path in folder.iterdir()} if folder.is_dir() else {}
-        whole = {path: int(name[1]) for path, name in found.items() if name and _is_whole(path)}
-        return max(whole, key=whole.__getitem__, default=None)
+        steps = {path: int(name[1]) for path, name in found.items() if name and _is_complete(path)}
+        return max(steps, key=steps.__getitem__, default=None)
 
     def drop_checkpoints(self) -> None:
-        """Once the training is done there is nothing to go on with."""
+        """Delete all checkpoints."""
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
     def _require_free(self) -> None:
         if not self.path.exists():
             return
         if not self.path.is_dir():
-            raise OutputError(f"{str(self.path)!r} is a file. Name a new folder with --out.")
+            raise OutputError(f"{str(self.path)!r} is a file. Choose a new folder with --out.")
         if self.is_done():
-            raise OutputError(f"{str(self.path)!r} holds a finished training. Name a new folder with --out.")
+            raise OutputError(f"{str(self.path)!r} contains a finished training. Choose a new folder with --out.")
         if (self.path / RUN).is_file():
             if self.last_checkpoint() is not None:
                 raise OutputError(
-                    f"{str(self.path)!r} holds a training that was stopped. Go on with it by --resume, or name a new "
+                    f"{str(self.path)!r} contains a stopped training. Continue it with --resume, or choose a new "
                     "folder with --out."
                 )
-            return  # it never got anywhere
+            return  # the earlier run has no checkpoint
         if any(path.name != LOCK and not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
-            raise OutputError(f"{str(self.path)!r} is not empty and holds no training. Name a new folder with --out.")
+            raise OutputError(
+                f"{str(self.path)!r} is not empty and contains no training. Choose a new folder with --out."
+            )
 
     def _require_same(self, facts: RunFacts) -> None:
         earlier = self.facts()
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was begun on other rows than those of {facts.dataset!r}: on another dataset, or "
-                "an earlier build of it. Train into a new folder."
+                f"{str(self.path)!r} was started on other rows than those of {facts.dataset!r}: on another dataset, or "
+                "on an earlier build of it. Train into a new folder."
             )
         for name in TrainConfig.__struct_fields__:
             then, now = earlier.settings.get(name), facts.settings.get(name)
-            if name not in OF_NO_ACCOUNT and then != now:
+            if name not in CHANGEABLE_ON_RESUME and then != now:
                 option = "--" + name.replace("_", "-")
                 raise ConfigError(
-                    f"{str(self.path)!r} was begun with {option} {then}, got {now}. Go on with the same settings, or "
-                    "train into a new folder."
+                    f"{str(self.path)!r} was started with {option} {then}, got {now}. Resume with the same settings, "
+                    "or train into a new folder."
                 )
 
 
 def _link_all(source: Path, target: Path) -> None:
-    """The same files under another name, at no cost; where that cannot be, copies."""
+    """Hard-link all files of a folder into another, or copy them if linking fails."""
     target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         try:
@@ -195,14 +209,14 @@ def _link_all(source: Path, target: Path) -> None:
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE)
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE)
     return {str(path.relative_to(folder)): path for path in paths}
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    """With every part that was there when it was sealed, and as large."""
+def _is_complete(checkpoint: Path) -> bool:
+    """Return True if the checkpoint was sealed and all its files still have the same size."""
     try:
-        parts = msgspec.json.decode(read_plain(checkpoint / WHOLE), type=dict[str, int])
+        parts = msgspec.json.decode(read_plain(checkpoint / COMPLETE), type=dict[str, int])
         return all((checkpoint / name).stat().st_size == size for name, size in parts.items())
     except (OSError, msgspec.MsgspecError):
         return False

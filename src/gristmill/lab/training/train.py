@@ -1,15 +1,15 @@
-"""train(): a dataset folder in, a trained model with its curves out. The whole flow on one screen."""
+"""train(): turn a dataset folder into a trained model with curves. The complete flow fits on one screen."""
 
 import os
 from collections.abc import Sequence
 
 from gristmill.core.names import printable
 from gristmill.dataset.dataset import open_dataset
-from gristmill.lab.training.faults import device_for, explained
-from gristmill.lab.training.feeds import Scored
-from gristmill.lab.training.monitor import Tell
-from gristmill.lab.training.processes import Stop, Together
-from gristmill.lab.training.run import Run, changed_versions, facts_of, with_objective
+from gristmill.lab.training.faults import choose_device, explain_training_errors
+from gristmill.lab.training.feeds import ScoredWindow
+from gristmill.lab.training.monitor import Log
+from gristmill.lab.training.processes import ProcessGroup, StopSignal
+from gristmill.lab.training.run import Run, make_run_facts, version_notes, with_objective
 from gristmill.lab.training.run_folder import RunFolder
 from gristmill.lab.training.train_config import TrainConfig
 from gristmill.lab.training.train_result import Result, read_result
@@ -21,36 +21,41 @@ def train(
     config: TrainConfig | None = None,
     *,
     resume: bool = False,
-    tell: Tell = lambda _: None,
+    log: Log = lambda _: None,
     command: str = "",
-    frozen: Sequence[Scored] = (),
+    frozen: Sequence[ScoredWindow] = (),
     keep_model: bool = True,
 ) -> Result:
-    """`frozen`: further windows that each evaluation scores, beside validation. Without a model, no score on test."""
+    """Train a model on the dataset in `folder` and write the run to `out`.
+
+    `log` receives the progress lines, and `command` is recorded in run.json. Each evaluation scores the windows of
+    `frozen` in addition to validation. Without `keep_model`, no model is saved and test is not scored.
+    With `resume`, continue a stopped run. Raises KeyboardInterrupt if a signal stopped the training.
+    """
     dataset = open_dataset(folder)
     config = with_objective(config or TrainConfig(), dataset)
-    together = Together(device_for(config))
-    tell = tell if together.is_first else lambda _: None
-    place = RunFolder(out)
-    facts = facts_of(dataset, config, together.device, command)
-    checkpoint = place.look(facts, resume=resume)
-    if place.is_done():
-        tell(f"{printable(str(place.path))} is done already.")
-        return read_result(place.path)
-    with explained(config, place.path), Stop(tell) as stop:
-        run = Run(dataset, config, together, place, frozen, keep_model=keep_model)
-        for line in changed_versions(place, facts) if resume else ():
-            tell(line)
-        together.wait()
-        if together.is_first:
-            place.begin(facts, checkpoint)
-        together.wait()
+    processes = ProcessGroup(choose_device(config))
+    log = log if processes.is_first else lambda _: None
+    run_folder = RunFolder(out)
+    facts = make_run_facts(dataset, config, processes.device, command)
+    checkpoint = run_folder.look(facts, resume=resume)
+    if run_folder.is_done():
+        log(f"{printable(str(run_folder.path))} is already finished.")
+        return read_result(run_folder.path)
+    with explain_training_errors(config, run_folder.path), StopSignal(log) as stop:
+        run = Run(dataset, config, processes, run_folder, frozen, keep_model=keep_model)
+        for line in version_notes(run_folder, facts) if resume else ():
+            log(line)
+        processes.wait()
+        if processes.is_first:
+            run_folder.begin(facts, checkpoint)
+        processes.wait()
         try:
-            run.learn(checkpoint, tell, stop)
-            result = None if stop.is_wanted else run.finish()
+            run.train(checkpoint, log, stop)
+            result = None if stop.is_requested else run.finish()
         finally:
             run.close()
-            place.release()
-        if result is None or stop.is_wanted:
-            raise KeyboardInterrupt("stopped; the same command with --resume goes on from here.")
+            run_folder.release()
+        if result is None or stop.is_requested:
+            raise KeyboardInterrupt("stopped. Run the same command with --resume to continue.")
         return result

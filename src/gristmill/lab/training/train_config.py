@@ -1,4 +1,4 @@
-"""What a training can be told: every setting, default and limit, once; and how many steps they come to."""
+"""Settings of a training with their defaults and limits, and the number of steps they amount to."""
 
 import math
 from typing import Literal, NamedTuple
@@ -13,107 +13,113 @@ ObjectiveName = Literal["mlm", "causal"]
 Device = Literal["auto", "cpu", "cuda"]
 
 FRESH_MODELS = ("tiny", "small", "base")
-"""Their weights are random at first; any other name is that of a trained model."""
+"""Models that start with random weights. Any other name refers to a pretrained model."""
 ALL_LINEAR = "all-linear"
-LEFT_OUT = tuple(sorted(WITH_LABELS))
-"""Variants that are not trained on: they are for models that read one text and write another."""
+UNTRAINED_VARIANTS = tuple(sorted(WITH_LABELS))
+"""Variants that are excluded from training. They are meant for models that read one text and write another."""
 NO_EARLY_STOP = 0
-MOST_SEEDS = 1 << 32
-MOST_STEPS = 1 << 40
-MOST_WINDOWS = 1 << 20
-"""In a step."""
-MOST_LORA = 1 << 16
+NUM_SEEDS = 1 << 32
+MAX_COUNT = 1 << 40
+MAX_BATCH_SIZE = 1 << 20
+MAX_LORA_SETTING = 1 << 16
 
 
 class Recipe(NamedTuple):
-    """Defaults of a kind of training.
+    """Default settings for one kind of training.
 
-    In all of them, the rate falls along a cosine to a tenth, and gradients are clipped at a norm of 1.
+    In every recipe, the learning rate decays along a cosine to a tenth of its peak, and gradients are clipped at a
+    norm of 1.
     """
 
     epochs: int
     learning_rate: float | None
-    """At its highest; None: by the model's size."""
+    """Peak learning rate. None if it depends on the size of the model."""
     warmup_share: float
-    """Share of the steps in which the learning rate rises."""
+    """Share of the steps during which the learning rate rises."""
     weight_decay: float
     beta2: float
-    """A setting of AdamW; beta1 is 0.9."""
+    """Second beta of AdamW. The first is 0.9."""
 
 
 MASKED = Recipe(epochs=200, learning_rate=None, warmup_share=0.05, weight_decay=0.1, beta2=0.98)
-MASKED_TRAINED = MASKED._replace(learning_rate=5e-5)
+MASKED_PRETRAINED = MASKED._replace(learning_rate=5e-5)
 CAUSAL = MASKED
-"""From fresh weights, as benchmarks/training measured it."""
-CAUSAL_TRAINED = Recipe(epochs=3, learning_rate=2e-5, warmup_share=0.03, weight_decay=0.1, beta2=0.95)
+"""For random initial weights, with the settings measured in benchmarks/training."""
+CAUSAL_PRETRAINED = Recipe(epochs=3, learning_rate=2e-5, warmup_share=0.03, weight_decay=0.1, beta2=0.95)
 LORA = Recipe(epochs=3, learning_rate=2e-4, warmup_share=0.03, weight_decay=0.0, beta2=0.95)
 
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a training. Raises ConfigError for values that are invalid or contradict each other."""
+
     objective: ObjectiveName | None = None
-    """`mlm`: predict masked tokens; `causal`: predict the next token. None: by the preset of the dataset;
-    for rows that gristmill did not build, mlm if the tokenizer has a mask token."""
+    """`mlm` predicts masked tokens, `causal` predicts the next token. Defaults to `causal` for packed rows, for the
+    presets `causal` and `fim`, and for tokenizers without a mask token. Otherwise defaults to `mlm`."""
     model: str = "tiny"
-    """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id (`gpt2`,
-    `org/name`, `org/name@revision`): trained ones."""
+    """`tiny`, `small` or `base` for a model with random weights, in the shape of CodeBERT (`mlm`) or GPT-2 (`causal`).
+    A folder or Hub id (`gpt2`, `org/name`, `org/name@revision`) for a pretrained model."""
     epochs: float | None = None
-    """Times through train; None: 200, or 3 for a trained causal model and with `lora`."""
+    """Number of passes over train. Defaults to 200, or to 3 with `lora` or a pretrained causal model."""
     tokens: int | None = None
-    """Instead of epochs: how many ids to go through."""
+    """Number of token ids to train on, instead of `epochs`."""
     seed: int = 0
-    """Of weights, order, masks and dropout."""
+    """Seed for weights, order, masks and dropout."""
     batch_size: int = 32
-    """Windows at once, over all GPUs."""
+    """Number of windows in a batch, over all GPUs."""
     accumulate: int = 1
-    """Batches in a step: their gradients add up, and the loss is the mean over the tokens of all of them."""
+    """Number of batches in a step. Their gradients add up, and the loss is the mean over the tokens of all of them."""
     learning_rate: float | None = None
-    """At its highest; None: 2e-4 with `lora`; for other trained models 2e-5 (causal) or 5e-5 (mlm); else by the model's
-    size."""
+    """Peak learning rate. Defaults to 2e-4 with `lora`, 2e-5 (causal) or 5e-5 (mlm) for other pretrained models, and to
+    a rate by size for `tiny` (1e-3), `small` (6e-4) and `base` (2e-4)."""
     lora: bool = False
-    """Train a LoRA adapter (peft) for a trained model, whose own weights stay as they are."""
+    """Train a LoRA adapter (peft) for a pretrained model and leave the model's own weights unchanged."""
     lora_rank: int = 16
-    """The width of an adapter: more learns more, and costs more memory."""
+    """Rank of the adapter matrices. A higher rank learns more and needs more memory."""
     lora_alpha: int = 32
-    """The adapter's output is scaled by alpha / rank."""
+    """Scale of the adapter. Its output is multiplied by alpha / rank."""
     lora_dropout: float = 0.0
-    """Share of an adapter's inputs that are left out at random."""
+    """Share of an adapter's inputs that are dropped at random."""
     lora_targets: str = ALL_LINEAR
-    """Layers with an adapter: `all-linear` (all linear layers except the output layer), or a comma-separated list of
-    names: `q_proj,v_proj`."""
+    """Layers that get an adapter: `all-linear` (all linear layers except the output layer), or a comma-separated list
+    of names such as `q_proj,v_proj`."""
     mask_rate: float = 0.15
-    """With mlm: of all tokens, those to be told."""
+    """Share of tokens to predict, for `mlm`."""
     whole_identifiers: bool = False
-    """With mlm: mask all tokens of a name, or none."""
+    """Mask either all tokens of an identifier or none, for `mlm`."""
     eval_every: int | None = None
-    """Steps between two evaluations; None: an epoch, or a twentieth of a run of less than ten."""
+    """Number of steps between two evaluations. By default, a run is evaluated after each epoch, or 20 times if it has
+    fewer than ten epochs."""
     eval_windows: int | None = None
-    """Score so many windows of validation, evenly spread, instead of all: for a quick look. Test is scored whole."""
+    """Number of validation windows to score, evenly spread, for faster evaluations. Defaults to all. Test is always
+    scored completely."""
     early_stop: int | None = None
-    """Stop once so many evaluations in a row have lowered the loss on validation by less than 0.1 % in all; 0: never.
-    None: a tenth of all evaluations, 10 at least. Those of the warm-up do not count."""
+    """Stop after this many evaluations in a row that together lower the validation loss by less than 0.1 %. 0 disables
+    early stopping. Defaults to a tenth of all evaluations, but at least 10. Evaluations during the warm-up do not
+    count."""
     save_every: int | None = None
-    """Steps between two checkpoints; None: one a minute, at an evaluation."""
+    """Number of steps between two checkpoints. By default, an evaluation writes one if the last is a minute old."""
     device: Device = "auto"
     workers: int = 0
-    """Processes that read windows ahead; 0: the training itself reads."""
+    """Number of processes that prefetch windows. With 0, the training process reads them itself."""
     compile: bool | None = None
-    """torch.compile on a GPU: the whole model, or nothing. None: all of `base`, where it pays; of others the loss."""
+    """Use of torch.compile on a GPU: True compiles the complete model, False compiles nothing. By default, `base` is
+    compiled completely, which pays off at its size, and for other models only the loss is compiled."""
 
     def __post_init__(self) -> None:
         check_types(self, "")
         if self.epochs is not None and self.tokens is not None:
-            raise ConfigError(f"--epochs {self.epochs:g} and --tokens {self.tokens} are two budgets. Give one of them.")
+            raise ConfigError(f"--epochs {self.epochs:g} and --tokens {self.tokens} are both given. Give one of them.")
         if self.epochs is not None and not 0 < self.epochs <= 1_000_000:  # noqa: PLR2004
             raise ConfigError(f"--epochs must be above 0 and at most 1,000,000, got {self.epochs:g}.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 1:
             raise ConfigError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate:g}.")
         between(0.01, 0.9, "--mask-rate", self.mask_rate)
-        at_least(0, "--seed", self.seed, most=MOST_SEEDS - 1)
+        at_least(0, "--seed", self.seed, most=NUM_SEEDS - 1)
         at_least(0, "--workers", self.workers, most=1024)
         for name in ("tokens", "batch_size", "accumulate", "eval_every", "eval_windows", "early_stop", "save_every"):
             value = getattr(self, name)
             if value is not None:
-                most = MOST_WINDOWS if name in {"batch_size", "accumulate"} else MOST_STEPS
+                most = MAX_BATCH_SIZE if name in {"batch_size", "accumulate"} else MAX_COUNT
                 at_least(0 if name == "early_stop" else 1, f"--{name.replace('_', '-')}", value, most=most)
         self._check_lora()
 
@@ -121,23 +127,23 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         defaults = dict(zip(self.__struct_fields__, self.__struct_defaults__, strict=True))
         for name in ("lora_rank", "lora_alpha", "lora_dropout", "lora_targets"):
             if not self.lora and getattr(self, name) != defaults[name]:
-                raise ConfigError(f"--{name.replace('_', '-')} is a setting of --lora: add that, or leave this out.")
+                raise ConfigError(f"--{name.replace('_', '-')} requires --lora. Add --lora, or leave out this option.")
         if not self.lora:
             return
-        at_least(1, "--lora-rank", self.lora_rank, most=MOST_LORA)
-        at_least(1, "--lora-alpha", self.lora_alpha, most=MOST_LORA)
+        at_least(1, "--lora-rank", self.lora_rank, most=MAX_LORA_SETTING)
+        at_least(1, "--lora-alpha", self.lora_alpha, most=MAX_LORA_SETTING)
         between(0, 0.9, "--lora-dropout", self.lora_dropout)
         if not all(self.lora_layers):
-            raise ConfigError(f"--lora-targets takes all-linear or names of layers, got {self.lora_targets!r}.")
+            raise ConfigError(f"--lora-targets must be all-linear or names of layers, got {self.lora_targets!r}.")
         if self.is_fresh:
             raise ConfigError(
-                f"--lora adapts a trained model, and {self.model!r} begins with random weights. Name a model's folder "
-                f"with --model (one with that name as ./{self.model}), or leave out --lora."
+                f"--lora requires a pretrained model, but {self.model!r} starts with random weights. Pass a model "
+                f"folder with --model (./{self.model} for a folder of that name), or leave out --lora."
             )
 
     @property
     def is_fresh(self) -> bool:
-        """The model begins with random weights."""
+        """True if the model starts with random weights."""
         return self.model in FRESH_MODELS
 
     @property
@@ -146,12 +152,12 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recipe(self) -> Recipe:
-        """Defaults of this kind of training."""
+        """Default settings for this objective and model."""
         if self.lora:
             return LORA
         if self.objective == "causal":
-            return CAUSAL if self.is_fresh else CAUSAL_TRAINED
-        return MASKED if self.is_fresh else MASKED_TRAINED
+            return CAUSAL if self.is_fresh else CAUSAL_PRETRAINED
+        return MASKED if self.is_fresh else MASKED_PRETRAINED
 
     @property
     def windows_per_step(self) -> int:
@@ -159,54 +165,58 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_compiled(self) -> bool:
-        """On a GPU."""
+        """True if the complete model is compiled when training on a GPU."""
         return self.model == "base" if self.compile is None else self.compile
 
     @property
     def compiles_loss(self) -> bool:
+        """True if only the loss is compiled when training on a GPU."""
         return self.compile is None and not self.is_compiled
 
 
-# How long a training is, in steps: from epochs or tokens, with the steps after which it is evaluated.
-# Batches go on over the end of an epoch, so that all have the same size but the last of all.
+# Length of a training in steps, computed from epochs or tokens, and the steps after which it is evaluated.
+# Batches continue across epoch boundaries, so that all but the very last have the same size.
 
 
 FEW_EPOCHS = 10
-EVALUATIONS_OF_FEW_EPOCHS = 20
+EVALUATIONS_FOR_FEW_EPOCHS = 20
 PATIENCE_SHARE = 0.1
-LEAST_PATIENCE = 10
-"""Evaluations. By the curves in benchmarks/training, every run with a clean split keeps the model it kept without."""
+MIN_PATIENCE = 10
+"""Smallest default of `early_stop`. On the curves in benchmarks/training, no clean run loses its best model by it."""
 
 
 class Budget(NamedTuple):
+    """Length of a training and its evaluation schedule."""
+
     windows_per_epoch: int
     ids_per_epoch: int
-    """Padding apart."""
+    """Number of token ids without padding."""
     windows_per_step: int
     num_windows: int
-    """Shown in all."""
+    """Number of windows trained on, over all epochs."""
     eval_every: int | None
-    """Steps; None: each epoch."""
+    """Number of steps between evaluations. None if there is one after each epoch."""
     warmup_share: float = MASKED.warmup_share
-    """Share of the steps in which the learning rate rises."""
+    """Share of the steps during which the learning rate rises."""
     patience: int | None = None
-    """Evaluations without a gain on validation after which a training stops; None: it never does."""
+    """Number of evaluations without a gain on validation after which the training stops. None if it never does."""
 
     @classmethod
     def of(cls, config: TrainConfig, windows: int, ids: int, world_size: int = 1) -> "Budget":
+        """Compute the budget if an epoch has `windows` windows with `ids` token ids."""
         per_step, recipe = config.windows_per_step, config.recipe
         epochs: float = recipe.epochs if config.epochs is None else config.epochs
         epochs = epochs if config.tokens is None else config.tokens / ids
         steps = max(1, math.ceil(round(windows * epochs, 6) / per_step))
-        # Whole epochs end with a smaller step; any other end has room for a full one. Of a smaller one some of several
-        # processes might have nothing, and the others would wait for them.
-        is_whole = config.tokens is None and epochs == int(epochs) and world_size == 1
-        num_windows = windows * int(epochs) if is_whole else steps * per_step
+        # A run of complete epochs may end with a smaller step. Any other run is rounded up to full steps: with several
+        # processes, a smaller step could leave some of them without windows, and the others would wait for them.
+        is_complete_epochs = config.tokens is None and epochs == int(epochs) and world_size == 1
+        num_windows = windows * int(epochs) if is_complete_epochs else steps * per_step
         every = config.eval_every
         if every is None and num_windows < FEW_EPOCHS * windows:
-            every = max(1, steps // EVALUATIONS_OF_FEW_EPOCHS)
+            every = max(1, steps // EVALUATIONS_FOR_FEW_EPOCHS)
         budget = cls(windows, ids, per_step, num_windows, every, recipe.warmup_share)
-        default = max(LEAST_PATIENCE, math.ceil(PATIENCE_SHARE * budget.num_evaluations))
+        default = max(MIN_PATIENCE, math.ceil(PATIENCE_SHARE * budget.num_evaluations))
         patience = default if config.early_stop is None else config.early_stop
         return budget._replace(patience=None if patience == NO_EARLY_STOP else patience)
 
@@ -224,12 +234,13 @@ class Budget(NamedTuple):
 
     @property
     def num_evaluations(self) -> int:
-        """After the first step: how many steps `is_evaluated_at` says yes to."""
+        """Number of steps for which `is_evaluated_at` is true. The evaluation before the first step does not count."""
         if self.eval_every is not None:
             return math.ceil(self.steps / self.eval_every)
         return min(self.steps, math.ceil(self.epochs))
 
     def windows_at(self, step: int) -> int:
+        """Number of windows trained on after `step` steps."""
         return min(step * self.windows_per_step, self.num_windows)
 
     def epoch_at(self, step: int) -> float:

@@ -1,4 +1,4 @@
-"""How a training ended."""
+"""result.json: the result of a finished training, and its summary for the terminal."""
 
 import math
 from pathlib import Path
@@ -16,54 +16,57 @@ from gristmill.lab.training.run_folder import RESULT
 
 STOP_TEXTS: dict[StopReason, str] = {
     "budget": "the budget is spent",
-    "no_improvement": "validation no longer improved; --no-early-stop spends the whole budget",
+    "no_improvement": "validation no longer improved; --no-early-stop uses the complete budget",
 }
 
 
 class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
-    """By frozen window; a score is the sum of `totals` over that of `weights`."""
+    """Scores per frozen window. The total score is the sum of `totals` divided by the sum of `weights`."""
 
     totals: list[float]
-    """Bits, or nats where there are no bytes."""
+    """Bits of each window, or nats if the number of bytes is unknown."""
     weights: list[float]
-    """Bytes, or tokens."""
+    """Number of bytes in each window, or of tokens if the number of bytes is unknown."""
 
     @classmethod
     def of(cls, score: Score) -> "FrozenScores":
-        if score.bytes is None:
-            return cls(totals=score.nats.tolist(), weights=score.tokens.tolist())
-        return cls(totals=(score.nats / math.log(2)).tolist(), weights=score.bytes.tolist())
+        if score.num_bytes is None:
+            return cls(totals=score.nats.tolist(), weights=score.num_tokens.tolist())
+        return cls(totals=(score.nats / math.log(2)).tolist(), weights=score.num_bytes.tolist())
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a finished training."""
+
     dataset: str
     model: str
     objective: str
     seed: int
     parameters: int
-    """Weights of the model and of the adapter."""
+    """Number of weights in the model and the adapter."""
     adapter_parameters: int | None = None
-    """Weights of the LoRA adapter, which alone was trained and is kept; None without one."""
+    """Number of weights in the LoRA adapter. Only these were trained and saved. None without an adapter."""
     device: str
     steps: int
     epochs: float
     tokens: int
     seconds: float
     tokens_per_second: float
-    """While it learnt: evaluations apart."""
+    """Median training speed, without evaluations."""
     last: Metric
+    """Last evaluation on validation."""
     best: Metric
-    """By validation: the model that is kept."""
+    """Evaluation with the lowest validation loss. The saved model is from this step."""
     stop_reason: StopReason
-    """The budget is spent, or validation no longer improved."""
+    """`budget` if the budget is spent, `no_improvement` if validation no longer improved."""
     test: Metric | None
-    """Of that model, once; None: there are no windows in test."""
+    """Score of the saved model on test. None if test has no windows or no model was saved."""
     frozen: FrozenScores | None = None
-    """At the end, if there were frozen windows."""
+    """Scores at the end of the training. None without frozen windows."""
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Last: with it, there is no checkpoint to go on from any more."""
+    """Write result.json, which marks the run as finished. Call it last, before the checkpoints are deleted."""
     sync_file(folder / METRICS)
     write_atomically(folder / RESULT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
@@ -85,25 +88,25 @@ def device_text(device: torch.device) -> str:
 
 def result_text(result: Result, folder: str) -> str:
     adapter = result.adapter_parameters
-    of_adapter = "" if adapter is None else f" and a LoRA adapter of {adapter:,}"
-    weights = f"{result.parameters - (adapter or 0):,} weights{of_adapter}"
+    adapter_text = "" if adapter is None else f" and a LoRA adapter of {adapter:,}"
+    weights = f"{result.parameters - (adapter or 0):,} weights{adapter_text}"
     rows = [("model", f"{printable(result.model)}, {result.objective}: {weights}, on {result.device}")]
     trained = f"{counted(result.tokens, 'token')}, {counted(f'{result.epochs:.4g}', 'epoch')}"
     rows.append(("trained", f"{trained}, {counted(result.steps, 'step')}, seed {result.seed}"))
     rows.append(("stopped", STOP_TEXTS[result.stop_reason]))
-    rate = f"{result.tokens_per_second:,.0f} tokens/s while it learnt"
+    rate = f"{result.tokens_per_second:,.0f} tokens/s in training"
     rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
-    what = "model" if adapter is None else "adapter"
-    kept = f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the {what} that is kept"
-    rows.append(("best", kept))
+    saved = "model" if adapter is None else "adapter"
+    best = f"{metric_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the saved {saved}"
+    rows.append(("best", best))
     if result.last != result.best:
-        rows.append(("last", f"{measured_text(result.last)} on validation"))
+        rows.append(("last", f"{metric_text(result.last)} on validation"))
     if result.test is not None:
-        rows.append(("test", f"{measured_text(result.test)}, of the best model"))
+        rows.append(("test", f"{metric_text(result.test)}, of the best model"))
     rows.append(("run", f"{printable(folder)}: model/, curves.html, metrics.jsonl"))
     return "\n".join(f"{name:<8} {text}" for name, text in rows)
 
 
-def measured_text(metric: Metric) -> str:
+def metric_text(metric: Metric) -> str:
     bits = "" if metric.bits_per_byte is None else f", {metric.bits_per_byte:.4f} bits per byte"
-    return f"{metric.loss:.4f} nats a token{bits}, accuracy {metric.accuracy:.1%}"
+    return f"{metric.loss:.4f} nats per token{bits}, accuracy {metric.accuracy:.1%}"

@@ -1,11 +1,11 @@
-"""transformers' Trainer, with our windows, our evaluation and one long epoch of steps.
+"""The Trainer of transformers, adapted to gristmill's windows and evaluations.
 
-The Trainer counts the whole run as one epoch: our batches go on over the ends of epochs and know by their number what
-is in them, so that a run goes on in the middle of one as if it had never stopped. Order and masks hang on the seed
-alone; the state of torch's generator, which dropout draws from, lies in the checkpoint.
+The Trainer treats the complete run as one epoch. Our batches continue across epoch boundaries, and the number of a
+batch determines its contents, so a run resumed in the middle of an epoch continues as if it had never stopped. Order
+and masks depend on the seed alone. Checkpoints contain the state of torch's generator, which dropout uses.
 
-The Trainer gets a list of one or several batches for each step. The loss is the mean over the predicted tokens of all
-batches and processes, so that 2 batches of 4 windows give the same step as one of 8.
+For each step, the Trainer gets a list of one or more batches. The loss is the mean over the predicted tokens of all
+batches and processes, so 2 batches of 4 windows give the same step as one batch of 8.
 """
 
 import functools
@@ -24,38 +24,40 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from gristmill.core.columns import IGNORED_LABEL
-from gristmill.lab.training.faults import not_a_number, readable
+from gristmill.lab.training.faults import explain_checkpoint_errors, nan_loss_error
 from gristmill.lab.training.models import Learner
 from gristmill.lab.training.objectives import Batch, Objective
-from gristmill.lab.training.processes import Together
+from gristmill.lab.training.processes import ProcessGroup
 from gristmill.lab.training.run_folder import CHECKPOINTS
 from gristmill.lab.training.train_config import Budget, TrainConfig
 
-LAST_RATE_SHARE = 0.1
-MOST_GRADIENT_NORM = 1.0
-STEPS_BETWEEN_LOOKS = 20
-"""Each look at the loss makes a GPU wait."""
+FINAL_RATE_SHARE = 0.1
+MAX_GRADIENT_NORM = 1.0
+STEPS_BETWEEN_LOSS_CHECKS = 20
+"""Reading the loss makes the GPU wait, so it is not checked after every step."""
 
 LOSSES = "losses.safetensors"
-"""In a checkpoint: what train's next line is the mean of."""
+"""File in a checkpoint with the losses since the last train line in metrics.jsonl."""
 
 
-def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out: Path, together: Together) -> Any:
-    on_gpu = together.device.type == "cuda"
+def training_arguments(
+    config: TrainConfig, budget: Budget, learning_rate: float, out: Path, processes: ProcessGroup
+) -> Any:
+    on_gpu = processes.device.type == "cuda"
     return TrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         max_steps=budget.steps,
-        per_device_train_batch_size=config.batch_size // together.world_size,
+        per_device_train_batch_size=config.batch_size // processes.world_size,
         learning_rate=learning_rate,
         weight_decay=config.recipe.weight_decay,
         adam_beta2=config.recipe.beta2,
-        max_grad_norm=MOST_GRADIENT_NORM,
+        max_grad_norm=MAX_GRADIENT_NORM,
         seed=config.seed,
         use_cpu=not on_gpu,
         bf16=on_gpu,
         torch_compile=on_gpu and config.is_compiled,
         optim="adamw_torch_fused",
-        # Windows come, and the run is evaluated and saved, as ours say.
+        # WindowTrainer and RunSchedule decide about batches, evaluations and checkpoints.
         ignore_data_skip=True,
         logging_strategy="no",
         eval_strategy="no",
@@ -70,22 +72,24 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
     )
 
 
-def rate_share(step: int, *, warmup: int, steps: int) -> float:
-    """Of the highest rate, at a step counted from 0."""
+def learning_rate_share(step: int, *, warmup: int, steps: int) -> float:
+    """Return the learning rate at a step, counted from 0, as a share of its peak."""
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, steps - warmup)
-    return LAST_RATE_SHARE + (1 - LAST_RATE_SHARE) * (1 + math.cos(math.pi * min(1.0, done))) / 2
+    return FINAL_RATE_SHARE + (1 - FINAL_RATE_SHARE) * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
 
 class WindowTrainer(Trainer):
+    """Trainer that gets its batches, evaluations and checkpoints from callbacks."""
+
     def __init__(
         self,
         objective: Objective,
         learner: Learner,
         arguments: Any,
         *,
-        together: Together,
+        processes: ProcessGroup,
         accumulate: int,
         warmup_steps: int,
         batches: Callable[[int], DataLoader[Any]],
@@ -95,56 +99,58 @@ class WindowTrainer(Trainer):
         on_save: Callable[[Path], None],
         callback: TrainerCallback,
     ) -> None:
-        """`accumulate`: batches in a step; `batches`: from a step on.
+        """`batches` returns the batches from a given step on, and `accumulate` of them make a step.
 
-        `on_evaluation` says whether to stop; `on_save` has the last word.
+        `on_evaluation` returns True to stop the training. `on_save` is called after a checkpoint is written.
         """
-        # Several GPUs are used by several processes (torchrun), never by one.
+        # Each process uses one GPU. Several GPUs need several processes (torchrun).
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
         self._warmup_steps = warmup_steps
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
-        self._losses = _Losses()
-        self._learner, self._together, self._accumulate = learner, together, accumulate
+        self._losses = _LossMean()
+        self._learner, self._processes, self._accumulate = learner, processes, accumulate
         self._batches, self._on_step = batches, on_step
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Up, and down along a cosine. The Trainer's own begin with a step at rate 0, which is a step for nothing."""
-        given: Any = self.optimizer if optimizer is None else optimizer
-        of_steps = functools.partial(rate_share, warmup=self._warmup_steps, steps=num_training_steps)
-        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(given, of_steps)
+        """Create a linear warm-up and cosine decay. The Trainer's own schedulers waste their first step at rate 0."""
+        chosen: Any = self.optimizer if optimizer is None else optimizer
+        share = functools.partial(learning_rate_share, warmup=self._warmup_steps, steps=num_training_steps)
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, share)
         self._created_lr_scheduler = True
         return self.lr_scheduler
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        return _Steps(self._batches(self._first_step), self._accumulate, self.args.max_steps)  # type: ignore[return-value]
+        return _StepLoader(self._batches(self._first_step), self._accumulate, self.args.max_steps)  # type: ignore[return-value]
 
     def run(self, checkpoint: Path | None) -> int:
-        """-> the step at which it ended."""
-        self._first_step = 0 if checkpoint is None else step_of(checkpoint)
+        """Train, optionally from a checkpoint, and return the last step."""
+        self._first_step = 0 if checkpoint is None else checkpoint_step(checkpoint)
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return self.state.global_step
 
-    def put_back(self, checkpoint: Path) -> int:
-        """As it was there, and no step further."""
+    def restore(self, checkpoint: Path) -> int:
+        """Load a checkpoint without training further, and return its step."""
         self._load_from_checkpoint(str(checkpoint))
-        return step_of(checkpoint)
+        return checkpoint_step(checkpoint)
 
     def training_step(self, model: Any, inputs: list[Batch], *_: Any) -> torch.Tensor:  # type: ignore[override]
-        """One step over all its batches -> the mean loss of a token."""
-        num_told = self._together.mean_count(sum(int((batch["tokens"] != IGNORED_LABEL).sum()) for batch in inputs))
+        """Accumulate the gradients of one step over its batches and return the mean loss per token."""
+        num_predicted = self._processes.mean_count(
+            sum(int((batch["tokens"] != IGNORED_LABEL).sum()) for batch in inputs)
+        )
         parts = []
         for number, batch in enumerate(inputs, 1):
-            is_last = number == len(inputs)  # processes exchange gradients once, with the last batch
+            is_last = number == len(inputs)  # processes exchange gradients once per step
             with nullcontext() if is_last else self.accelerator.no_sync(model):
-                parts.append(super().training_step(model, {**batch, "num_told": num_told}))
+                parts.append(super().training_step(model, {**batch, "num_predicted": num_predicted}))
         loss = torch.stack(parts).sum()
         self._losses.add(loss)
         step = self.state.global_step + 1
         self._on_step(step)
-        if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0) and not bool(loss.isfinite()):
-            raise not_a_number(step, self.args.learning_rate)
+        if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOSS_CHECKS == 0) and not bool(loss.isfinite()):
+            raise nan_loss_error(step, self.args.learning_rate)
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
@@ -160,7 +166,7 @@ class WindowTrainer(Trainer):
             return
         mean = self._losses.take_mean()
         if not math.isfinite(mean):
-            raise not_a_number(self.state.global_step, self.args.learning_rate)
+            raise nan_loss_error(self.state.global_step, self.args.learning_rate)
         self._on_loss(self.state.global_step, mean, logs["learning_rate"])
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
@@ -174,33 +180,36 @@ class WindowTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         checkpoint = Path(resume_from_checkpoint)
-        with readable(checkpoint):
+        with explain_checkpoint_errors(checkpoint):
             self._learner.load(checkpoint)
             self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
 
     # The Trainer reads these files with torch's `weights_only`, which builds tensors and plain values and runs no code.
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with readable(checkpoint):
+        with explain_checkpoint_errors(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        with readable(checkpoint):
+        with explain_checkpoint_errors(checkpoint):
             super()._load_rng_state(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        """Nothing: bf16 needs none, so none of ours was saved."""
+        """Do nothing: bf16 needs no scaler, so no checkpoint contains one."""
 
 
-class _Losses:
-    """Since the last line. The Trainer forgets its own when it stops: a run that goes on would tell another mean."""
+class _LossMean:
+    """Mean loss since the last train line in metrics.jsonl, kept in checkpoints.
+
+    The Trainer does not save its own running loss, so a resumed run would report a different mean.
+    """
 
     def __init__(self) -> None:
         self._sum: torch.Tensor | float = 0.0
         self._count = 0
 
     def add(self, loss: torch.Tensor) -> None:
-        self._sum = self._sum + loss  # stays on the GPU: nobody waits for it
+        self._sum = self._sum + loss  # stays on the GPU, without a sync
         self._count += 1
 
     def take_mean(self) -> float:
@@ -215,8 +224,8 @@ class _Losses:
         self._sum, self._count = state["sum"], int(state["count"])
 
 
-class _Steps:
-    """A loader as the Trainer wants it: a list of batches for each step, and the length of the run."""
+class _StepLoader:
+    """Loader that yields a list of batches for each step. Its length is the number of steps in the run."""
 
     def __init__(self, loader: DataLoader[Any], accumulate: int, steps: int) -> None:
         self._loader, self._accumulate, self._steps = loader, accumulate, steps
@@ -224,15 +233,15 @@ class _Steps:
 
     def __iter__(self) -> Iterator[list[Batch]]:
         batches = iter(self._loader)
-        while some := list(islice(batches, self._accumulate)):
-            yield some
+        while step_batches := list(islice(batches, self._accumulate)):
+            yield step_batches
 
     def __len__(self) -> int:
         return self._steps
 
 
-class Rhythm(TrainerCallback):
-    """When a run is evaluated, saved and stopped."""
+class RunSchedule(TrainerCallback):
+    """Callback that decides after each step whether to evaluate, save or stop."""
 
     def __init__(
         self, budget: Budget, is_time_to_save: Callable[[int, bool], bool], is_stopping: Callable[[], bool]
@@ -241,7 +250,7 @@ class Rhythm(TrainerCallback):
 
     def on_step_end(
         self,
-        args: TrainingArguments,  # noqa: ARG002 - the Trainer's way to call
+        args: TrainingArguments,  # noqa: ARG002 - the Trainer's signature
         state: TrainerState,
         control: TrainerControl,
         **_: Any,
@@ -261,10 +270,10 @@ class Rhythm(TrainerCallback):
         control: TrainerControl,
         **_: Any,
     ) -> TrainerControl:
-        """What the last step asked for is done."""
+        """Clear the requests of the last step, which the Trainer would otherwise repeat."""
         control.should_log = control.should_evaluate = control.should_save = False
         return control
 
 
-def step_of(checkpoint: Path) -> int:
+def checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
