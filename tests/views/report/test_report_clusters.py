@@ -227,7 +227,7 @@ def test_a_link_out_of_the_source_is_not_followed(copied):
 def test_without_a_source_it_says_how_to_name_one(copied):
     shutil.rmtree(copied / "out.work")
     assert why_not(copied / "out") == "its source is not here: name it with --source"
-    with pytest.raises(InputError, match="there is no source"):
+    with pytest.raises(InputError, match="does not exist"):
         gather(copied / "out", [str(copied / "nowhere")])
 
 
