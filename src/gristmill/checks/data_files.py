@@ -160,7 +160,7 @@ LINES_AT_ONCE = 64
 MAX_ROW_BYTES = 32 << 20
 """Longer lines are not read. The longest row of a window has 16 MB."""
 MAX_DOCUMENT_BYTES = 1 << 30
-"""Maximum size of a frame."""
+"""Equal to the maximum size of a frame."""
 MAX_ROWS_PER_FRAME = 2
 """Maximum size of a frame, in rows of maximum size. A frame is closed at 0.25 MB, but its last row may exceed that."""
 

@@ -1,4 +1,4 @@
-"""Findings of a check: faults by check with a few examples, and the report as text and JSON."""
+"""Findings of all checks: the number of faults with examples, and the report as text and JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ Status = Literal["ok", "failed", "reported", "skipped"]
 
 
 class Example(NamedTuple):
+    """Message and location of one fault."""
+
     message: str
     file: str | None
     row: int | None
@@ -93,7 +95,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class Verdict(NamedTuple):
-    """Summary and status of a check, valid if the check found no fault."""
+    """Summary of a check, and its status if it found no fault."""
 
     summary: str
     status: Status = "ok"

@@ -58,7 +58,7 @@ def check_repo_order(
     if settings.repo_order == "imports" and not settings.decoder.is_close:
         found = {
             key: list(dict.fromkeys(one.path for one in segments))
-            if settings.fim.is_on  # groups of segments may be in any order
+            if settings.fim.is_on  # groups of segments in shared rows may be in any order
             else _check_contiguous(segments, key, faults)
             for key, segments in rows.layouts.items()
         }
@@ -82,7 +82,7 @@ def check_repo_order(
 
 
 def _sort_groups(segments: Sequence[Segment], paths: Sequence[str]) -> list[Segment]:
-    """Sort groups of segments that share a row by their first file.
+    """Sort the segments of shared rows, group by group, in the order of the first file of each group.
 
     A fill-in-the-middle window is not cut, so a row may end early and hold any other group after it.
     """
@@ -609,7 +609,7 @@ def _sort_by_imports(imports: Sequence[Sequence[int]]) -> tuple[list[int], int]:
 
 
 def _find_cycles(imports: Sequence[Sequence[int]]) -> list[int]:
-    """Return a number for each file that is equal for all files of a cycle.
+    """Return the number of the cycle that each file is in.
 
     Kosaraju's algorithm: one search along the imports, then one against them, starting with the file finished last.
     """

@@ -1,7 +1,7 @@
 """Check `secrets`: no secret remains in the text of a file's windows.
 
-The scan uses the build's rules and its tests for secret values, but its own code. A finding has a kind and a position,
-never the value.
+The rules and the tests for secret values are the tables of the build. The scan itself is separate code. A finding has a
+kind and a position, never the value.
 """
 
 from collections.abc import Iterator

@@ -40,7 +40,7 @@ Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Shared(NamedTuple):
+class Overlap(NamedTuple):
     """Overlap of one held-out sequence with train."""
 
     num_span_tokens: int
@@ -51,7 +51,7 @@ class Shared(NamedTuple):
     """Number of 13-grams that are also in train."""
 
 
-def shared_with_train(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int = 1) -> list[Shared]:
+def shared_with_train(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int = 1) -> list[Overlap]:
     """Measure the overlap of each held-out sequence of token ids with all train sequences."""
     train_batches = list(_batches(train, BATCH_TOKENS))
     with ThreadPoolExecutor(num_threads) as threads:  # NumPy releases the GIL
@@ -71,7 +71,7 @@ class _Comparison:
         # Batch in the upper bits, position in the lower 32.
         self._train_positions = np.full(len(self._table50.keys), -1, np.int64)
 
-    def run(self) -> Iterator[Shared]:
+    def run(self) -> Iterator[Overlap]:
         """Return the overlap of each held-out sequence with train."""
         # Threads only search. One thread writes, in the order of the batches, so that the result is deterministic.
         for numbers, positions in self._threads.map(self._look_up, range(len(self._train))):
@@ -93,19 +93,19 @@ class _Comparison:
         positions, numbers = self._table50.find(keys.grams50)
         return numbers, (batch << POSITION_BITS) + positions
 
-    def _count(self, batch: Sequence[Ids], candidates: "Candidates", found13: "KeyTable") -> list[Shared]:
+    def _count(self, batch: Sequence[Ids], candidates: "Candidates", found13: "KeyTable") -> list[Overlap]:
         joined = _join(batch, HELD_OUT_MARK)
         keys = compute_keys(joined)
         is_gram13, is_gram50 = np.zeros(len(joined), np.bool_), np.zeros(len(joined), np.bool_)
         is_gram13[found13.find(keys.grams13)[0]] = True
         positions, found = candidates.table.find(keys.grams50)
         is_gram50[self._confirm(joined, positions, candidates.numbers[found])] = True
-        shared: list[Shared] = []
+        shared: list[Overlap] = []
         at = 0
         for ids in batch:
             inside = slice(at, at + len(ids))
             num_found, starts = int(np.count_nonzero(is_gram13[inside])), np.flatnonzero(is_gram50[inside])
-            shared.append(Shared(num_span_tokens(ids, starts), max(0, len(ids) - GRAM_TOKENS + 1), num_found))
+            shared.append(Overlap(num_span_tokens(ids, starts), max(0, len(ids) - GRAM_TOKENS + 1), num_found))
             at += len(ids) + 1
         return shared
 
@@ -296,14 +296,14 @@ def check_leakage(rows: Rows, decontaminate: str, num_threads: int, faults: Faul
     )
 
 
-def _measure_split(measured: list[tuple[Run, list[Shared]]]) -> dict[str, float]:
+def _measure_split(measured: list[tuple[Run, list[Overlap]]]) -> dict[str, float]:
     shared = [part for _, parts in measured for part in parts]
     num_grams = sum(part.num_grams for part in shared)
     gram13 = sum(part.num_grams_found for part in shared) / num_grams if num_grams else 0.0
     return {"l50": _fraction_in_spans(measured), "gram13": gram13}
 
 
-def _fraction_in_spans(measured: list[tuple[Run, list[Shared]]]) -> float:
+def _fraction_in_spans(measured: list[tuple[Run, list[Overlap]]]) -> float:
     num_tokens = sum(len(span.ids) for run, _ in measured for span in run.spans)
     num_shared = sum(part.num_span_tokens for _, parts in measured for part in parts)
     return num_shared / num_tokens if num_tokens else 0.0

@@ -115,7 +115,7 @@ class Expected(NamedTuple):
     """Expected windows of a file."""
 
     spans: list[tuple[Range, _SpanWindows]]
-    """Ranges between cuts, each with windows of which only those completely inside the range count."""
+    """Each range between cuts, with a series of windows. Only windows completely inside the range count."""
     shape: Shape
     num_tail_tokens_dropped: int
     omitted: frozenset[int] = frozenset()
