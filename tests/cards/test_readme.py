@@ -380,7 +380,7 @@ def test_what_people_change_in_a_card_stays_and_what_readers_go_by_is_new(tmp_pa
     loaded = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     assert len(loaded["train"]) == told["train"]
     readme_path.write_text(card)
-    assert "dataset_info is not what the manifest says" in check(tmp_path / "out")["cards"].examples[0]
+    assert "dataset_info does not match the manifest" in check(tmp_path / "out")["cards"].examples[0]
 
 
 def test_a_readme_of_somebody_elses_gets_only_what_loaders_need(tmp_path):

@@ -1,4 +1,4 @@
-"""Good datasets of every kind pass; what is measured is what a slow and obvious reference measures."""
+"""Valid datasets of every kind pass all checks, and measurements match slow, obvious references."""
 
 import json
 import random
@@ -60,7 +60,7 @@ def source(tmp_path_factory, corpus):
     return root
 
 
-def _failed(report):
+def _failed_checks(report):
     return {one.name: one.examples for one in report.checks if one.status == "failed"}
 
 
@@ -86,10 +86,10 @@ def _failed(report):
     ],
     ids=str,
 )
-def test_a_good_dataset_passes(source, tmp_path, changed):
+def test_valid_dataset_passes(source, tmp_path, changed):
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), **changed))
     report = check(tmp_path / "out", [str(source)], workers=1)
-    assert _failed(report) == {}
+    assert _failed_checks(report) == {}
     assert report.ok
     assert report["source"].summary.split()[0] == report["source"].summary.split()[2]
 
@@ -101,7 +101,7 @@ CELLS = (
     },
     {"cell_type": "code", "source": ["import os\n", "print(os.getcwd(), 'and more of the same')\n"], "outputs": []},
 )
-ODD_METADATA = (
+UNUSUAL_METADATA = (
     {"kernelspec": None},
     {"kernelspec": "python"},
     [1],
@@ -113,9 +113,9 @@ ODD_METADATA = (
 )
 
 
-def test_notebooks_with_odd_metadata_pass(source, tmp_path):
+def test_notebooks_with_unusual_metadata_pass(source, tmp_path):
     root = tmp_path / "repo"
-    for number, metadata in enumerate(ODD_METADATA):
+    for number, metadata in enumerate(UNUSUAL_METADATA):
         cells = [*CELLS, {"cell_type": "code", "source": f"value_{number} = {number} * {list(range(number * 20))}"}]
         content = json.dumps({"cells": cells, "metadata": metadata, "number": 0}, ensure_ascii=False)
         path = root / f"{number}.ipynb"
@@ -124,25 +124,25 @@ def test_notebooks_with_odd_metadata_pass(source, tmp_path):
     settings = {"duplicates": DuplicatesConfig(near="keep"), "split": SplitConfig(decontaminate="off")}
     build(Config(sources=[str(root)], out=str(tmp_path / "out"), **settings))
     report = check(tmp_path / "out", [str(root)], workers=1)
-    assert _failed(report) == {}
-    assert report["source"].summary == f"{len(ODD_METADATA)} of {len(ODD_METADATA)} files compared"
+    assert _failed_checks(report) == {}
+    assert report["source"].summary == f"{len(UNUSUAL_METADATA)} of {len(UNUSUAL_METADATA)} files compared"
 
 
 @pytest.mark.parametrize(
     "kind", [made.byte_level, made.sentence_piece_bpe, made.unigram, made.word_piece, made.word_piece_on_spaces]
 )
-def test_other_tokenizers(source, tmp_path, kind):
-    """Some without special tokens, some that do not give the text back."""
+def test_datasets_of_other_tokenizers_pass(source, tmp_path, kind):
+    """Some have no special tokens, and some do not reproduce the text."""
     (tmp_path / "tokenizer.json").write_text(kind())
     tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     output = OutputConfig(with_text=kind in {made.byte_level, made.sentence_piece_bpe})
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), tokenizer=tokenizer, output=output))
     report = check(tmp_path / "out", [str(source)], workers=1)
-    assert _failed(report) == {}
+    assert _failed_checks(report) == {}
     assert (report["secrets"].status == "ok") == (kind in {made.byte_level, made.sentence_piece_bpe})
 
 
-def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(source, tmp_path):
+def test_text_column_is_scanned_if_ids_do_not_decode_to_the_text(source, tmp_path):
     (tmp_path / "tokenizer.json").write_text(made.unigram())
     settings = {
         "tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
@@ -150,7 +150,7 @@ def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(sou
     }
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), **settings))
     report = check(tmp_path / "out", workers=1)
-    assert _failed(report) == {}
+    assert _failed_checks(report) == {}
     assert report["secrets"].status == "ok"
     path = tmp_path / "out" / "train.jsonl"
     rows = path.read_text().splitlines()
@@ -163,7 +163,7 @@ def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(sou
     assert token not in (tmp_path / "out" / "check.json").read_text()
 
 
-def test_the_report(built, tmp_path):
+def test_report_lists_all_checks_and_is_written(built, tmp_path):
     folder = shutil.copytree(built[0], tmp_path / "copy")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     report = check(folder)
@@ -178,7 +178,7 @@ def test_the_report(built, tmp_path):
     assert check(folder).ok
 
 
-def test_a_redaction_in_another_line(source, tmp_path):
+def test_redaction_in_wrong_line_is_reported(source, tmp_path):
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     path = tmp_path / "out" / "files.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -186,7 +186,7 @@ def test_a_redaction_in_another_line(source, tmp_path):
     for line, name in ((3, "source"), (99, "files_table")):
         redacted["redactions"][0]["line"] = line
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        failed = _failed(check(tmp_path / "out", [str(source)], workers=1))
+        failed = _failed_checks(check(tmp_path / "out", [str(source)], workers=1))
         assert any("redactions" in example for example in failed[name])
 
 
@@ -199,13 +199,13 @@ def test_leaking_files_are_listed(source, tmp_path):
     assert worst[0]["name"] in report_text(report)
 
 
-def test_what_is_no_dataset_is_refused(tmp_path):
+def test_folder_without_manifest_is_rejected(tmp_path):
     with pytest.raises(DatasetError, match="is not a dataset"):
         check(tmp_path)
 
 
 @pytest.mark.parametrize("window", [{"length": "long"}, {"length": 5, "overlap": 5}, {"length": -1}, None])
-def test_settings_that_cannot_be(built, tmp_path, window):
+def test_invalid_settings_are_rejected(built, tmp_path, window):
     folder = shutil.copytree(built[0], tmp_path / "copy")
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["settings"]["window"] = window
@@ -214,59 +214,59 @@ def test_settings_that_cannot_be(built, tmp_path, window):
         check(folder)
 
 
-def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
-    """Borders of parts fall into the middle of rows and of files, and one to where the second row begins."""
+def test_part_size_and_workers_do_not_change_the_report(source, tmp_path, monkeypatch):
+    """Part boundaries are in the middle of rows and files, and one is at the start of the second row."""
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
-    whole = check(tmp_path / "out", workers=1)
+    expected = check(tmp_path / "out", workers=1)
     first_row = (tmp_path / "out/train.jsonl").read_bytes().index(b"\n") + 1
     for part_bytes, workers in ((first_row, 1), (5_000, 1), (5_000, 2)):
         monkeypatch.setattr(data_files, "PART_BYTES", part_bytes)
-        apart = check(tmp_path / "out", workers=workers)
-        assert apart.checks == whole.checks
+        report = check(tmp_path / "out", workers=workers)
+        assert report.checks == expected.checks
 
 
-def test_frames_and_parts_change_nothing(source, tmp_path, monkeypatch):
+def test_part_size_of_compressed_files_does_not_change_the_report(source, tmp_path, monkeypatch):
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), output=OutputConfig(compress="zstd")))
-    whole = check(tmp_path / "out", workers=1)
+    expected = check(tmp_path / "out", workers=1)
     monkeypatch.setattr(data_files, "PART_BYTES", 1)
-    assert check(tmp_path / "out", workers=1).checks == whole.checks
+    assert check(tmp_path / "out", workers=1).checks == expected.checks
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_any_damage_is_told_and_none_raises(source, tmp_path, compress):
+def test_any_damage_is_reported_without_raising(source, tmp_path, compress):
     build(Config(sources=[str(source / "json")], out=str(tmp_path / "out"), output=OutputConfig(compress=compress)))
     names = [path.name for path in (tmp_path / "out").iterdir() if path.name != "manifest.json"]
     for seed in range(60):
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         folder = shutil.copytree(tmp_path / "out", tmp_path / f"damaged{seed}")
-        path = folder / dice.choice(names)
+        path = folder / rng.choice(names)
         content = bytearray(path.read_bytes())
-        for _ in range(dice.choice((1, 20))):
-            place = dice.randrange(len(content) or 1)
-            content[place : place + dice.choice((0, 1, 1, 50))] = dice.choice(
+        for _ in range(rng.choice((1, 20))):
+            position = rng.randrange(len(content) or 1)
+            content[position : position + rng.choice((0, 1, 1, 50))] = rng.choice(
                 (b"\n", b"]", b'"', b"-", b"9" * 30, b"[" * 2000, b"\xff", b"null", b"NaN", b",", b"")
             )
         if bytes(content) != path.read_bytes():
             path.write_bytes(content)
             report = check(folder, workers=1)
-            assert "digests" in _failed(report) if path.name not in CARDS else report["cards"].status != "ok"
+            assert "digests" in _failed_checks(report) if path.name not in CARDS else report["cards"].status != "ok"
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("byte", "times"), [(b"\n", 10_000_000), (b"x", 80_000_000)], ids=["lines", "line"])
-def test_millions_of_lines_and_a_line_of_millions_are_no_rows(built, tmp_path, byte, times):
+def test_millions_of_empty_lines_or_one_huge_line_are_rejected(built, tmp_path, byte, times):
     folder = shutil.copytree(built[0], tmp_path / "copy")
     (folder / "train.jsonl").write_bytes(byte * times)
     assert "cannot be read" in check(folder, workers=1)["schema"].examples[0]
 
 
-# What is measured, against references that are slow and obvious.
+# Measurements, compared with slow, obvious references.
 
-stretches = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
+token_lists = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
 
 
-def _obvious(held_out, train):
-    """Tokens in spans, 13-grams and those found, by sets of tuples."""
+def _reference_overlap(held_out, train):
+    """Count the tokens in spans, the 13-grams, and the 13-grams in train, with sets of tuples."""
     known = {n: {tuple(ids[i : i + n]) for ids in train for i in range(len(ids) - n + 1)} for n in (13, 50)}
     answers = []
     for ids in held_out:
@@ -285,24 +285,24 @@ def _obvious(held_out, train):
 
 
 @settings(max_examples=150, deadline=None)
-@given(stretches, stretches, st.data())
-def test_shared_spans_are_what_sets_of_tuples_say(held_out, train, data):
-    for _ in range(data.draw(st.integers(0, 4))):  # some of train is put into what is held out
+@given(token_lists, token_lists, st.data())
+def test_shared_spans_match_a_reference_with_sets(held_out, train, data):
+    for _ in range(data.draw(st.integers(0, 4))):  # copy some of train into the held-out side
         if train and held_out:
             one = data.draw(st.sampled_from(train))
             start, length = data.draw(st.integers(0, 100)), data.draw(st.integers(10, 120))
             target = data.draw(st.integers(0, len(held_out) - 1))
-            place = data.draw(st.integers(0, len(held_out[target])))
-            held_out[target] = held_out[target][:place] + one[start : start + length] + held_out[target][place:]
+            position = data.draw(st.integers(0, len(held_out[target])))
+            held_out[target] = held_out[target][:position] + one[start : start + length] + held_out[target][position:]
     arrays = [[np.array(ids, np.uint16) for ids in side] for side in (held_out, train)]
-    assert [tuple(one) for one in spans.shared_with_train(*arrays)] == _obvious(held_out, train)
+    assert [tuple(one) for one in spans.shared_with_train(*arrays)] == _reference_overlap(held_out, train)
 
 
-def test_many_batches_are_one(monkeypatch):
-    dice = random.Random(5)
-    train = [[dice.randrange(20) for _ in range(300)] for _ in range(20)]
-    held_out = [train[number][50:250] + [dice.randrange(20) for _ in range(100)] for number in range(0, 20, 3)]
-    expected = _obvious(held_out, train)
+def test_batch_size_does_not_change_shared_spans(monkeypatch):
+    rng = random.Random(5)
+    train = [[rng.randrange(20) for _ in range(300)] for _ in range(20)]
+    held_out = [train[number][50:250] + [rng.randrange(20) for _ in range(100)] for number in range(0, 20, 3)]
+    expected = _reference_overlap(held_out, train)
     monkeypatch.setattr(spans, "BATCH_TOKENS", 500)
     monkeypatch.setattr(spans, "HELD_OUT_AT_ONCE", 700)
     arrays = [[np.array(ids, np.uint32) for ids in side] for side in (held_out, train)]
@@ -310,16 +310,16 @@ def test_many_batches_are_one(monkeypatch):
     assert sum(num_tokens for num_tokens, _, _ in expected) > 1000
 
 
-def test_threads_change_nothing(monkeypatch):
-    """Many batches have the same 50-grams, and under one key stand others: every run must note the same places."""
-    dice = random.Random(6)
-    shared = [dice.randrange(9) for _ in range(200)]
-    train = [np.array(shared + [dice.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
+def test_threads_do_not_change_shared_spans(monkeypatch):
+    """The result is deterministic although many batches share 50-grams and different 50-grams share a key."""
+    rng = random.Random(6)
+    shared = [rng.randrange(9) for _ in range(200)]
+    train = [np.array(shared + [rng.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
     held_out = [np.array(shared[number:] + shared[:number], np.uint16) for number in range(0, 100, 9)]
-    own = spans.keys_of
-    few = lambda ids: spans.GramKeys(own(ids).spans >> np.uint64(58) << np.uint64(58), own(ids).grams)  # noqa: E731
+    own = spans.compute_keys
+    few = lambda ids: spans.GramKeys(own(ids).grams50 >> np.uint64(58) << np.uint64(58), own(ids).grams13)  # noqa: E731
     monkeypatch.setattr(spans, "BATCH_TOKENS", 300)
-    monkeypatch.setattr(spans, "keys_of", few)
+    monkeypatch.setattr(spans, "compute_keys", few)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -329,30 +329,30 @@ def test_threads_change_nothing(monkeypatch):
     assert all(result == results[0] for result in results)
 
 
-def test_a_collision_of_keys_is_no_leak(monkeypatch):
-    """Were all keys the same, equal ids would still decide."""
+def test_key_collision_is_not_a_leak(monkeypatch):
+    """Even if all keys are equal, only equal ids count."""
     same = lambda ids: spans.GramKeys(  # noqa: E731
         np.full(max(0, len(ids) - 49), 7, np.uint64), np.full(max(0, len(ids) - 12), 7, np.uint64)
     )
-    monkeypatch.setattr(spans, "keys_of", same)
+    monkeypatch.setattr(spans, "compute_keys", same)
     held_out, train = [np.arange(100, dtype=np.uint16)], [np.arange(200, 300, dtype=np.uint16)]
     assert spans.shared_with_train(held_out, train)[0].num_span_tokens == 0
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 99_999_999)), min_size=1), min_size=1))
-def test_digits_are_numbers(rows):
+def test_digits_are_parsed_as_numbers(rows):
     ids, offsets = numbers_in([",".join(map(str, row)).encode() for row in rows])
     assert [ids[start:end].tolist() for start, end in pairwise(offsets)] == rows
 
 
 @given(st.lists(st.text("0123456789,", max_size=12), min_size=1))
-def test_only_plain_digits_are_read(texts):
+def test_only_plain_digits_are_parsed(texts):
     plain = all(re.fullmatch(r"(0|[1-9]\d{0,7})(,(0|[1-9]\d{0,7}))*", text) for text in texts)
     assert (numbers_in([text.encode() for text in texts]) is not None) == plain
 
 
 @pytest.mark.parametrize("text", [b"1 2", b"-1", b"1.5", b"a", b"1,2]", b"\xff", b"+3"])
-def test_anything_else_is_not_read(text):
+def test_other_text_is_not_parsed_as_digits(text):
     assert numbers_in([b"1,2", text, b"3"]) is None
 
 
@@ -364,30 +364,30 @@ def test_anything_else_is_not_read(text):
     st.lists(st.integers(0, 400), max_size=6),
     st.booleans(),
 )
-def test_expected_windows_show_what_they_should(num_tokens, sizes, tail, edges, drops_touched):
+def test_expected_windows_cover_all_tokens_outside_of_cuts(num_tokens, sizes, tail, edges, drops_touched):
     num_content, overlap = sizes
     edges = sorted({edge for edge in edges if edge <= num_tokens})
     cuts = [Cut(start, end, "x") for start, end in zip(edges[::2], edges[1::2], strict=False)]
     shape = Shape(num_content, num_content - overlap, tail, 5)
     expected = expected_windows(num_tokens, cuts, shape, drops_touched=drops_touched)
-    windows, num_tail = expected.windows(at_most=1000), expected.num_tail_tokens_dropped
-    shown = {token for start, end in windows for token in range(start, end)}
+    windows, num_tail = expected.windows(max_windows=1000), expected.num_tail_tokens_dropped
+    covered = {token for start, end in windows for token in range(start, end)}
     cut = {token for one in cuts for token in range(one.start, one.end)}
-    assert not shown & cut
+    assert not covered & cut
     assert windows == sorted(windows)
     assert all(1 <= end - start <= num_content for start, end in windows)
     assert (tail == "drop") or not num_tail
     if not cuts:
-        assert len(shown) + num_tail == num_tokens
+        assert len(covered) + num_tail == num_tokens
 
 
-def _values(dice):
+def _values(rng):
     def word(length):
-        return "".join(dice.choices(string.ascii_letters + string.digits, k=length))
+        return "".join(rng.choices(string.ascii_letters + string.digits, k=length))
 
     return [
         "ghp_" + word(36),
-        "AKIA" + "".join(dice.choices(string.ascii_uppercase + string.digits, k=16)),
+        "AKIA" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=16)),
         f"api_key = '{word(40)}'",
         f"postgres://admin:{word(14)}@db.internal/x",
         "mail: jane.doe@company.org",
@@ -396,14 +396,14 @@ def _values(dice):
     ]
 
 
-def test_the_two_searches_for_secrets_agree(corpus):
-    """On files with real shapes in them: the check must never cry wolf, nor miss what the build finds."""
-    dice = random.Random(9)
-    values = _values(dice)
+def test_build_and_check_find_the_same_secrets(corpus):
+    """In real files with planted secrets, the check finds what the build finds, and nothing after redaction."""
+    rng = random.Random(9)
+    values = _values(rng)
     for number, path in enumerate(sorted(corpus.rglob("*.py"))):
         text = path.read_bytes()
-        place = dice.randrange(len(text) + 1)
-        text = text[:place] + b"\n" + values[number % len(values)].encode() + b"\n" + text[place:]
+        position = rng.randrange(len(text) + 1)
+        text = text[:position] + b"\n" + values[number % len(values)].encode() + b"\n" + text[position:]
         for emails in (False, True):
             kinds = {one.kind for one in find_secrets(text, emails=emails)}
             assert kinds <= {one.kind for one in secrets_in(text, emails=emails)}
@@ -412,17 +412,17 @@ def test_the_two_searches_for_secrets_agree(corpus):
 
 
 @pytest.mark.parametrize("emails", [False, True])
-def test_an_address_hides_no_other_secret(emails):
+def test_email_address_does_not_hide_another_secret(emails):
     text = _values(random.Random(3))[5].encode()
     assert "assigned-secret" in {one.kind for one in secrets_in(text, emails=emails)}
 
 
-def test_a_source_that_is_not_there_is_said(built):
-    with pytest.raises(InputError, match="there is no source"):
+def test_missing_source_is_rejected(built):
+    with pytest.raises(InputError, match="does not exist"):
         check(built[0], ["/nowhere/at/all"], workers=1)
 
 
-def test_paths_that_lead_out_of_a_source_are_not_opened(tmp_path):
+def test_paths_outside_of_a_source_are_not_opened(tmp_path):
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "link").symlink_to("/etc/passwd")
     folder = str(tmp_path / "repo")

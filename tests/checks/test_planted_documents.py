@@ -1,4 +1,4 @@
-"""Faults planted into datasets whose rows are documents, with their digests mended; and spellings found by two ways."""
+"""Faults planted in datasets of document rows are reported. Build and check find the same control tokens in texts."""
 
 import hashlib
 import shutil
@@ -41,7 +41,7 @@ def planted(good, tmp_path):
     return Planted(shutil.copytree(good, tmp_path / "dataset"))
 
 
-def whole_row(planted):
+def complete_file_row(planted):
     files = {file["path"]: file for file in planted.files}
     return next(row for row in planted.rows["train"] if not files[row["path"]]["cuts"] and row["tokens"] > 200)
 
@@ -56,42 +56,42 @@ def cut_rows(planted):
     ]
 
 
-def test_the_dataset_is_good_before(planted):
+def test_unchanged_dataset_passes(planted):
     assert planted.check() == {}
     assert cut_rows(planted)
 
 
-def test_a_text_that_was_changed(planted):
-    row = whole_row(planted)
+def test_changed_text_is_reported(planted):
+    row = complete_file_row(planted)
     row["text"] = row["text"].replace("e", "a", 1)
     assert "does not match text_sha256" in planted.check()["ids"][0]
 
 
-def test_a_text_that_was_changed_with_its_digest_is_found_by_the_source(planted, source):
-    row = whole_row(planted)
+def test_changed_text_with_matching_digest_differs_from_source(planted, source):
+    row = complete_file_row(planted)
     row["text"] = row["text"].replace("e", "a", 1)
     planted.file_of(row)["text_sha256"] = hashlib.sha256(row["text"].encode()).hexdigest()
     failed = planted.check(sources=[str(source)])
     assert row["path"] in failed["source"][0]
 
 
-def test_a_control_spelling_that_is_left(planted):
+def test_control_token_in_text_is_reported(planted):
     row = next(row for rows in planted.rows.values() for row in rows if row["path"] == "end.py")
     row["text"] = row["text"].replace("< |", "<|")
     failed = planted.check()
-    assert "spells the control token <|endoftext|>" in failed["special_tokens"][0]
+    assert "text contains the control token <|endoftext|>" in failed["special_tokens"][0]
     assert row["path"] in failed["special_tokens"][0]
 
 
-def test_a_respelling_that_is_recorded_elsewhere(planted, source):
+def test_respelling_at_wrong_position_is_reported(planted, source):
     file = next(file for file in planted.files if file["path"] == "end.py")
     file["respellings"][0]["at"] += 1
     failed = planted.check(sources=[str(source)])
-    assert "no blank in line 1, where <|endoftext|> was respelled" in failed["windows"][0]
+    assert "no space in line 1, where <|endoftext|> was respelled" in failed["windows"][0]
     assert "source" in failed
 
 
-def test_a_missing_piece(planted):
+def test_missing_piece_is_reported(planted):
     split, row = cut_rows(planted)[0]
     planted.rows[split].remove(row)
     facts = planted.manifest["splits"][split]
@@ -103,66 +103,66 @@ def test_a_missing_piece(planted):
     assert row["path"] in failed["windows"][0]
 
 
-def test_a_piece_at_another_place(planted):
+def test_piece_at_wrong_position_is_reported(planted):
     _, row = cut_rows(planted)[0]
     row["start"] += 1
     assert row["path"] in planted.check()["windows"][0]
 
 
-def test_a_piece_with_other_text_is_found_by_the_source(planted, source):
+def test_changed_piece_differs_from_source(planted, source):
     _, row = cut_rows(planted)[0]
     row["text"] = row["text"].replace("1", "2", 1)
     failed = planted.check(sources=[str(source)])
-    assert "is not in the source there" in failed["source"][0]
+    assert "differs from the source" in failed["source"][0]
 
 
-def test_tokens_that_the_text_has_not(planted):
-    row = whole_row(planted)
+def test_wrong_token_count_is_reported(planted):
+    row = complete_file_row(planted)
     row["tokens"] += 1
     planted.manifest["splits"]["train"]["emitted_tokens"] += 1
     failed = planted.check()
     assert row["path"] in failed["windows"][0]
     planted.file_of(row)["tokens"] += 1
     failed = planted.check()
-    assert f"tokens is {row['tokens']}, and its text has {row['tokens'] - 1}" in str(failed)
+    assert f"tokens is {row['tokens']}, but its text has {row['tokens'] - 1}" in str(failed)
 
 
-def test_lines_that_the_text_has_not(planted):
-    row = whole_row(planted)
+def test_wrong_lines_are_reported(planted):
+    row = complete_file_row(planted)
     row["lines"][1] += 1
     named(planted.check(), "windows", row)
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("change", "message"),
     [
-        (lambda row: row.update(text=""), "it has no text"),
-        (lambda row: row.update(text=7), "text is 7"),
+        (lambda row: row.update(text=""), "text is empty"),
+        (lambda row: row.update(text=7), "text has the invalid value 7"),
         (lambda row: row.pop("tokens"), "columns "),
         (lambda row: row.update(input_ids=[1]), "columns "),
     ],
 )
-def test_a_row_that_is_none(planted, change, what):
+def test_invalid_row_is_reported(planted, change, message):
     change(planted.rows["train"][3])
-    assert what in planted.check()["schema"][0]
+    assert message in planted.check()["schema"][0]
 
 
-def test_a_secret_in_a_text(planted):
-    row = whole_row(planted)
+def test_secret_in_text_is_reported(planted):
+    row = complete_file_row(planted)
     row["text"] += "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8\n"
     assert "secrets" in planted.check()
 
 
-def test_held_out_text_that_is_in_train_too(planted):
-    """A train file's text in the place of a held-out one's, with all that is told of it."""
-    row = whole_row(planted)
+def test_held_out_text_in_train_is_reported(planted):
+    """The text of a train file replaces that of a held-out file, with its lines and tokens."""
+    row = complete_file_row(planted)
     files = {file["path"]: file for file in planted.files}
     other = next(one for one in planted.rows["validation"] if not files[one["path"]]["cuts"])
     other |= {name: row[name] for name in ("text", "lines", "tokens")}
     assert other["path"] in planted.check()["leakage"][0]
 
 
-def test_a_split_without_jsonl_is_read_from_parquet(source, tmp_path):
+def test_documents_without_jsonl_are_read_from_parquet(source, tmp_path):
     output = OutputConfig(rows="documents", formats=["parquet"])
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), output=output))
     assert check(tmp_path / "out", [str(source)], workers=1).ok
@@ -190,7 +190,7 @@ MORE = (
 
 
 @given(st.lists(st.sampled_from((*PIECES, *MORE)), max_size=12).map("".join))
-def test_check_finds_the_spellings_that_a_build_looks_for(text):
+def test_check_and_build_find_the_same_control_tokens(text):
     names = (*KNOWN_SPELLINGS, "<s>")
     found = list(spellings_in(text.encode(), names))
     assert bool(found) == has_spelling(text.encode(), Spellings(names, SPELLING_SHAPES))

@@ -1,5 +1,7 @@
-"""Each fault is planted into a copy of a good dataset, whose digests, sizes and row counts are then mended: what finds
-it is the check that looks at the content, and it says where."""
+"""Each fault planted in a copy of a valid dataset is reported, with its location, by the check of the content.
+
+Digests, sizes and row counts are updated after planting, so they do not reveal the fault.
+"""
 
 import hashlib
 import json
@@ -38,7 +40,7 @@ def source(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def good(source, tmp_path_factory):
-    return _built(source, tmp_path_factory, {})
+    return _build(source, tmp_path_factory, {})
 
 
 @pytest.fixture
@@ -46,41 +48,41 @@ def planted(good, tmp_path):
     return Planted(shutil.copytree(good, tmp_path / "dataset"))
 
 
-def _built(source, tmp_path_factory, settings):
+def _build(source, tmp_path_factory, settings):
     out = tmp_path_factory.mktemp("good") / "dataset"
     build(Config(sources=[str(source)], out=str(out), **settings))
     return out
 
 
-def test_the_dataset_is_good_before(planted):
+def test_unchanged_dataset_passes(planted):
     assert planted.check() == {}
     assert any(file["cuts"] for file in planted.files)
 
 
-def test_an_id_out_of_range(planted):
+def test_id_out_of_range_is_reported(planted):
     row = planted.rows["train"][7]
-    row["input_ids"][-2] = 50265  # the last window of its file or not: nobody else shows this place
+    row["input_ids"][-2] = 50265  # no other window overlaps this position
     failed = planted.check()
-    assert "the id 50265" in failed["ids"][0]
+    assert "id 50265" in failed["ids"][0]
     assert "train.jsonl row 8" in failed["ids"][0]
 
 
-def test_the_prefix_is_missing(planted):
+def test_missing_prefix_is_reported(planted):
     row = planted.rows["train"][7]
     row["input_ids"] = row["input_ids"][1:]
     planted.manifest["splits"]["train"]["emitted_tokens"] -= 1
     named(planted.check(), "special_tokens", row)
 
 
-def test_the_suffix_is_missing(planted):
+def test_missing_suffix_is_reported(planted):
     row = planted.rows["train"][7]
     row["input_ids"] = row["input_ids"][:-1]
     planted.manifest["splits"]["train"]["emitted_tokens"] -= 1
     named(planted.check(), "special_tokens", row)
 
 
-def test_a_control_token_inside(planted, codebert):
-    """In place of one without line ends: else the lines would not fit any more, either."""
+def test_control_token_inside_a_window_is_reported(planted, codebert):
+    """It replaces a token without line feeds, so that the lines still match."""
     row = planted.long_file()[0]
     at = next(at for at in range(100, 200) if b"\n" not in codebert.decode([row["input_ids"][at]]))
     row["input_ids"][at] = 2
@@ -89,7 +91,7 @@ def test_a_control_token_inside(planted, codebert):
     assert row["path"] in failed["special_tokens"][0]
 
 
-def test_padding_where_none_was_asked_for(planted):
+def test_unexpected_padding_is_reported(planted):
     row = planted.long_file()[-1]
     row["input_ids"].append(1)
     planted.manifest["splits"]["train"]["emitted_tokens"] += 1
@@ -98,7 +100,7 @@ def test_padding_where_none_was_asked_for(planted):
     assert "windows" in failed
 
 
-def test_a_window_that_is_too_long(planted):
+def test_window_that_is_too_long_is_reported(planted):
     first, second, *_ = planted.long_file()
     first["input_ids"][-1:-1] = second["input_ids"][257:260]
     first["fresh"] += 3
@@ -106,10 +108,10 @@ def test_a_window_that_is_too_long(planted):
     planted.manifest["splits"]["train"]["emitted_tokens"] += 3
     failed = planted.check()
     named(failed, "windows", first)
-    assert "513 tokens, and 510 at most" in failed["windows"][0]
+    assert "513 tokens, at most 510 allowed" in failed["windows"][0]
 
 
-def test_a_start_that_is_off_by_one(planted):
+def test_start_off_by_one_is_reported(planted):
     row = planted.long_file()[2]
     row["start"] += 1
     failed = planted.check()
@@ -117,7 +119,7 @@ def test_a_start_that_is_off_by_one(planted):
     assert row["path"] in failed["windows"][0]
 
 
-def test_a_gap_between_windows(planted):
+def test_gap_between_windows_is_reported(planted):
     windows = planted.long_file()
     planted.rows["train"] = [row for row in planted.rows["train"] if row not in windows[2:4]]
     planted.file_of(windows[0])["windows"] -= 2
@@ -129,39 +131,39 @@ def test_a_gap_between_windows(planted):
     assert windows[0]["path"] in failed["windows"][0]
 
 
-def test_wrong_fresh(planted):
+def test_wrong_fresh_is_reported(planted):
     one, other, *_ = planted.long_file()
     one["fresh"], other["fresh"] = one["fresh"] - 1, other["fresh"] + 1
     named(planted.check(), "fresh", one)
 
 
-def test_a_row_twice(planted):
+def test_duplicate_row_is_reported(planted):
     row = planted.long_file()[3]
     planted.rows["train"].append(row)
     failed = planted.check()
-    assert "a second window" in failed["duplicates"][0]
+    assert "second window" in failed["duplicates"][0]
     assert row["path"] in failed["duplicates"][0]
 
 
-def test_a_row_in_another_split(planted):
+def test_row_in_another_split_is_reported(planted):
     row = planted.long_file()[3]
     planted.rows["train"].remove(row)
     planted.rows["test"].append(row)
     failed = planted.check()
-    assert any("in test, but files.jsonl says train" in example for example in failed["files_table"])
-    assert any("do not stand together" in example for example in failed["windows"])
+    assert any("in test, but files.jsonl records train" in example for example in failed["files_table"])
+    assert any("rows are not contiguous" in example for example in failed["windows"])
 
 
-def test_a_group_in_two_splits(planted):
+def test_group_in_two_splits_is_reported(planted):
     train = planted.file_of(planted.rows["train"][0])
     test = planted.file_of(planted.rows["test"][0])
     test["group"] = train["group"]
     failed = planted.check()
     assert "groups" in failed
-    assert set(failed) <= {"groups", "fresh"}  # one group fewer than the manifest says, if it was of one file
+    assert set(failed) <= {"groups", "fresh"}  # one group fewer than recorded, if the group had one file
 
 
-def test_text_of_train_in_a_held_out_file(planted):
+def test_train_text_in_held_out_file_is_reported(planted):
     windows = planted.long_file()
     split = planted.file_of(windows[0]) | {"path": "planted.py", "split": "test", "group": "repo/planted.py"}
     planted.files.append(split)
@@ -170,7 +172,7 @@ def test_text_of_train_in_a_held_out_file(planted):
     assert "planted.py: 100.0% of its tokens" in failed["leakage"][0]
 
 
-def test_a_secret(planted):
+def test_secret_is_reported_without_its_value(planted):
     tokenizer = open_dataset(planted.folder).tokenizer
     random_part = "".join(random.Random(4).choices(string.ascii_letters + string.digits, k=36))
     text = f"# settings of a service\nurl = 'none'\nname = 'ghp_{random_part}'\nother = 17\n"
@@ -203,7 +205,7 @@ def test_a_secret(planted):
         lambda row: row.update(path=row.pop("path")),
     ],
 )
-def test_a_column_that_is_missing_added_or_of_another_type(planted, change):
+def test_missing_added_or_mistyped_column_is_reported(planted, change):
     change(planted.rows["train"][3])
     failed = planted.check()
     assert "train.jsonl row 4" in failed["schema"][0]
@@ -212,59 +214,59 @@ def test_a_column_that_is_missing_added_or_of_another_type(planted, change):
 @pytest.mark.parametrize(
     "line", ["", "{", "[]", "nothing", '{"input_ids":[NaN]}', "[" * 3000, '{"a":' * 3000, '{"input_ids":[00]}', "\x00"]
 )
-def test_a_line_that_is_no_row(planted, line):
+def test_line_that_is_not_a_row_is_reported(planted, line):
     planted.rows["train"].insert(5, line)
     assert set(planted.check()) == {"schema"}
 
 
-def test_a_column_twice(planted):
+def test_duplicate_column_is_reported(planted):
     row = json.dumps(planted.rows["train"][3])
     planted.rows["train"][3] = row.replace('"start"', '"path": "other.py", "start"')
-    assert "twice" in planted.check()["schema"][0]
+    assert "appears twice" in planted.check()["schema"][0]
 
 
-def test_blanks_between_the_columns_are_no_fault(planted):
+def test_spaces_between_columns_are_not_a_fault(planted):
     planted.rows["train"] = [json.dumps(row) for row in planted.rows["train"]]
     assert planted.check() == {}
 
 
 @pytest.mark.parametrize("value", [-5, 10**9, 10**30, 99_999_999])
-def test_an_id_that_is_none(planted, value):
+def test_invalid_id_is_reported(planted, value):
     planted.rows["train"][3]["input_ids"][5] = value
     failed = planted.check()
     assert {"ids", "schema"} & set(failed)
 
 
-def test_a_row_without_ids(planted):
+def test_row_without_ids_is_reported(planted):
     planted.rows["train"][3]["input_ids"] = []
-    assert "no ids" in planted.check()["windows"][0]
+    assert "input_ids is empty" in planted.check()["windows"][0]
 
 
-def test_another_language(planted):
+def test_wrong_language_is_reported(planted):
     row = planted.long_file()[2]
     row["language"] = "cobol"
     named(planted.check(), "schema", row)
 
 
-def test_a_row_of_a_dropped_file(planted):
+def test_row_of_dropped_file_is_reported(planted):
     row = planted.rows["train"][-1] | {"path": "empty.py"}
     planted.rows["train"].append(row)
-    assert any("in files.jsonl it is dropped" in example for example in planted.check()["files_table"])
+    assert any("is dropped in files.jsonl" in example for example in planted.check()["files_table"])
 
 
-def test_a_row_of_an_unknown_file(planted):
+def test_row_of_unknown_file_is_reported(planted):
     planted.rows["train"].append(planted.rows["train"][-1] | {"path": "unknown.py"})
-    assert any("it is not there" in example for example in planted.check()["files_table"])
+    assert any("is missing in files.jsonl" in example for example in planted.check()["files_table"])
 
 
-def test_another_number_of_windows(planted):
+def test_wrong_number_of_windows_is_reported(planted):
     file = planted.file_of(planted.rows["train"][0])
     file["windows"] += 1
     named(planted.check(), "files_table", file)
 
 
 @pytest.mark.parametrize("name", ["found", "kept", "dropped", "dropped_by_reason", "licenses", "redactions"])
-def test_a_wrong_count_in_the_manifest(planted, name):
+def test_wrong_count_in_manifest_is_reported(planted, name):
     counts = planted.manifest["counts"]
     counts[name] = counts[name] + 1 if isinstance(counts[name], int) else {"empty": 77}
     failed = planted.check()
@@ -273,28 +275,28 @@ def test_a_wrong_count_in_the_manifest(planted, name):
 
 
 @pytest.mark.parametrize("name", ["files", "groups", "windows", "tokens", "emitted_tokens", "share"])
-def test_a_wrong_fact_about_a_split(planted, name):
+def test_wrong_fact_about_split_is_reported(planted, name):
     planted.manifest["splits"]["validation"][name] += 1
     failed = planted.check()
     assert list(failed) == ["fresh"]
     assert f"splits.validation.{name}" in failed["fresh"][0]
 
 
-def test_tail_tokens_that_nobody_dropped(planted):
+def test_wrong_number_of_tail_tokens_is_reported(planted):
     planted.manifest["counts"]["tail_tokens_dropped"] = 3
     assert list(planted.check()) == ["fresh"]
 
 
-def test_tokens_changed_inside_an_overlap(planted):
+def test_changed_token_in_overlap_is_reported(planted):
     row = planted.long_file()[2]
     row["input_ids"][40] += 1
     failed = planted.check()
     named(failed, "windows", row)
-    assert "shares with the window before" in failed["windows"][0]
+    assert "shares with the previous window" in failed["windows"][0]
 
 
-def test_a_cut_that_is_covered(planted):
-    """A window is said to be where the cut was."""
+def test_window_inside_a_cut_is_reported(planted):
+    """The recorded cut is longer, so the window after it begins inside the cut."""
     file = planted.cut_file()
     windows = planted.windows_of(file["path"], file["split"])
     start, end, *more = file["cuts"][0]
@@ -305,45 +307,45 @@ def test_a_cut_that_is_covered(planted):
     assert f"tokens {end} to {end + len(after['input_ids']) - 2}" in failed["windows"][0]
 
 
-def test_cuts_that_are_out_of_order(planted):
+def test_cuts_out_of_order_are_reported(planted):
     file = planted.cut_file()
     file["cuts"] = [[file["tokens"], 10, *file["cuts"][0][2:]]]
-    assert "cuts that are not in order" in planted.check()["files_table"][0]
+    assert "cuts are not in order" in planted.check()["files_table"][0]
 
 
-def test_lines_beyond_the_file(planted):
+def test_lines_beyond_the_file_are_reported(planted):
     row = planted.long_file()[-1]
     row["lines"][1] = 10**6
     named(planted.check(), "windows", row)
 
 
-def test_lines_that_go_back(planted):
+def test_decreasing_lines_are_reported(planted):
     row = planted.long_file()[4]
     row["lines"] = [1, 1]
     named(planted.check(), "windows", row)
 
 
-def test_lines_that_are_not_the_sources(planted, source):
+def test_lines_that_differ_from_source_are_reported(planted, source):
     row = planted.long_file()[4]
     row["lines"][0] += 1
     named(planted.check(), "windows", row)
     assert set(planted.check(sources=[str(source)])) == {"windows", "source"}
 
 
-def test_lines_behind_a_cut_that_begin_too_early(planted):
+def test_lines_that_begin_too_early_after_a_cut_are_reported(planted):
     file = planted.cut_file()
     after = next(row for row in planted.windows_of(file["path"], file["split"]) if row["start"] == file["cuts"][0][1])
     after["lines"][0] = 1
     assert "windows" in planted.check()
 
 
-def test_a_file_with_more_lines_than_line_feeds(planted):
+def test_file_with_more_lines_than_line_feeds_is_reported(planted):
     row = planted.long_file()[-1]
     planted.file_of(row)["lines"] += 1
     named(planted.check(), "windows", row)
 
 
-def test_a_token_that_is_not_the_sources(planted, source):
+def test_token_that_differs_from_source_is_reported(planted, source):
     row = planted.long_file()[0]
     row["input_ids"][5] += 1
     named(planted.check(), "ids", row)
@@ -353,13 +355,13 @@ def test_a_token_that_is_not_the_sources(planted, source):
 @pytest.mark.parametrize(
     ("digest", "check_name"), [("0" * 64, "ids"), ("nonsense", "files_table"), ("A" * 64, "files_table")]
 )
-def test_a_digest_that_is_not_the_texts(planted, digest, check_name):
+def test_wrong_text_digest_is_reported(planted, digest, check_name):
     file = planted.file_of(planted.long_file()[0])
     file["text_sha256"] = digest
     assert any(file["path"] in example for example in planted.check()[check_name])
 
 
-def test_another_tokenizer_of_the_same_size(planted):
+def test_another_tokenizer_of_the_same_size_is_reported(planted):
     path = planted.folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
     vocab = tokenizer["model"]["vocab"]
@@ -375,14 +377,14 @@ def test_another_tokenizer_of_the_same_size(planted):
 @pytest.mark.parametrize(
     ("column", "value"), [("bytes", 1), ("lines", 3), ("encoding", "utf-8-sig"), ("encoding", "latin-1")]
 )
-def test_a_fact_that_is_not_the_sources(planted, source, column, value):
+def test_fact_that_differs_from_source_is_reported(planted, source, column, value):
     file = planted.file_of(planted.long_file()[0])
     file[column] = value
     failed = planted.check(sources=[str(source)])
-    assert f"has {column} {value}" in failed["source"][0]
+    assert f"{column} is {value} in files.jsonl" in failed["source"][0]
 
 
-def test_a_source_that_has_changed(planted, source, tmp_path):
+def test_changed_source_is_reported(planted, source, tmp_path):
     copy = shutil.copytree(source, tmp_path / "repo")
     (copy / "json" / "decoder.py").write_text("changed = 1\n")
     (copy / "json" / "encoder.py").unlink()
@@ -390,16 +392,16 @@ def test_a_source_that_has_changed(planted, source, tmp_path):
     assert list(failed) == ["source"]
     assert "decoder.py" in failed["source"][0]
     assert "encoder.py" in failed["source"][1]
-    assert "not in the source" in failed["source"][1]
+    assert "the file is not in the source" in failed["source"][1]
 
 
-def test_another_source_is_said_once(planted, corpus):
+def test_wrong_source_is_reported_once(planted, corpus):
     failed = planted.check(sources=[str(corpus / "json")])
-    assert failed == {"source": ["this dataset is not of these sources: it is of repo"]}
+    assert failed == {"source": ["the dataset was not built from these sources, but from repo"]}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda file: file.update(reason="boredom"), "boredom"),
         (lambda file: file.update(status="lost"), "lost"),
@@ -410,32 +412,32 @@ def test_another_source_is_said_once(planted, corpus):
         (lambda file: file.pop("cuts"), "cuts"),
     ],
 )
-def test_a_damaged_row_of_the_files_table(planted, change, said):
+def test_damaged_row_of_files_table_is_reported(planted, change, message):
     change(planted.file_of(planted.rows["train"][0]))
-    assert said in planted.check()["files_table"][0]
+    assert message in planted.check()["files_table"][0]
 
 
-def test_a_token_count_that_cannot_be(planted):
+def test_impossible_token_count_is_reported(planted):
     planted.file_of(planted.rows["train"][0])["tokens"] = 1 << 40
     failed = planted.check()
-    assert re.search(r": tokens (\d+) to \d+, not \1 to \d+$", failed["windows"][0])
+    assert re.search(r": tokens (\d+) to \d+, expected \1 to \d+$", failed["windows"][0])
 
 
-def test_a_file_twice_in_the_table(planted):
+def test_duplicate_file_in_table_is_reported(planted):
     planted.files.append(planted.files[0])
-    assert "twice" in planted.check()["files_table"][0]
+    assert "appears twice" in planted.check()["files_table"][0]
 
 
-def test_text_that_is_not_what_the_ids_spell(source, tmp_path_factory):
-    planted = Planted(_built(source, tmp_path_factory, {"output": _output(with_text=True)}))
+def test_text_that_differs_from_decoded_ids_is_reported(source, tmp_path_factory):
+    planted = Planted(_build(source, tmp_path_factory, {"output": _output(with_text=True)}))
     assert planted.check() == {}
     row = planted.rows["train"][5]
     row["text"] = row["text"].replace("e", "E", 1)
     named(planted.check(), "schema", row)
 
 
-def test_wrong_padding(source, tmp_path_factory):
-    planted = Planted(_built(source, tmp_path_factory, {"output": _output(pad=True)}))
+def test_wrong_padding_is_reported(source, tmp_path_factory):
+    planted = Planted(_build(source, tmp_path_factory, {"output": _output(pad=True)}))
     assert planted.check() == {}
     row = next(row for row in planted.rows["train"] if row["attention_mask"][-1] == 0)
     row["input_ids"][-1] = 77
@@ -446,16 +448,16 @@ def test_wrong_padding(source, tmp_path_factory):
     assert "a 0 before a 1" in failed["schema"][0]
 
 
-def test_a_window_that_a_cut_touches_is_back(source, tmp_path_factory):
-    """With --decontaminate drop, and without the range in files.jsonl."""
-    planted = Planted(_built(source, tmp_path_factory, {"split": SplitConfig(decontaminate="drop")}))
+def test_window_that_overlaps_a_cut_is_reported(source, tmp_path_factory):
+    """Removing the cut from files.jsonl makes the windows of --decontaminate drop wrong."""
+    planted = Planted(_build(source, tmp_path_factory, {"split": SplitConfig(decontaminate="drop")}))
     assert planted.check() == {}
     planted.cut_file()["cuts"] = []
     assert "windows" in planted.check()
 
 
-def test_a_tail_that_is_not_shifted(source, tmp_path_factory):
-    planted = Planted(_built(source, tmp_path_factory, {"window": WindowConfig(tail="shift")}))
+def test_wrong_tail_setting_is_reported(source, tmp_path_factory):
+    planted = Planted(_build(source, tmp_path_factory, {"window": WindowConfig(tail="shift")}))
     assert planted.check() == {}
     planted.manifest["settings"]["window"]["tail"] = "keep"
     assert "windows" in planted.check()
@@ -468,17 +470,17 @@ def _output(**settings):
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json"])
-def test_plain_damage_is_in_the_digests(good, tmp_path, name):
+def test_damaged_file_fails_its_digest(good, tmp_path, name):
     folder = shutil.copytree(good, tmp_path / "dataset")
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
     report = check(folder, workers=1)
     assert not report.ok
-    assert report["digests"].examples[-1] == f"{name}: its sha256 is not the manifest's"
+    assert report["digests"].examples[-1] == f"{name}: sha256 differs from the manifest"
 
 
-def test_missing_cut_and_unknown_files(good, tmp_path):
+def test_missing_truncated_and_unknown_files_are_reported(good, tmp_path):
     folder = shutil.copytree(good, tmp_path / "dataset")
     (folder / "test.jsonl").unlink()
     (folder / "tokenizer.json").unlink()
@@ -486,16 +488,16 @@ def test_missing_cut_and_unknown_files(good, tmp_path):
     content = (folder / "train.jsonl").read_bytes()
     (folder / "train.jsonl").write_bytes(content[: len(content) // 2])
     report = check(folder, workers=1)
-    said = " ".join(report["digests"].examples)
-    for name in ("test.jsonl: cannot be read", "extra.jsonl: the manifest does not name it", "train.jsonl: "):
-        assert name in said
+    message = " ".join(report["digests"].examples)
+    for name in ("test.jsonl: cannot be read", "extra.jsonl: not listed in the manifest", "train.jsonl: "):
+        assert name in message
     assert report["secrets"].status == "skipped"
 
 
-# Names, shapes and sizes that no build makes.
+# Names, shapes and sizes that no build produces.
 
 
-def test_two_splits_that_have_changed_names(planted):
+def test_splits_with_swapped_names_are_reported(planted):
     planted.rows["train"], planted.rows["test"] = planted.rows["test"], planted.rows["train"]
     files = planted.manifest["files"]
     files["train.jsonl"]["split"], files["test.jsonl"]["split"] = "test", "train"
@@ -503,28 +505,28 @@ def test_two_splits_that_have_changed_names(planted):
 
 
 @pytest.mark.parametrize("name", ["train-00000-of-00002.jsonl", "train2.jsonl", "trains.jsonl", "a\0b", "files"])
-def test_a_data_file_of_another_name(planted, name):
+def test_data_file_with_invalid_name_is_reported(planted, name):
     files = planted.manifest["files"]
     planted.check()
-    (planted.folder / "manifest.json").write_text(json.dumps(planted.manifest | {"files": _renamed(files, name)}))
+    (planted.folder / "manifest.json").write_text(json.dumps(planted.manifest | {"files": _rename_train(files, name)}))
     if "\0" not in name:
         (planted.folder / "train.jsonl").rename(planted.folder / name)
     assert check(planted.folder, workers=1)["digests"].status == "failed"
 
 
-def _renamed(files, name):
+def _rename_train(files, name):
     return {name if one == "train.jsonl" else one: facts for one, facts in files.items()}
 
 
-def test_a_data_file_without_a_split(planted):
+def test_data_file_without_split_is_reported(planted):
     del planted.manifest["files"]["train.jsonl"]["split"]
-    assert any("of which split" in example for example in planted.check()["digests"])
+    assert any("does not record its split" in example for example in planted.check()["digests"])
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json", "tokenizer_config.json"])
 @pytest.mark.parametrize(("make", "kind"), [(os.mkdir, "a folder"), (os.mkfifo, "a FIFO")])
 @pytest.mark.timeout(20)
-def test_a_folder_or_a_fifo_is_refused_at_once(good, tmp_path, name, make, kind):
+def test_folder_or_fifo_is_rejected_immediately(good, tmp_path, name, make, kind):
     folder = shutil.copytree(good, tmp_path / "dataset")
     (folder / name).unlink()
     make(folder / name)
@@ -533,31 +535,31 @@ def test_a_folder_or_a_fifo_is_refused_at_once(good, tmp_path, name, make, kind)
 
 
 @pytest.mark.timeout(20)
-def test_a_manifest_that_is_a_fifo(tmp_path):
+def test_manifest_that_is_a_fifo_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "manifest.json")
     with pytest.raises(DatasetError, match="not an ordinary file"):
         check(tmp_path)
 
 
 @pytest.mark.parametrize("column", ["path", "repo", "language", "lines", "start", "fresh", "input_ids"])
-def test_a_column_that_is_missing_everywhere(planted, column):
+def test_column_missing_in_all_rows_is_reported(planted, column):
     planted.manifest["columns"].remove(column)
     for rows in planted.rows.values():
         for row in rows:
             del row[column]
-    assert f"about {column}" in planted.check()["schema"][0]
+    assert f"column {column} is missing" in planted.check()["schema"][0]
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("tokens", [None, 1 << 40])
-def test_a_cut_beyond_all_bounds_is_not_laid_out(planted, tokens):
+def test_huge_cut_is_reported_without_computing_its_windows(planted, tokens):
     file = planted.file_of(planted.rows["train"][0])
     file["cuts"] = [[1 << 40, 1 << 41, "x", 1, 1]]
     file["tokens"] = tokens or file["tokens"]
-    assert any("beyond its tokens" in example for example in planted.check()["files_table"])
+    assert any("end after its last token" in example for example in planted.check()["files_table"])
 
 
-def test_a_report_that_cannot_be_written(good, tmp_path):
+def test_report_is_returned_if_it_cannot_be_written(good, tmp_path):
     folder = shutil.copytree(good, tmp_path / "dataset")
     assert check(folder, workers=1).written
     (folder / "check.json").unlink()
@@ -568,12 +570,12 @@ def test_a_report_that_cannot_be_written(good, tmp_path):
     assert "check.json could not be written" in report_text(report)
 
 
-def test_lines_end_with_a_line_feed_alone(planted):
+def test_carriage_return_is_reported(planted):
     planted.rows["train"][3] = json.dumps(planted.rows["train"][3], separators=(",", ":")) + "\r"
     assert "carriage return" in planted.check()["schema"][0]
 
 
-def test_a_last_line_without_an_end(planted):
+def test_missing_final_line_feed_is_reported(planted):
     planted.check()
     for name, check_name in (("train.jsonl", "schema"), ("files.jsonl", "files_table")):
         path = planted.folder / name
@@ -584,19 +586,19 @@ def test_a_last_line_without_an_end(planted):
     assert check(planted.folder, workers=1).ok
 
 
-def test_files_that_are_not_in_path_order(planted):
+def test_files_not_in_path_order_are_reported(planted):
     first = planted.rows["train"][0]["path"]
     planted.rows["train"].sort(key=lambda row: row["path"] == first)
     assert any("not in path order" in example for example in planted.check()["windows"])
 
 
-def test_a_table_that_is_not_in_path_order(planted):
+def test_table_not_in_path_order_is_reported(planted):
     planted.files.reverse()
     assert any("not in path order" in example for example in planted.check()["files_table"])
 
 
 @pytest.mark.parametrize("name", ["tokens_cut", "tokens_before", "files_cut", "how"])
-def test_a_wrong_fact_about_decontamination(planted, name):
+def test_wrong_fact_about_decontamination_is_reported(planted, name):
     facts = planted.manifest["decontamination"]
     facts[name] = "off" if name == "how" else facts[name] | {"train": 77}
     failed = planted.check()
@@ -604,13 +606,13 @@ def test_a_wrong_fact_about_decontamination(planted, name):
     assert f"decontamination.{name}" in failed["files_table"][0]
 
 
-def test_a_wrong_number_of_near_duplicates(planted):
+def test_wrong_number_of_near_duplicates_is_reported(planted):
     planted.manifest["near_duplicates"]["dropped"] += 1
     assert "near_duplicates.dropped" in planted.check()["files_table"][0]
 
 
 @pytest.mark.parametrize("change", [{"twin": "repo/nowhere.py"}, {"twin": None}, {"similarity": 0.3}])
-def test_a_twin_that_is_none(planted, change):
+def test_invalid_twin_is_reported(planted, change):
     file = next(file for file in planted.files if file["status"] == "dropped")
     planted.manifest["counts"]["dropped_by_reason"] = {"exact_duplicate": 1}
     file |= {"reason": "exact_duplicate", "twin": planted.files[0]["repo"] + "/" + planted.files[0]["path"]}
@@ -618,19 +620,19 @@ def test_a_twin_that_is_none(planted, change):
     assert set(planted.check()) == {"files_table"}
 
 
-def test_a_fingerprint_of_something_else(planted):
+def test_wrong_fingerprint_is_reported(planted):
     planted.check()
     planted.manifest["fingerprint"] = "0" * 64
     (planted.folder / "manifest.json").write_text(json.dumps(planted.manifest))
     assert "fingerprint" in check(planted.folder, workers=1)["digests"].examples[0]
 
 
-# Compressed files: what stands between the frames that the table names, or inside of one, is seen.
+# Compressed files: extra data between or inside the frames of the table is reported.
 
 
 @pytest.fixture(scope="module")
 def good_zstd(source, tmp_path_factory):
-    return _built(source, tmp_path_factory, {"output": _output(compress="zstd")})
+    return _build(source, tmp_path_factory, {"output": _output(compress="zstd")})
 
 
 class PlantedFrames:
@@ -647,7 +649,7 @@ class PlantedFrames:
         manifest["files"][self.path.name] |= facts
         (self.path.parent / "manifest.json").write_text(json.dumps(manifest))
         report = check(self.path.parent, workers=1)
-        assert report["digests"].status == "ok" or "rows, the manifest says" in report["digests"].examples[0]
+        assert report["digests"].status == "ok" or "rows, the manifest records" in report["digests"].examples[0]
         return report["schema"].examples
 
 
@@ -659,39 +661,39 @@ def frames(good_zstd, tmp_path):
     return frames
 
 
-def test_a_frame_behind_the_last(frames):
+def test_frame_after_the_last_is_reported(frames):
     frames.bytes += zstandard.compress(b'{"input_ids":[1]}\n')
-    assert "stand before it" in frames.check()[0]
+    assert "bytes precede it" in frames.check()[0]
 
 
 @pytest.mark.parametrize("more", [zstandard.compress(b'{"input_ids":[1]}\n'), b"\x50\x2a\x4d\x18\x01\0\0\0x", b"x"])
-def test_more_than_a_frame_in_an_entry(frames, more):
+def test_entry_with_more_than_one_frame_is_reported(frames, more):
     last = frames.frames[-1]
     frames.bytes += more
     frames.frames[-1] = last._replace(num_compressed=last.num_compressed + len(more))
-    assert "not one frame" in frames.check()[0]
+    assert "not exactly one frame" in frames.check()[0]
 
 
-def test_a_frame_that_is_skipped(frames):
+def test_skippable_frame_is_reported(frames):
     hidden = b"\x50\x2a\x4d\x18\x01\0\0\0x"
     frames.bytes += hidden
     frames.frames.append(Frame(len(hidden), 0, 0))
     assert frames.check()
 
 
-def test_rows_that_are_counted_in_another_frame(frames):
+def test_wrong_row_counts_of_frames_are_reported(frames):
     first, second, *rest = frames.frames
     frames.frames = [
         first._replace(num_rows=first.num_rows + 1),
         second._replace(num_rows=second.num_rows - 1),
         *rest,
     ]
-    assert "whole rows, the table says" in frames.check()[0]
+    assert "complete rows, the frame table states" in frames.check()[0]
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("num_bytes", [50_000_000, 500_000_000])
-def test_a_frame_of_nothing_but_line_feeds(frames, num_bytes):
+def test_frame_of_line_feeds_is_rejected_with_little_memory(frames, num_bytes):
     more = zstandard.compress(b"\n" * num_bytes)
     frames.bytes += more
     frames.frames.append(Frame(len(more), num_bytes, num_bytes))

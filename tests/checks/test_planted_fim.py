@@ -1,4 +1,4 @@
-"""Faults planted into a dataset with fill in the middle: each is found, by the check that is about it."""
+"""Each fault planted in a dataset with fill-in-the-middle is reported by the check responsible for it."""
 
 import json
 import random
@@ -34,33 +34,33 @@ def planted(good, tmp_path):
     return Planted(shutil.copytree(good, tmp_path / "dataset"))
 
 
-def first(planted, **wanted):
+def first_row(planted, **columns):
     rows = (row for row in planted.rows["train"] if row["fim"])
-    return next(row for row in rows if all(row[name] == value for name, value in wanted.items()))
+    return next(row for row in rows if all(row[name] == value for name, value in columns.items()))
 
 
-def test_the_dataset_is_good_before(planted):
+def test_unchanged_dataset_passes(planted):
     assert planted.check() == {}
     assert {row["fim"] for row in planted.rows["train"]} == {"", "psm", "spm"}
 
 
-def a_sentinel_less(planted):
-    first(planted)["input_ids"].remove(MIDDLE)
+def remove_sentinel(planted):
+    first_row(planted)["input_ids"].remove(MIDDLE)
 
 
-def sentinels_in_another_order(planted):
-    row = first(planted)
+def swap_sentinels(planted):
+    row = first_row(planted)
     swap = {MIDDLE: SUFFIX, SUFFIX: MIDDLE}
     row["input_ids"] = [swap.get(one, one) for one in row["input_ids"]]
 
 
-def one_id_is_another(planted):
-    ids = first(planted, fim="psm")["input_ids"]
+def change_id(planted):
+    ids = first_row(planted, fim="psm")["input_ids"]
     ids[2] = 1437 if ids[2] != 1437 else 1438
 
 
-def parts_in_another_order(planted):
-    """Prefix and suffix change places; the sentinels stay."""
+def swap_prefix_and_suffix(planted):
+    """Swap prefix and suffix, but keep the sentinels."""
     rows = (row for row in planted.rows["train"] if row["fim"] == "psm")
     row = next(one for one in rows if 2 < one["input_ids"].index(SUFFIX) < one["input_ids"].index(MIDDLE) - 1)
     ids = row["input_ids"]
@@ -68,7 +68,7 @@ def parts_in_another_order(planted):
     row["input_ids"] = [ids[0], *ids[suffix + 1 : middle], SUFFIX, *ids[1:suffix], *ids[middle:]]
 
 
-def a_piece_of_another_place(planted):
+def swap_rows_of_a_file(planted):
     rows = [row for row in planted.rows["train"] if row["fim"]]
     one, other = next(
         (one, two) for one, two in pairwise(rows) if (one["path"], one["fim"]) == (two["path"], two["fim"])
@@ -77,85 +77,85 @@ def a_piece_of_another_place(planted):
         one[name], other[name] = other[name], one[name]
 
 
-def a_longer_middle(planted):
-    first(planted, fim="psm")["middle_tokens"] += 1
+def lengthen_middle(planted):
+    first_row(planted, fim="psm")["middle_tokens"] += 1
 
 
-def the_other_form(planted):
-    first(planted, fim="psm")["fim"] = "spm"
+def change_form(planted):
+    first_row(planted, fim="psm")["fim"] = "spm"
 
 
-def lines_that_are_none(planted):
-    first(planted, middle="arguments")["middle"] = "lines"
+def declare_middle_as_lines(planted):
+    first_row(planted, middle="arguments")["middle"] = "lines"
 
 
-def fewer_in_the_table(planted):
-    file = planted.file_of(first(planted))
+def decrease_count_in_table(planted):
+    file = planted.file_of(first_row(planted))
     file["fim"]["rewritten"] -= 1
 
 
-def not_in_the_table(planted):
-    planted.file_of(first(planted))["fim"] = None
+def remove_fim_from_table(planted):
+    planted.file_of(first_row(planted))["fim"] = None
 
 
-def another_rate_in_the_manifest(planted):
+def change_rate_in_manifest(planted):
     planted.manifest["fim"]["rate"] = 0.5
 
 
-def more_files_in_the_manifest(planted):
+def increase_count_in_manifest(planted):
     planted.manifest["fim"]["rewritten"] += 1
 
 
-def other_middles_in_the_manifest(planted):
+def change_middles_in_manifest(planted):
     planted.manifest["fim"]["middles"]["lines"] += 1
 
 
 @pytest.mark.parametrize(
     "plant",
     [
-        a_sentinel_less,
-        sentinels_in_another_order,
-        one_id_is_another,
-        parts_in_another_order,
-        a_piece_of_another_place,
-        a_longer_middle,
-        the_other_form,
-        lines_that_are_none,
-        fewer_in_the_table,
-        not_in_the_table,
-        another_rate_in_the_manifest,
-        more_files_in_the_manifest,
-        other_middles_in_the_manifest,
+        remove_sentinel,
+        swap_sentinels,
+        change_id,
+        swap_prefix_and_suffix,
+        swap_rows_of_a_file,
+        lengthen_middle,
+        change_form,
+        declare_middle_as_lines,
+        decrease_count_in_table,
+        remove_fim_from_table,
+        change_rate_in_manifest,
+        increase_count_in_manifest,
+        change_middles_in_manifest,
     ],
     ids=lambda plant: plant.__name__,
 )
-def test_a_fault_is_found(planted, plant):
+def test_fault_is_reported(planted, plant):
     plant(planted)
     assert "fim" in planted.check()
 
 
-def test_a_missing_row_is_found(planted):
+def test_missing_row_is_reported(planted):
     planted.rows["train"].remove(next(row for row in planted.rows["train"] if row["fim"] and row["start"]))
     assert {"windows", "files_table"} <= set(planted.check())
 
 
-def test_a_missing_end_token_is_found(planted):
-    assert first(planted)["input_ids"].pop() == END
+def test_missing_end_token_is_reported(planted):
+    assert first_row(planted)["input_ids"].pop() == END
     assert "special_tokens" in planted.check()
 
 
-def test_a_rewritten_row_in_a_held_out_split_is_found(planted):
+def test_rewritten_row_in_held_out_split_is_reported(planted):
     row = planted.rows["test"][-1]
     row |= {"fim": "psm", "middle": "lines", "middle_tokens": 3}
     assert "fim" in planted.check()
 
 
-def test_a_sentinel_where_none_belongs_is_found(planted):
+def test_unexpected_sentinel_is_reported(planted):
     next(row for row in planted.rows["train"] if not row["fim"])["input_ids"][4] = PREFIX
     assert "special_tokens" in planted.check()
 
 
-def test_a_tokenizer_without_the_tokens_is_found(planted):
+def test_tokenizer_without_sentinels_is_reported(planted):
     tree = json.loads((planted.folder / "tokenizer.json").read_text())
     for token in tree["added_tokens"]:
         token["content"] = token["content"].replace("fim_", "fam_")
@@ -163,50 +163,50 @@ def test_a_tokenizer_without_the_tokens_is_found(planted):
     assert "no tokens for fill in the middle" in str(planted.check()["special_tokens"])
 
 
-def test_text_of_train_in_a_held_out_file_is_found_across_the_seams(planted):
-    """Leakage is measured on the file's own tokens: a span that the cut goes through is found too."""
+def test_leak_across_the_edge_of_a_middle_is_reported(planted):
+    """Leakage is measured on the original tokens, so a span across the edge of a middle is found."""
     held_out, tokenizer = planted.rows["test"][0], load_tokenizer(str(planted.folder))
     rows = (row for row in planted.rows["train"] if row["fim"] == "psm")
     ids = next(row["input_ids"] for row in rows if 50 < row["input_ids"].index(SUFFIX) < 150)[:-1]
     at, to = ids.index(SUFFIX), ids.index(MIDDLE)
     text = b"".join(tokenizer.decode(part) for part in (ids[1:at], ids[to + 1 :], ids[at + 1 : to]))
-    own = tokenizer.encode(text).ids.tolist()
+    original = tokenizer.encode(text).ids.tolist()
     middle = len(tokenizer.encode(tokenizer.decode(ids[1:at])).ids)
-    around = own[max(0, middle - 40) : middle + 40]
+    around = original[max(0, middle - 40) : middle + 40]
     assert len(around) >= 60
     content = held_out["input_ids"]
     held_out["input_ids"] = [*around, *content[len(around) :]]
     assert "leakage" in planted.check()
 
 
-def changed(row, dice):
-    """Change one thing in a row, still of the right type."""
-    name = dice.choice(["input_ids", "input_ids", "fim", "middle", "middle_tokens", "start", "fresh", "lines"])
+def change_row(row, rng):
+    """Change one value in a row, and keep its type."""
+    name = rng.choice(["input_ids", "input_ids", "fim", "middle", "middle_tokens", "start", "fresh", "lines"])
     ids = row["input_ids"]
     match name:
         case "input_ids":
-            at = dice.randrange(len(ids))
-            ids[at : at + dice.choice([0, 1, 1, 30])] = dice.choices([1, 1437, END, PREFIX, MIDDLE, SUFFIX], k=1)
+            at = rng.randrange(len(ids))
+            ids[at : at + rng.choice([0, 1, 1, 30])] = rng.choices([1, 1437, END, PREFIX, MIDDLE, SUFFIX], k=1)
         case "fim":
             row["fim"] = ""
         case "middle":
             row["middle"] = ""
-        case "middle_tokens":  # of SPM, where the middle begins cannot be seen
+        case "middle_tokens":  # in SPM, the start of the middle cannot be verified
             row[name] = 0 if row["fim"] == "spm" else row[name] + 1
         case "lines":
             row["lines"] = [row["lines"][0] + 1, row["lines"][1]]
         case _:
-            row[name] += dice.choice([1, 7, 1 << 20])
+            row[name] += rng.choice([1, 7, 1 << 20])
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_change_is_found_and_none_raises(good, tmp_path, seed):
-    dice = random.Random(seed)
+def test_any_change_is_reported_without_raising(good, tmp_path, seed):
+    rng = random.Random(seed)
     for number in range(5):
         planted = Planted(shutil.copytree(good, tmp_path / str(number)))
         rewritten = [row for row in planted.rows["train"] if row["fim"]]
         before = json.dumps(rewritten)
-        for row in dice.sample(rewritten, dice.choice([1, 3])):
-            changed(row, dice)
+        for row in rng.sample(rewritten, rng.choice([1, 3])):
+            change_row(row, rng)
         assert bool(planted.check()) == (json.dumps(rewritten) != before)
         shutil.rmtree(planted.folder)

@@ -1,11 +1,11 @@
-"""Faults planted into a dataset with repeats and variants: each is found, by the check that is about it."""
+"""Each fault planted in a dataset with repeats and variants is reported by the check responsible for it."""
 
 import shutil
 
 import pytest
 
 from gristmill import Config, SamplingConfig, VariantsConfig, build
-from gristmill.checks.variants import CHECKS_BY_THEMSELVES
+from gristmill.checks.variants import INDEPENDENT_CHECKS
 from gristmill.core.records import BY_THEMSELVES
 from support.codebert_with import FIM, codebert_with
 from support.planted import Planted
@@ -32,56 +32,55 @@ def planted(good, tmp_path):
     return Planted(shutil.copytree(good, tmp_path / "dataset"))
 
 
-def first(planted, **wanted):
-    return next(row for row in planted.rows["train"] if all(row[name] == value for name, value in wanted.items()))
+def first_row(planted, **columns):
+    return next(row for row in planted.rows["train"] if all(row[name] == value for name, value in columns.items()))
 
 
-def row_of(planted, row, kind):
+def variant_row(planted, row, kind):
     return next(one for one in planted.file_of(row)["variants"] if one["kind"] == kind)
 
 
-def test_the_dataset_is_good_before(planted):
+def test_unchanged_dataset_passes(planted):
     assert planted.check() == {}
     assert any(row["repeat"] for row in planted.rows["train"])
 
 
-def other_seed(planted):
-    first(planted, variant="rename")["variant_seed"] += 1
+def change_seed(planted):
+    first_row(planted, variant="rename")["variant_seed"] += 1
 
 
-def one_row_less(planted):
-    planted.rows["train"].remove(first(planted, variant="rename"))
+def remove_row(planted):
+    planted.rows["train"].remove(first_row(planted, variant="rename"))
 
 
-def one_id_of_a_rename(planted):
+def change_id_of_rename(planted):
     rows = (row for row in planted.rows["train"] if row["variant"] == "rename")
-    row = next(
-        row for row in rows if row_of(planted, row, "rename")["draw"] is None
-    )  # all of it is there to be spelled
+    # All windows are present, so the text can be decoded.
+    row = next(row for row in rows if variant_row(planted, row, "rename")["draw"] is None)
     row["input_ids"][3] = row["input_ids"][3] % 1000 + 1
 
 
-def labels_of_another(planted):
+def swap_labels(planted):
     rows = [row for row in planted.rows["train"] if row["variant"] == "noise"]
     rows[0]["labels"], rows[1]["labels"] = rows[1]["labels"], rows[0]["labels"]
 
 
-def noise_without_noise(planted):
-    row = first(planted, variant="noise")
+def remove_noise(planted):
+    row = first_row(planted, variant="noise")
     row["input_ids"] = row["labels"]
 
 
-def labels_that_are_not_the_ids(planted):
-    first(planted, variant="")["labels"][3] += 1
+def change_label(planted):
+    first_row(planted, variant="")["labels"][3] += 1
 
 
-def a_kind_that_files_does_not_know(planted):
-    row = first(planted, variant="rename")
-    row_of(planted, row, "rename")["kind"] = "comments"
+def change_kind_in_table(planted):
+    row = first_row(planted, variant="rename")
+    variant_row(planted, row, "rename")["kind"] = "comments"
 
 
-def a_variant_that_is_only_told(planted):
-    row = first(planted, variant="noise")
+def remove_all_rows_of_variant(planted):
+    row = first_row(planted, variant="noise")
     rows = planted.rows["train"]
     planted.rows["train"] = [
         one for one in rows if (one["path"], one["repo"], one["variant"]) != (row["path"], row["repo"], "noise")
@@ -91,87 +90,87 @@ def a_variant_that_is_only_told(planted):
 @pytest.mark.parametrize(
     "plant",
     [
-        other_seed,
-        one_row_less,
-        one_id_of_a_rename,
-        labels_of_another,
-        noise_without_noise,
-        labels_that_are_not_the_ids,
-        a_kind_that_files_does_not_know,
-        a_variant_that_is_only_told,
+        change_seed,
+        remove_row,
+        change_id_of_rename,
+        swap_labels,
+        remove_noise,
+        change_label,
+        change_kind_in_table,
+        remove_all_rows_of_variant,
     ],
     ids=lambda plant: plant.__name__,
 )
-def test_a_fault_in_a_variant_is_found(planted, plant):
+def test_fault_in_variant_is_reported(planted, plant):
     plant(planted)
     assert "variants" in planted.check()
 
 
-def test_a_variant_in_a_held_out_split_is_found(planted):
-    row = first(planted, variant="rename")
+def test_variant_in_held_out_split_is_reported(planted):
+    row = first_row(planted, variant="rename")
     planted.rows["test"].append({**row, "path": planted.rows["test"][-1]["path"]})
     assert "variants" in planted.check()
 
 
-def test_a_sentinel_where_none_belongs_is_found(planted):
-    first(planted, variant="rename")["input_ids"][4] = 50_265
+def test_unexpected_sentinel_is_reported(planted):
+    first_row(planted, variant="rename")["input_ids"][4] = 50_265
     assert "special_tokens" in planted.check()
 
 
-def test_a_mask_outside_of_noise_is_found(planted):
-    first(planted, variant="")["input_ids"][4] = 50_264
+def test_mask_outside_of_noise_is_reported(planted):
+    first_row(planted, variant="")["input_ids"][4] = 50_264
     assert "special_tokens" in planted.check()
 
 
-def repeated(planted):
+def repeated_row(planted):
     return next(row for row in planted.rows["train"] if row["repeat"] == 1)
 
 
-def test_a_repeat_that_is_counted_wrong_is_found(planted):
-    repeated(planted)["repeat"] = 5
+def test_wrong_repeat_number_is_reported(planted):
+    repeated_row(planted)["repeat"] = 5
     assert "windows" in planted.check()
 
 
-def test_a_hidden_copy_is_found(planted):
-    row = first(planted, variant="", repeat=0)
+def test_duplicate_row_is_reported(planted):
+    row = first_row(planted, variant="", repeat=0)
     planted.rows["train"].insert(planted.rows["train"].index(row), dict(row))
     failed = planted.check()
     assert {"duplicates", "windows"} & set(failed)
 
 
-def test_a_repeat_with_other_ids_is_found(planted):
-    row = repeated(planted)
+def test_repeat_with_other_ids_is_reported(planted):
+    row = repeated_row(planted)
     row["input_ids"][5] = row["input_ids"][5] % 1000 + 1
     assert "windows" in planted.check()
 
 
-def test_fresh_tokens_in_a_repeat_are_found(planted):
-    repeated(planted)["fresh"] = 7
+def test_fresh_tokens_in_repeat_are_reported(planted):
+    repeated_row(planted)["fresh"] = 7
     assert "fresh" in planted.check()
 
 
-def test_a_draw_that_is_not_what_the_rows_show_is_found(planted):
-    file = planted.file_of(repeated(planted))
+def test_draw_that_differs_from_rows_is_reported(planted):
+    file = planted.file_of(repeated_row(planted))
     file["draw"][0] += 1
     assert "windows" in planted.check()
 
 
-def test_repeats_of_a_file_that_is_said_to_be_shown_once_are_found(planted):
-    file = planted.file_of(repeated(planted))
+def test_repeats_without_a_draw_are_reported(planted):
+    file = planted.file_of(repeated_row(planted))
     file["draw"] = None
     assert "windows" in planted.check()
 
 
-def test_a_hidden_copy_that_is_called_a_variant_is_found(planted):
-    row = first(planted, variant="rename")
-    table = row_of(planted, row, "rename")
+def test_variant_with_text_of_its_file_is_reported(planted):
+    row = first_row(planted, variant="rename")
+    table = variant_row(planted, row, "rename")
     table["text_sha256"] = planted.file_of(row)["text_sha256"]
     assert "variants" in planted.check()
 
 
-def test_the_files_own_rows_under_the_name_of_a_variant_are_found(planted):
+def test_original_window_in_variant_is_reported(planted):
     rows = planted.rows["train"]
-    chosen = first(planted, variant="rename")
+    chosen = first_row(planted, variant="rename")
     own = [row for row in rows if (row["path"], row["repo"]) == (chosen["path"], chosen["repo"])]
     clean = {row["start"]: row for row in own if not row["variant"]}
     for row in own:
@@ -181,20 +180,20 @@ def test_the_files_own_rows_under_the_name_of_a_variant_are_found(planted):
     assert "variants" in planted.check()
 
 
-def test_a_held_out_file_that_is_shown_twice_is_found(planted):
+def test_repeated_held_out_file_is_reported(planted):
     row = planted.rows["test"][0]
     planted.file_of(row)["draw"] = [2, 0]
-    assert "held out, and shown 2 times" in str(planted.check()["windows"])
+    assert "held out, but used 2 times" in str(planted.check()["windows"])
 
 
-def test_more_epochs_than_were_allowed_are_found(planted):
+def test_too_many_epochs_are_reported(planted):
     planted.manifest["settings"]["sampling"]["max_epochs"] = 1
     assert "max_epochs is 1" in str(planted.check()["windows"])
 
 
-def test_windows_that_another_seed_would_draw_are_found(planted):
+def test_draw_with_another_seed_is_reported(planted):
     planted.manifest["settings"]["sampling"]["seed"] = 99
-    assert "is drawn" in str(planted.check())
+    assert "but the seed draws" in str(planted.check())
 
 
 @pytest.mark.parametrize(
@@ -208,19 +207,19 @@ def test_windows_that_another_seed_would_draw_are_found(planted):
         ("sampling", "windows", {"train": 1, "validation": 1, "test": 1}),
     ],
 )
-def test_what_the_manifest_tells_wrong_is_found(planted, section, name, value):
+def test_wrong_fact_in_manifest_is_reported(planted, section, name, value):
     facts = planted.manifest[section]
     facts = facts["rename"] if section == "variants" else facts
     facts[name] = value
     assert "files_table" in planted.check()
 
 
-def test_shares_that_do_not_add_up_are_found(planted):
+def test_shares_that_do_not_add_up_are_reported(planted):
     planted.manifest["sampling"]["groups"][0]["realised_share"] += 0.3
     assert "files_table" in planted.check()
 
 
-def test_a_reason_that_is_gone_is_found(planted):
+def test_missing_reason_is_reported(planted):
     for file in planted.files:
         file["variants"] = [row for row in file["variants"] if row["missing"] is None]
     is_any = any(facts["missing"] for facts in planted.manifest["variants"].values())
@@ -228,5 +227,5 @@ def test_a_reason_that_is_gone_is_found(planted):
     assert is_any
 
 
-def test_every_kind_whose_windows_are_by_themselves_has_a_check_of_its_own():
-    assert set(CHECKS_BY_THEMSELVES) == BY_THEMSELVES
+def test_every_kind_with_independent_windows_has_a_check():
+    assert set(INDEPENDENT_CHECKS) == BY_THEMSELVES

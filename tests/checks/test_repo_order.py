@@ -1,4 +1,4 @@
-"""Two programs for the order of a repository's files, one that builds and one that checks: they must agree."""
+"""The build and the check order the files of a repository with independent code, and must agree."""
 
 import pytest
 from hypothesis import example, given
@@ -71,8 +71,8 @@ PIECES = [
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
-def names_in(text, language):
-    """As the check reads them, up to as many as it takes."""
+def imports_by_check(text, language):
+    """Return the imports that the check reads, up to its limit."""
     found = []
     for one in checked.READERS[language](b"\n".join(text.split(b"\r\n"))):
         found.append(one)
@@ -81,24 +81,24 @@ def names_in(text, language):
     return list(dict.fromkeys(found))
 
 
-def test_both_read_the_same_languages():
+def test_build_and_check_read_the_same_languages():
     assert set(checked.READERS) == IMPORT_LANGUAGES
 
 
 @pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES - {"tsx", "jsx", "javascript", "c++"}))
 @given(TEXTS)
-def test_both_read_the_same_imports(language, text):
+def test_build_and_check_read_the_same_imports(language, text):
     encoded = text.encode()
-    assert names_in(encoded, language) == [tuple(one) for one in imports_in(encoded, language)]
+    assert imports_by_check(encoded, language) == [tuple(one) for one in imports_in(encoded, language)]
 
 
 @pytest.mark.parametrize("language", sorted(set(checked.READERS) - {"tsx", "jsx", "javascript", "c++"}))
 @pytest.mark.parametrize("piece", ["from a import (", "import (", "use a::{{", "'./", " \t", '#include "', "import a,"])
-def test_hostile_text_is_read_in_one_go(language, piece):
-    """Half a million bytes, on one line and on many: what takes quadratic time would not end."""
+def test_hostile_text_is_read_in_linear_time(language, piece):
+    """Half a million bytes, on one line and on many lines. Quadratic code would not finish."""
     for end in ("", "\n"):
         text = ((piece + end) * (500_000 // len(piece + end))).encode()
-        assert names_in(text, language) == [tuple(one) for one in imports_in(text, language)]
+        assert imports_by_check(text, language) == [tuple(one) for one in imports_in(text, language)]
 
 
 FOLDERS = st.sampled_from(["", "", "a/", "a/b/", "b/", "src/", "src/a/", "c/src/a/", "x/a/b/"])
@@ -115,34 +115,34 @@ TREES = st.dictionaries(st.builds("".join, st.tuples(FOLDERS, FILES)), TEXTS, ma
 @given(TREES)
 @example({"a/b/C.java": "import a.b.C.D;\n", "x/a/b/C.java": "", "b/a.go": 'import "x.org/a"\n', "a/a.go": ""})
 @example({"go.mod": "module x.org\n", "b/go.mod": "module x.org\n", "a/a.go": 'import "x.org/b"\n', "b/b.go": ""})
-def test_both_name_the_same_files(tree):
+def test_build_and_check_resolve_imports_to_the_same_files(tree):
     paths = sorted(tree)
     texts = {path: tree[path].encode() for path in paths}
     languages = {path: language_of(path, texts[path]) for path in paths}
-    files, other = RepoFiles(paths), checked._Tree(paths)
+    files, other = RepoFiles(paths), checked._RepoTree(paths)
     for number, path in enumerate(paths):
         if languages[path] == GO_MOD:
             files.add_go_module(number, imports_in(texts[path], GO_MOD))
-            other.add_module(path, names_in(texts[path], GO_MOD))
+            other.add_module(path, imports_by_check(texts[path], GO_MOD))
     for number, path in enumerate(paths):
         language = languages[path]
-        names = names_in(texts[path], language) if language in IMPORT_LANGUAGES else []
+        names = imports_by_check(texts[path], language) if language in IMPORT_LANGUAGES else []
         found = files.imported_by(number, language, imports_in(texts[path], language))
-        assert found == other.imported(number, language, names), path
+        assert found == other.resolve_imports(number, language, names), path
         assert number not in found
 
 
-def graphs(most):
-    """For each file, those that it imports."""
-    return st.integers(0, most).flatmap(
+def graphs(max_files):
+    """Generate the imported files of each file."""
+    return st.integers(0, max_files).flatmap(
         lambda size: st.lists(st.sets(st.integers(0, max(0, size - 1))), min_size=size, max_size=size).map(
-            lambda edges: [sorted(own - {number}) for number, own in enumerate(edges)]
+            lambda edges: [sorted(imported_here - {number}) for number, imported_here in enumerate(edges)]
         )
     )
 
 
-def reached(imported, number):
-    """All files that one leads to."""
+def reachable(imported, number):
+    """Return all files that a file imports, directly or indirectly."""
     found, left = set(), list(imported[number])
     while left:
         one = left.pop()
@@ -152,44 +152,44 @@ def reached(imported, number):
     return found
 
 
-def slow_order(imported):
-    """By the words of the rule, looking at every file each time."""
-    leads_to = [reached(imported, number) for number in range(len(imported))]
+def reference_order(imported):
+    """Apply the rule literally, and scan all files in each step."""
+    leads_to = [reachable(imported, number) for number in range(len(imported))]
     order = []
     while len(order) < len(imported):
         left = {number: set(imported[number]) - set(order) for number in range(len(imported)) if number not in order}
-        waiting = [
-            (len(own), number)
-            for number, own in left.items()
-            if all(number in leads_to[one] for one in own)  # in a cycle with it
+        candidates = [
+            (len(imported_here), number)
+            for number, imported_here in left.items()
+            if all(number in leads_to[one] for one in imported_here)  # all pending imports are in a cycle with it
         ]
-        order.append(min(waiting)[1])
+        order.append(min(candidates)[1])
     return order
 
 
 @given(graphs(9))
 @example([[1], [0]])
 @example([[2], [0], [1], [0]])
-def test_a_file_stands_behind_what_it_imports(imported):
+def test_file_comes_after_its_imports(imported):
     order = import_order(imported)
-    place = {number: at for at, number in enumerate(order.numbers)}
+    position = {number: at for at, number in enumerate(order.numbers)}
     assert sorted(order.numbers) == list(range(len(imported)))
-    pairs = [(number, one) for number, own in enumerate(imported) for one in own]
-    broken = [(number, one) for number, one in pairs if place[one] > place[number]]
-    assert all(number in reached(imported, one) for number, one in broken)
+    pairs = [(number, one) for number, imported_here in enumerate(imported) for one in imported_here]
+    broken = [(number, one) for number, one in pairs if position[one] > position[number]]
+    assert all(number in reachable(imported, one) for number, one in broken)
     assert (order.num_imports, order.num_broken) == (len(pairs), len(broken))
-    assert order.numbers == slow_order(imported)
-    assert (order.numbers, order.num_broken) == checked._in_order(imported)
+    assert order.numbers == reference_order(imported)
+    assert (order.numbers, order.num_broken) == checked._sort_by_imports(imported)
 
 
-def test_without_imports_files_stand_by_path():
+def test_files_without_imports_are_in_path_order():
     assert import_order([[]] * 5).numbers == [0, 1, 2, 3, 4]
 
 
-def test_a_chain_of_a_hundred_thousand_files_needs_no_recursion():
+def test_chain_of_100_000_files_needs_no_recursion():
     size = 100_000
     chain = [[number + 1] if number + 1 < size else [] for number in range(size)]
     assert import_order(chain).numbers == list(reversed(range(size)))
     ring = [[(number + 1) % size] for number in range(size)]
     assert import_order(ring) == ([0, *reversed(range(1, size))], size, 1)
-    assert checked._in_order(ring) == ([0, *reversed(range(1, size))], 1)
+    assert checked._sort_by_imports(ring) == ([0, *reversed(range(1, size))], 1)

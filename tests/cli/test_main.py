@@ -222,7 +222,7 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
     [
         (["build"], 2, "no source was named"),
         (["build", "REPO"], 2, "no output folder was named"),
-        (["build", "REPO/none", "--out", "OUT"], 3, "there is no source"),
+        (["build", "REPO/none", "--out", "OUT"], 3, "does not exist. Check the path."),
         (["build", "EMPTY", "--out", "OUT"], 3, "there are no files in"),
         (["build", "REPO", "--out", "REPO"], 4, "is not a dataset: it has no manifest.json. Name a new folder"),
         (

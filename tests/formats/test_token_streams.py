@@ -508,12 +508,12 @@ def test_check_finds_nothing_in_a_stream_and_every_id_that_is_not_as_it_was(form
         at = len(content) - (len(stream) - end + 1) * width
         path.write_bytes(content[:at] + b"\x09\0\0\0"[:width] + content[at + width :])
         found = stream_fault(out, manifest, (form.name, Split.TRAIN))
-        assert found == f"train: 9 at {end - 1}, where the end token {schema.end_id} must stand"
+        assert found == f"train: the id at position {end - 1} is 9, expected the end token {schema.end_id}"
     path.write_bytes(content)
     index = folder / "train.rows.jsonl"
     rows = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(rows[:-1]))
-    assert "rows beside" in stream_fault(out, manifest, (form.name, Split.TRAIN))
+    assert "rows in train.rows.jsonl, but" in stream_fault(out, manifest, (form.name, Split.TRAIN))
 
 
 def test_a_stream_holds_each_file_once_and_its_end_token(source, tmp_path):

@@ -145,7 +145,7 @@ def test_a_check_puts_the_rows_together_again(rewritten, source):
     report = check(rewritten, [str(source)], workers=1)
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "fim"]
-    assert re.fullmatch(r"\d+ rows of \d+ files put together again", verdict.summary)
+    assert re.fullmatch(r"\d+ rows of \d+ files restored", verdict.summary)
 
 
 def test_the_manifest_counts_windows_by_order_and_kind(rewritten):

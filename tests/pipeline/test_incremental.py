@@ -359,7 +359,7 @@ def test_against_clean_finds_a_dataset_that_was_altered(dataset, name):
 def test_against_clean_finds_a_file_that_is_missing(dataset):
     (dataset / "validation.jsonl").unlink()
     (line,) = against_clean(dataset)
-    assert line.startswith("validation.jsonl: nothing where a clean build gives sha256 ")
+    assert line.startswith("validation.jsonl: no file, but a clean build gives sha256 ")
 
 
 @pytest.mark.parametrize(("table", "field"), [("counts", "kept"), ("files", "train.jsonl")])
@@ -367,7 +367,7 @@ def test_against_clean_finds_a_manifest_that_was_altered(dataset, table, field):
     manifest = json.loads((dataset / "manifest.json").read_bytes())
     manifest[table][field] = manifest[table]["test.jsonl"] if table == "files" else 0
     (dataset / "manifest.json").write_text(json.dumps(manifest))
-    assert f"manifest.json: {table} is another in a clean build" in against_clean(dataset)
+    assert f"manifest.json: {table} differs in a clean build" in against_clean(dataset)
 
 
 def test_against_clean_needs_to_know_how_it_was_built(dataset):
@@ -375,8 +375,8 @@ def test_against_clean_needs_to_know_how_it_was_built(dataset):
     shutil.rmtree(work_of(dataset))
     code, line = refusal(called("check", dataset, "--against-clean"))
     assert code == 4
-    assert line.startswith(f"{str(work_of(dataset))!r} does not say how {str(dataset)!r} was built")
-    with pytest.raises(DatasetError, match="Build it once more"):
+    assert line.startswith(f"{str(work_of(dataset))!r} has no record of how {str(dataset)!r} was built")
+    with pytest.raises(DatasetError, match="Build the dataset again"):
         against_clean(dataset)
     code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
     assert (code, line) == (2, "--against-clean uses the sources that the manifest records. Omit --source.")

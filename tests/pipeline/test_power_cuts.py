@@ -204,8 +204,8 @@ def test_earlier_splits_that_a_cut_has_taken_are_missed(into):
     previous = Path(f"{config.out}.work/previous.jsonl")
     assert against_clean(config.out) == []
     previous.write_bytes(b"")
-    with pytest.raises(DatasetError, match="is not what it was"):
+    with pytest.raises(DatasetError, match="has changed"):
         against_clean(config.out)
     previous.unlink()
-    with pytest.raises(DatasetError, match="is gone"):
+    with pytest.raises(DatasetError, match="is missing"):
         against_clean(config.out)

@@ -202,7 +202,7 @@ def test_windows_that_are_others_in_one_format_are_found(made, tmp_path):
     report = gristmill.check(tmp_path / "out")
     failed = {one.name: one.examples for one in report.checks if one.status == "failed"}
     assert set(failed) == {"digests", "formats"}
-    assert failed["formats"][0] == "bin: its windows are not those of content_sha256 in the manifest"
+    assert failed["formats"][0] == "bin: its windows do not match content_sha256 in the manifest"
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "jsonl"])
@@ -212,7 +212,7 @@ def test_a_file_that_no_manifest_names_is_told_in_a_formats_folder(made, tmp_pat
     (tmp_path / "out" / name / "train-more").write_text("rows of nobody")
     report = gristmill.check(tmp_path / "out")
     failed = {one.name: one.examples for one in report.checks if one.status == "failed"}
-    assert failed == {"digests": [f"{name}/train-more: the manifest does not name it"]}
+    assert failed == {"digests": [f"{name}/train-more: not listed in the manifest"]}
 
 
 def redigested(folder, name, content):
@@ -246,7 +246,7 @@ def test_a_text_that_is_another_in_one_format_is_found(made, tmp_path):
     texts = pyarrow.array(["ghp_" + "x" * 36] * len(table))
     pyarrow.parquet.write_table(table.set_column(table.column_names.index("text"), "text", texts), tmp_path / "x")
     failed = redigested(tmp_path / "out", "parquet/test.parquet", (tmp_path / "x").read_bytes())
-    assert failed == {"formats": ["parquet: its rows tell something else than those of jsonl"]}
+    assert failed == {"formats": ["parquet: its rows differ from those of jsonl"]}
 
 
 @pytest.mark.timeout(60)

@@ -20,7 +20,7 @@ def test_single_files_in_one_folder_are_one_source(tree):
 @pytest.mark.parametrize("names", [["none"], [""], ["a.py/x"]])
 def test_missing_source_is_refused(tree, monkeypatch, names):
     monkeypatch.chdir(tree({"a.py": "a"}))
-    with pytest.raises(InputError, match="there is no source"):
+    with pytest.raises(InputError, match="does not exist"):
         resolve_sources(names)
 
 

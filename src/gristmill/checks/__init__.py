@@ -1,1 +1,1 @@
-"""Is a dataset what its manifest says? With readers and algorithms of its own."""
+"""Verify that a dataset matches its manifest, with readers and algorithms independent of the build."""

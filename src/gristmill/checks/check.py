@@ -1,15 +1,15 @@
-"""gristmill check: verifies a finished dataset from its files alone, by other algorithms than those that built it.
+"""Verify a finished dataset from its files alone, with algorithms that differ from those of the build.
 
-1. digests   every file against the manifest
-2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
-             ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window.
-             Of documents, the texts: they are tokenized once more
-3. files     rows of fill in the middle put together again; runs against files.jsonl and the manifest: places, fresh
-             tokens, counts, groups
-4. texts     what the windows spell, over processes: secrets, and the source where it is given
-5. leakage   held-out tokens against train
+1. digests   Compare the digest of every file with the manifest.
+2. rows      Read the rows of JSONL, or of the first format if there is no JSONL, in parallel. Check JSON, columns, ids
+             and special tokens, and group the windows of each file into runs. Compare all other formats by a digest of
+             every window. Tokenize documents again.
+3. files     Restore the text of fill-in-the-middle rows. Compare the runs with files.jsonl and the manifest: positions,
+             fresh tokens, counts and groups.
+4. texts     Decode the windows in parallel. Scan them for secrets, and compare them with the source if it is given.
+5. leakage   Search train for held-out tokens.
 
-Faults in one check hide nothing of another: each takes what the one before could read.
+A fault in one check does not hide faults in another: each check uses everything that the previous one could read.
 """
 
 import os
@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from gristmill.checks.counts import check_counts, check_told
+from gristmill.checks.counts import check_counts, check_sampling_facts
 from gristmill.checks.data_files import read_data_files
 from gristmill.checks.digests import check_cards, check_digests
-from gristmill.checks.documents import without_cut_edges
+from gristmill.checks.documents import trim_cut_edges
 from gristmill.checks.file_rows import FilesTable, check_groups, read_files_table
 from gristmill.checks.fim import check_fim
-from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
-from gristmill.checks.formats import First, check_formats
+from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, make_result, report_file
+from gristmill.checks.formats import RowDigests, check_formats
 from gristmill.checks.repo_order import RepoOrders, check_repo_order
 from gristmill.checks.requirements import Settings
 from gristmill.checks.source_texts import folders_by_repo
@@ -65,7 +65,7 @@ CHECKS = (
     *("fim", "variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
-"""About; `num_workers` counts by source."""
+"""Approximate ratio. `num_workers` expects the size of the source."""
 
 
 def check(
@@ -75,7 +75,11 @@ def check(
     progress: Progress | None = None,
     workers: int | Literal["auto"] = "auto",
 ) -> Report:
-    """Writes check.json into the folder and nothing else; raises DatasetError where there is no manifest to go by."""
+    """Verify a dataset and write the report to check.json in its folder.
+
+    `sources` are the folders and files that the dataset was built from. If given, its texts are compared with them.
+    Raises DatasetError if the manifest is missing or damaged, and InputError if a source does not exist.
+    """
     path = Path(os.path.expanduser(folder))
     edition = Edition(path)
     manifest = edition.manifest
@@ -103,7 +107,7 @@ def _check(
             rows, content_sha256, lines_sha256 = read_data_files(settings, runner, faults, step.advance)
         num_windows = sum(facts.windows for facts in manifest.splits.values()) * (len(manifest.formats) - 1)
         with progress.phase("formats", num_windows, "windows") as step:
-            formats = check_formats(settings, First(content_sha256, lines_sha256), runner, faults, step.advance)
+            formats = check_formats(settings, RowDigests(content_sha256, lines_sha256), runner, faults, step.advance)
         table = read_files_table(path, faults)
         with progress.phase("fim", 0):
             rows, fim = check_fim(rows, table, settings, runner, faults)
@@ -115,24 +119,24 @@ def _check(
             verdicts |= texts.check(runner, faults, step.advance)
     with progress.phase("leakage", 0):
         if settings.rules.has_documents:
-            rows = _without_cut_edges(rows, table)
+            rows = _trim_cut_edges(rows, table)
         verdicts["leakage"] = check_leakage(rows, settings.decontaminate, num_cores(), faults)
-        if settings.rules.has_documents and settings.spelling.tokenizer_key is None:
-            verdicts["leakage"] = Verdict(settings.no_tokenizer or "there is no tokenizer", "skipped")
+        if settings.rules.has_documents and settings.decoder.tokenizer_key is None:
+            verdicts["leakage"] = Verdict(settings.no_tokenizer_reason or "the tokenizer is missing", "skipped")
     return Report(
         ok=not faults.counts.total(),
         fingerprint=manifest.fingerprint,
         content_sha256=manifest.content_sha256,
         gristmill=__version__,
-        checks=[result_of(name, verdicts[name], faults) for name in CHECKS],
+        checks=[make_result(name, verdicts[name], faults) for name in CHECKS],
         bytes=num_bytes,
         seconds=round(time.perf_counter() - started_at, 3),
     )
 
 
-def _without_cut_edges(rows: Rows, table: FilesTable) -> Rows:
+def _trim_cut_edges(rows: Rows, table: FilesTable) -> Rows:
     by_file = {
-        key: [one._replace(run=without_cut_edges(one.run, table.kept.get(key))) for one in runs]
+        key: [one._replace(run=trim_cut_edges(one.run, table.kept.get(key))) for one in runs]
         for key, runs in rows.by_file.items()
     }
     return rows._replace(by_file=by_file)
@@ -147,52 +151,52 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     num_tail_tokens = check_windows(rows, table, settings, faults)
     check_ends(rows, table, settings, orders.by_repo, faults)
     check_repeats(rows, table, settings.sampling.max_epochs, faults)
-    check_told(rows, table, settings, faults)
+    check_sampling_facts(rows, table, settings, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
     num_variants = check_variants(rows, table, settings, faults)
-    num_alike = check_duplicates(rows, faults)
-    num_tokens = sum(file.shown_tokens for file in table.kept.values())
-    around = [*settings.rules.prefix, "…", *settings.rules.suffix]
-    behind = f", {' '.join(map(str, settings.rules.closing))} behind documents" if settings.rules.closing else ""
-    special = ["markers between files"] if settings.is_by_repo else around
+    num_same = check_duplicates(rows, faults)
+    num_tokens = sum(file.covered_tokens for file in table.kept.values())
+    frame_text = [*settings.rules.prefix, "…", *settings.rules.suffix]
+    closing_text = f", {' '.join(map(str, settings.rules.closing))} after documents" if settings.rules.closing else ""
+    special_text = ["markers between files"] if settings.is_packed_by_repo else frame_text
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     content = "text" if settings.rules.has_documents else "ids"
-    alike = f"; {num_alike:,} have the {content} of one in another file" if num_alike else ""
+    same_text = f"; {num_same:,} have the same {content} as a row of another file" if num_same else ""
     ids = Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}")
-    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special))}{behind}")
+    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special_text))}{closing_text}")
     if settings.rules.has_documents:
-        ids = Verdict(f"{counted(num_ids, 'token')} by the tokenizer in the folder")
-        other = "another" if settings.fim.is_on else "a"  # beside the sentinels of fill in the middle
-        special_tokens = Verdict(f"{num_rows}, and none spells {other} control token")
-        if not settings.rules.spellings:
+        ids = Verdict(f"{counted(num_ids, 'token')}, counted with the tokenizer of the dataset")
+        other = "other " if settings.fim.is_on else ""  # fill-in-the-middle sentinels are allowed
+        special_tokens = Verdict(f"{num_rows} searched for the text of {other}control tokens")
+        if not settings.rules.control_spellings:
             special_tokens = Verdict("--control-spellings keep", "skipped")
     return {
         "digests": Verdict(counted(len(manifest.files), "file")),
-        "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
+        "schema": Verdict(f"{num_rows} with {counted(len(manifest.columns), 'column')}"),
         "ids": ids,
         "special_tokens": special_tokens,
         "windows": Verdict(
             f"{num_rows} of {counted(len(rows.by_file), 'file')}{_order_text(settings, orders)}",
-            "ok" if orders.why_unchecked is None else "reported",
+            "ok" if orders.skip_reason is None else "reported",
         ),
         "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
         "duplicates": Verdict(
-            f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
+            f"{num_rows}{same_text}", "reported" if num_same else "ok", {"windows_as_in_another_file": num_same}
         ),
         "files_table": Verdict(f"{counted(len(table), 'file')}, {len(table.kept):,} of them kept"),
         "variants": Verdict(f"{counted(num_variants, 'variant')} of {counted(len(rows.variants), 'train file')}")
         if settings.variants.rates
-        else Verdict("none were asked for", "skipped"),
+        else Verdict("no variants are configured", "skipped"),
         "groups": Verdict(counted(len({file.group for file in table.kept.values()}), "group")),
     }
 
 
 def _order_text(settings: Settings, orders: RepoOrders) -> str:
-    if not settings.is_by_repo:
+    if not settings.is_packed_by_repo:
         return ""
-    unchecked = "" if orders.why_unchecked is None else f", which is not checked: {orders.why_unchecked}"
-    return f"; repositories in the order by {settings.repo_order}{unchecked}"
+    unchecked = "" if orders.skip_reason is None else f" (not checked: {orders.skip_reason})"
+    return f"; files of a repository ordered by {settings.repo_order}{unchecked}"
 
 
 def _write(folder: Path, report: Report) -> bool:

@@ -1,4 +1,4 @@
-"""The manifest's counts against files.jsonl and the rows (`files_table`)."""
+"""Compare the counts in the manifest with files.jsonl and the rows (check `files_table`)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,34 +14,40 @@ from gristmill.core.records import DropReason, Split
 
 
 def check_counts(table: FilesTable, manifest: Manifest, faults: Faults) -> None:
-    for name, said, found in (*_counts(table, manifest), *_decontamination(table, manifest)):
-        if said != found:
-            faults.add(CHECK, f"{name}: {_difference(said, found)}", file=MANIFEST)
+    """Compare the counts of files, tokens, sources and cuts in the manifest with files.jsonl."""
+    for name, recorded, found in (*_count_facts(table, manifest), *_decontamination_facts(table, manifest)):
+        if recorded != found:
+            faults.add(CHECK, f"{name}: {_describe_difference(recorded, found)}", file=MANIFEST)
 
 
-def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+def _count_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of each count, its value in the manifest, and its value from files.jsonl."""
     kept, dropped, counts = table.kept.values(), table.dropped.values(), manifest.counts
-    by_reason = _tally(row.reason for row in dropped)
+    by_reason = _count_values(row.reason for row in dropped)
     by_language: dict[str, dict[Split, int]] = {}
     for file in kept:
         by_split = by_language.setdefault(file.language, dict.fromkeys(Split, 0))
-        by_split[file.split] += file.shown_tokens
+        by_split[file.split] += file.covered_tokens
     num_near = by_reason.get(DropReason.NEAR_DUPLICATE, 0)
     yield "counts.found", counts.found, len(table)
     yield "counts.kept", counts.kept, len(kept)
     yield "counts.dropped", counts.dropped, len(dropped)
     yield "counts.dropped_by_reason", counts.dropped_by_reason, by_reason
-    yield "counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)
-    yield "counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)
-    yield "counts.respellings", counts.respellings, _tally(one.spelling for file in kept for one in file.respellings)
+    yield "counts.licenses", counts.licenses, _count_values(file.license or "" for file in kept)
+    yield "counts.redactions", counts.redactions, _count_values(one.kind for file in kept for one in file.redactions)
+    yield (
+        "counts.respellings",
+        counts.respellings,
+        _count_values(one.spelling for file in kept for one in file.respellings),
+    )
     yield "tokens_by_language", manifest.tokens_by_language, by_language
-    yield from _sources(table, manifest)
+    yield from _source_facts(table, manifest)
     yield "near_duplicates.dropped", manifest.near_duplicates.dropped, num_near
 
 
-def _decontamination(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Kept files with their cuts, and those of which nothing was left."""
-    said = manifest.decontamination
+def _decontamination_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yield facts about the cuts of kept files and about files dropped as contaminated."""
+    recorded = manifest.decontamination
     before, cut, files = (dict.fromkeys(Split, 0) for _ in range(3))
     for file in table.kept.values():
         before[file.split] += file.tokens
@@ -52,67 +58,66 @@ def _decontamination(table: FilesTable, manifest: Manifest) -> Iterator[tuple[st
             before[row.split] += row.tokens or 0
             cut[row.split] += row.tokens or 0
             files[row.split] += 1
-    yield "decontamination.how", said.how, manifest.settings["split"].get("decontaminate")
-    yield "decontamination.tokens_before", said.tokens_before, before
-    yield "decontamination.tokens_cut", said.tokens_cut, cut
-    yield "decontamination.files_cut", said.files_cut, files
+    yield "decontamination.how", recorded.how, manifest.settings["split"].get("decontaminate")
+    yield "decontamination.tokens_before", recorded.tokens_before, before
+    yield "decontamination.tokens_cut", recorded.tokens_cut, cut
+    yield "decontamination.files_cut", recorded.files_cut, files
 
 
-def _tally(names: Iterable[Any]) -> dict[Any, int]:
+def _count_values(names: Iterable[Any]) -> dict[Any, int]:
     return dict(Counter(names))
 
 
-def _sources(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Files per source. The rows of a table may name any repository, so those of all tables are counted together."""
-    found = _tally(repo for repo, _ in (*table.kept, *table.dropped))
+def _source_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the number of files per source. Tables are counted together, since their rows may name any repository."""
+    found = _count_values(repo for repo, _ in (*table.kept, *table.dropped))
     trees = {one.repo: one.found for one in manifest.sources if not one.is_table}
-    yield "sources", {repo: said for repo, said in trees.items() if said}, _only(found, trees)
-    num_rows = sum(found.values()) - sum(_only(found, trees).values())
-    yield "sources that are tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
+    yield "sources", {repo: recorded for repo, recorded in trees.items() if recorded}, _select(found, trees)
+    num_rows = sum(found.values()) - sum(_select(found, trees).values())
+    yield "sources: rows of tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
 
 
-def _only(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
+def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if name in names}
 
 
-def _difference(said: Any, found: Any) -> str:
-    if not isinstance(said, Mapping):
-        return f"it says {said}, files.jsonl has {found}"
-    names = [name for name in dict.fromkeys((*said, *found)) if said.get(name) != found.get(name)]
-    return f"it says {said.get(names[0])} for {str(names[0])!r}, files.jsonl has {found.get(names[0])}"
+def _describe_difference(recorded: Any, found: Any) -> str:
+    if not isinstance(recorded, Mapping):
+        return f"recorded as {recorded}, files.jsonl has {found}"
+    names = [name for name in dict.fromkeys((*recorded, *found)) if recorded.get(name) != found.get(name)]
+    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, files.jsonl has {found.get(names[0])}"
 
 
 NUM_DIGITS = 6
-
-
 ROUNDING = 2e-6
 
 
-def check_told(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
+def check_sampling_facts(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
+    """Compare the variants, sampling and epochs in the manifest with files.jsonl and the rows."""
     manifest = settings.manifest
-    for name, said, found in (*_variants(table, settings), *_sampling(rows, settings)):
-        if said != found:
-            faults.add(CHECK, f"{name} is {said}, and it should be {found}", file=MANIFEST)
+    for name, recorded, found in (*_variant_facts(table, settings), *_sampling_facts(rows, settings)):
+        if recorded != found:
+            faults.add(CHECK, f"{name} is {recorded}, expected {found}", file=MANIFEST)
     epochs = manifest.epochs
     effective = epochs.shown + epochs.variant_worth * epochs.varied
     if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
-        faults.add(CHECK, f"epochs.effective is {epochs.effective}, and not {effective:.6f}", file=MANIFEST)
+        faults.add(CHECK, f"epochs.effective is {epochs.effective}, expected {effective:.6f}", file=MANIFEST)
 
 
-def _variants(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
-    said = settings.manifest.variants
+def _variant_facts(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
+    recorded = settings.manifest.variants
     rows = [row for file in table.kept.values() for row in file.variants]
-    yield "variants", sorted(said), sorted(settings.variants.rates)
-    for kind, facts in said.items():
-        own = [row for row in rows if row.kind == kind]
-        made = [row for row in own if row.missing is None]
+    yield "variants", sorted(recorded), sorted(settings.variants.rates)
+    for kind, facts in recorded.items():
+        of_kind = [row for row in rows if row.kind == kind]
+        made = [row for row in of_kind if row.missing is None]
         yield f"variants.{kind}.made", facts.made, len(made)
         yield f"variants.{kind}.windows", facts.windows, sum(row.windows for row in made)
-        yield f"variants.{kind}.missing", facts.missing, dict(Counter(row.missing for row in own if row.missing))
-        yield f"variants.{kind}.chosen", facts.chosen, len(own)
+        yield f"variants.{kind}.missing", facts.missing, dict(Counter(row.missing for row in of_kind if row.missing))
+        yield f"variants.{kind}.chosen", facts.chosen, len(of_kind)
 
 
-def _sampling(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
+def _sampling_facts(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
     facts = settings.manifest.sampling
     if facts is None:
         return
@@ -127,5 +132,5 @@ def _sampling(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
         yield "sampling.groups: windows", sum(one.windows for one in facts.groups), windows[Split.TRAIN]
         yield "sampling.groups: largest_repeat", max(one.largest_repeat for one in facts.groups), largest
         total = sum(one.realised_share for one in facts.groups)
-        is_whole = abs(total - 1) < NUM_DIGITS * len(facts.groups) * ROUNDING or not windows[Split.TRAIN]
-        yield "sampling.groups: shares", is_whole, True
+        is_sum_one = abs(total - 1) < NUM_DIGITS * len(facts.groups) * ROUNDING or not windows[Split.TRAIN]
+        yield "sampling.groups: shares", is_sum_one, True

@@ -1,4 +1,7 @@
-"""`digests`: every file that the manifest names is there as it says, and no data file beside them."""
+"""Check `digests`: every file in the manifest exists with the recorded digest, and there are no other data files.
+
+Also check `cards`: the machine-readable parts of README.md and croissant.json match the manifest.
+"""
 
 import hashlib
 import re
@@ -17,38 +20,37 @@ from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 
-# `cards`: what readers go by in README.md and croissant.json is what the manifest says; the rest is people's.
+# `cards`: only the parts that programs read must match the manifest. The rest may be edited.
 
 CARDS_CHECK = "cards"
-LARGEST_BYTES = 1 << 26
+MAX_CARD_BYTES = 1 << 26
 
 
 def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
-    told = [f"no {name}" for name in CARDS if not (folder / name).exists()]
+    """Compare the machine-readable parts of the dataset's cards with the manifest."""
+    summaries = [f"no {name}" for name in CARDS if not (folder / name).exists()]
     try:
-        cards = card_files(manifest) if len(told) < len(CARDS) else {}
+        cards = card_files(manifest) if len(summaries) < len(CARDS) else {}
     except DatasetError as error:
         faults.add(CARDS_CHECK, str(error))
-        return Verdict("none can be told")
-    for name, wanted in cards.items():
+        return Verdict("cards that cannot be generated")
+    for name, expected in cards.items():
         if not (folder / name).exists():
             continue
         try:
             with open_plain(folder / name) as stream:
-                found = stream.read(LARGEST_BYTES)
+                found = stream.read(MAX_CARD_BYTES)
         except OSError as error:
             faults.add(CARDS_CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
-        if found == wanted:
-            told.append(name)
+        if found == expected:
+            summaries.append(name)
             continue
-        wrong = PARTS[name].wrong(found, wanted)
+        wrong = PARTS[name].wrong(found, expected)
         for part in wrong:
-            faults.add(
-                CARDS_CHECK, f"{part} is not what the manifest says. A build, or an export, tells it anew", file=name
-            )
-        told.append(f"{name}, changed by hand")
-    return Verdict(", ".join(told), "ok" if told == list(CARDS) else "reported")
+            faults.add(CARDS_CHECK, f"{part} does not match the manifest. A build or an export updates it", file=name)
+        summaries.append(f"{name} (edited manually)")
+    return Verdict(", ".join(summaries), "ok" if summaries == list(CARDS) else "reported")
 
 
 CHECK = "digests"
@@ -56,6 +58,7 @@ DATA_FILE = re.compile(rf"({'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})?\.j
 
 
 def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
+    """Compare size and digest of every file with the manifest, and report data files that it does not list."""
     for name, facts in manifest.files.items():
         try:
             with open_plain(folder / name) as stream:
@@ -66,20 +69,20 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
         if size != facts.bytes:
-            faults.add(CHECK, f"{counted(size, 'byte')}, the manifest says {facts.bytes}", file=name)
+            faults.add(CHECK, f"{counted(size, 'byte')}, the manifest records {facts.bytes}", file=name)
         if sha256 != facts.sha256:
-            faults.add(CHECK, "its sha256 is not the manifest's", file=name)
+            faults.add(CHECK, "sha256 differs from the manifest", file=name)
     for name in _data_names(folder):
         if name not in manifest.files:
-            faults.add(CHECK, "the manifest does not name it", file=name)
+            faults.add(CHECK, "not listed in the manifest", file=name)
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
-        faults.add(CHECK, f"two digests for {TOKENIZER}, or none", file=MANIFEST)
+        faults.add(CHECK, f"the digest of {TOKENIZER} is missing, or recorded with two values", file=MANIFEST)
     _check_names(manifest, faults)
 
 
 def _data_names(folder: Path) -> Iterator[str]:
-    """What a reader of one of the formats may take for data."""
+    """Yield the names of all files that a reader of some format could take for data."""
     for path in sorted(folder.iterdir()):
         if path.name.endswith((".jsonl", ".jsonl.zst")) or (path.name in FORMATS and path.is_symlink()):
             yield path.name
@@ -88,14 +91,18 @@ def _data_names(folder: Path) -> Iterator[str]:
 
 
 def _check_names(manifest: Manifest, faults: Faults) -> None:
-    """A data file's name says its format, its split, and which of how many it is."""
+    """Check that the name of each data file matches its format, split, shard number and number of shards."""
     counts = dict.fromkeys(Split, 0)
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl":
             counts[facts.split] += 1
-        home = name.partition("/")[0] if "/" in name else "jsonl"
-        if facts.format is not None and (facts.format != home or home not in manifest.formats):
-            faults.add(CHECK, f"not the name of a file of {facts.format}, or not of one of its formats", file=name)
+        folder_format = name.partition("/")[0] if "/" in name else "jsonl"
+        if facts.format is not None and (facts.format != folder_format or folder_format not in manifest.formats):
+            faults.add(
+                CHECK,
+                f"not a valid name for the format {facts.format}, or the manifest does not list this format",
+                file=name,
+            )
     names = {
         data_file_name(split, index, count, compressed=compressed): split
         for split, count in counts.items()
@@ -104,17 +111,17 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
     }
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
-            what = f"not the name of one of {counted(counts[facts.split], 'file')} of {facts.split}"
-            faults.add(CHECK, what, file=name)
+            message = f"not a valid name for one of {counted(counts[facts.split], 'file')} of {facts.split}"
+            faults.add(CHECK, message, file=name)
         if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
-            faults.add(CHECK, "the manifest does not say of which split it is", file=name)
+            faults.add(CHECK, "the manifest does not record its split", file=name)
 
 
 def check_fingerprint(manifest: Manifest, tokenizer_key: str, faults: Faults) -> None:
-    """It is made of the settings, the tokenizer, the version and the table of files."""
+    """Recompute the fingerprint from the settings, the tokenizer, the version and the digest of files.jsonl."""
     files = manifest.files.get(FILES)
     inputs = [manifest.settings, tokenizer_key, manifest.gristmill, files.sha256 if files is not None else ""]
     encoded = msgspec.json.encode(inputs, order="deterministic")
     if hashlib.sha256(encoded).hexdigest() != manifest.fingerprint:
-        what = f"its fingerprint is not that of its settings, tokenizer, version and {FILES}"
-        faults.add(CHECK, what, file=MANIFEST)
+        message = f"fingerprint does not match its settings, tokenizer, version and {FILES}"
+        faults.add(CHECK, message, file=MANIFEST)

@@ -1,7 +1,7 @@
-"""Read and check rows that are documents: their texts, tokens, lines and spellings of control tokens.
+"""Read and check document rows: their texts, tokens, lines, and control tokens that appear as text.
 
-Rows have no ids, so the text is tokenized again. A whole file must give as many tokens as the build counted. A piece
-between two cuts may tokenize differently at its edges, since the build tokenized the whole file.
+Document rows have no ids, so the text is tokenized again. A complete file must have as many tokens as the build
+counted. A piece between two cuts may tokenize differently at its edges, since the build tokenized the complete file.
 """
 
 import json
@@ -11,51 +11,49 @@ from functools import cache
 import numpy as np
 import orjson
 
+from gristmill.checks.decoder import Decoder
 from gristmill.checks.file_rows import KeptFile
 from gristmill.checks.findings import Faults
-from gristmill.checks.rows import Row, wrong_field
+from gristmill.checks.rows import Row, find_column_fault
 from gristmill.checks.runs import END, FIRST_LINE, LAST_LINE, ROW, START, Run
-from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import Fields, Ids, RowRules, path_of
 from gristmill.core.names import counted
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 EDGE_TOKENS = 8
-"""Tokens of a piece beside a cut. They may differ from those in the whole file, so they are not compared with train."""
+"""Number of tokens next to a cut that are not compared with train, because they may differ from the complete file."""
 WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 NAME = WORD + b".:/-"
 LOW_LINE = "▁".encode()
 BARS = (b"|", "\uff5c".encode())
-NUMBERED = (b"extra_id_", b"mask_", b"SPECIAL_")
-SHAPES = (*BARS, *NUMBERED)
+NUMBERED_NAMES = (b"extra_id_", b"mask_", b"SPECIAL_")
+SHAPES = (*BARS, *NUMBERED_NAMES)
 
 
-def read_documents(
-    lines: Sequence[bytes], first: int, rules: RowRules, spelling: Spelling, faults: Faults
-) -> list[Row]:
-    """The rows among these lines that have every column as it should be."""
+def read_documents(lines: Sequence[bytes], first: int, rules: RowRules, decoder: Decoder, faults: Faults) -> list[Row]:
+    """Return the valid rows of these lines, tokenized, and add a fault for each other line."""
     read: list[tuple[int, Fields]] = []
     for number, line in enumerate(lines, first):
         fields = _fields(line)
-        what = fields if isinstance(fields, str) else wrong_field(fields, rules)
-        if isinstance(fields, dict) and what is None and not fields["text"]:
-            what = "it has no text"
-        if what is not None:
+        message = fields if isinstance(fields, str) else find_column_fault(fields, rules)
+        if isinstance(fields, dict) and message is None and not fields["text"]:
+            message = "text is empty"
+        if message is not None:
             path = None if isinstance(fields, str) else path_of(fields)
-            faults.add("schema", what, file=rules.file, row=number, path=path)
+            faults.add("schema", message, file=rules.file, row=number, path=path)
         elif isinstance(fields, dict):
             read.append((number, fields))
     rows = [
         Row(number, fields, ids, fields["tokens"], text=fields["text"].encode())
-        for (number, fields), ids in zip(read, _tokenized([fields for _, fields in read], spelling), strict=True)
+        for (number, fields), ids in zip(read, _tokenize([fields for _, fields in read], decoder), strict=True)
     ]
     for row in rows:
-        _look_for_spellings(row, rules, faults)
+        _check_control_spellings(row, rules, faults)
     return rows
 
 
 def _fields(line: bytes) -> Fields | str:
-    """Return the columns of a line, or a sentence about its defect."""
+    """Return the columns of a line, or a fault message."""
     try:
         fields = orjson.loads(line)
         if isinstance(fields, dict) and orjson.dumps(fields) == line:
@@ -66,18 +64,18 @@ def _fields(line: bytes) -> Fields | str:
     if not isinstance(fields, dict):
         return "not an object"
     if len(names) != len(fields):
-        return "a column is there twice"
-    return "a carriage return in its line" if b"\r" in line else fields
+        return "a column appears twice"
+    return "the line contains a carriage return" if b"\r" in line else fields
 
 
-def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[Ids]:
-    """The ids of each text; none without a tokenizer."""
-    if spelling.tokenizer_key is None:
+def _tokenize(rows: Sequence[Fields], decoder: Decoder) -> list[Ids]:
+    """Return the ids of each text, or empty arrays without a tokenizer."""
+    if decoder.tokenizer_key is None:
         return [np.zeros(0, np.uint32) for _ in rows]
     ids: list[Ids] = [np.zeros(0, np.uint32)] * len(rows)
     for is_piece, definition in (
-        (False, spelling.tokenizer.definition),
-        (True, spelling.tokenizer.definition.continuing),
+        (False, decoder.tokenizer.definition),
+        (True, decoder.tokenizer.definition.continuing),
     ):
         numbers = [number for number, row in enumerate(rows) if (row["start"] > 0) is is_piece]
         encoded = tokenizer_for(definition).encode_many([rows[number]["text"] for number in numbers])
@@ -86,43 +84,46 @@ def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[Ids]:
     return ids
 
 
-# Spellings of control tokens, by finding where one may begin and comparing what stands there.
+# Control tokens in texts: find each character that may begin one, and compare the text there with the names.
 
 
-def _look_for_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
-    if not rules.spellings or row.text is None:
+def _check_control_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
+    if not rules.control_spellings or row.text is None:
         return
     text = row.text
-    for own in rules.fim_spellings if row.fields.get("fim") else ():
-        text = text.replace(own.encode(), b"\n", 1)
-    for name in spellings_in(text, rules.spellings):
-        what = f"its text spells the control token {name}"
-        faults.add("special_tokens", what, file=rules.file, row=row.number, path=path_of(row.fields))
-        return  # one a row is enough
+    for token in rules.fim_token_texts if row.fields.get("fim") else ():
+        text = text.replace(token.encode(), b"\n", 1)
+    for name in spellings_in(text, rules.control_spellings):
+        message = f"text contains the control token {name}"
+        faults.add("special_tokens", message, file=rules.file, row=row.number, path=path_of(row.fields))
+        return  # one fault per row is enough
 
 
 def spellings_in(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
-    """The names that a text spells, and others of the shapes that control tokens have."""
-    for opening, own in _by_opening(names):
+    """Yield the control tokens that appear literally in a text.
+
+    These are the given names, and other text with the shape of a control token, for example `<|im_start|>`.
+    """
+    for opening, matching in _by_opening(names):
         at = text.find(opening)
         while at >= 0:
-            if text.startswith(own, at):
-                yield next(name for name in own if text.startswith(name, at)).decode()
+            if text.startswith(matching, at):
+                yield next(name for name in matching if text.startswith(name, at)).decode()
             at = text.find(opening, at + 1)
-    # Between a `<` and the next one stands what may be a shape: none of them has two.
+    # No shape contains a second `<`, so it is enough to test the text up to the next one.
     for rest in text.split(b"<")[1:]:
-        if rest.startswith(SHAPES) and (name := _shaped(rest)) is not None:
+        if rest.startswith(SHAPES) and (name := _shaped_token(rest)) is not None:
             yield name
 
 
-def _shaped(rest: bytes) -> str | None:
-    """`|im_start|>` and `extra_id_7>`, with what may stand behind; the `<` before it is known."""
+def _shaped_token(rest: bytes) -> str | None:
+    """Return the control token at the start of `rest`, such as `|im_start|>`. The `<` before it is already matched."""
     for bar in BARS:
         name, is_closed, _ = rest.removeprefix(bar).partition(bar + b">")
         plain = name.replace(LOW_LINE, b"_")
         if rest.startswith(bar) and is_closed and plain and plain[0] in WORD and not plain.translate(None, NAME):
             return f"<{(bar + name + bar).decode()}>"
-    for start in NUMBERED:
+    for start in NUMBERED_NAMES:
         digits, is_closed, _ = rest.removeprefix(start).partition(b">")
         if rest.startswith(start) and is_closed and digits.isdigit():
             return f"<{(start + digits).decode()}>"
@@ -131,30 +132,30 @@ def _shaped(rest: bytes) -> str | None:
 
 @cache
 def _by_opening(names: tuple[str, ...]) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """First characters, and the names that begin with each."""
-    own: dict[str, list[bytes]] = {}
+    """Group the names by their first character."""
+    by_opening: dict[str, list[bytes]] = {}
     for name in names:
-        own.setdefault(name[0], []).append(name.encode())
-    return [(opening.encode(), tuple(some)) for opening, some in own.items()]
+        by_opening.setdefault(name[0], []).append(name.encode())
+    return [(opening.encode(), tuple(tokens)) for opening, tokens in by_opening.items()]
 
 
-# A file's rows against its row in files.jsonl.
+# Compare the rows of a file with its row in files.jsonl.
 
 
-def wrong_document(run: Run, kept: KeptFile) -> tuple[int, str] | None:
-    """The row and what is wrong with it: tokens, lines and blanks of respellings."""
-    for number, stretch in enumerate(run.stretches):
-        text, windows = stretch.text or b"", run.windows[number]
+def find_document_fault(run: Run, kept: KeptFile) -> tuple[int, str] | None:
+    """Return the first row with wrong tokens, lines or respellings and a fault message, or None."""
+    for number, span in enumerate(run.spans):
+        text, windows = span.text or b"", run.windows[number]
         row, first, last = (int(windows[column]) for column in (ROW, FIRST_LINE, LAST_LINE))
-        is_whole = stretch.start == 0 and stretch.end == kept.tokens
-        if is_whole and len(stretch.ids) not in {0, kept.tokens}:
-            return row, f"tokens is {kept.tokens}, and its text has {len(stretch.ids)}"
-        num_leading = text[: len(text) - len(text.lstrip())].count(b"\n")  # a tokenizer may leave out blank lines
-        is_wrong = is_whole and (first > 1 + num_leading or kept.lines != _num_lines(text))
+        is_complete = span.start == 0 and span.end == kept.tokens
+        if is_complete and len(span.ids) not in {0, kept.tokens}:
+            return row, f"tokens is {kept.tokens}, but its text has {len(span.ids)}"
+        num_leading = text[: len(text) - len(text.lstrip())].count(b"\n")  # a tokenizer may skip blank lines
+        is_wrong = is_complete and (first > 1 + num_leading or kept.lines != _num_lines(text))
         if is_wrong or last > first + text.count(b"\n"):
-            return row, f"lines {first} to {last} of {kept.lines}, which its text has not"
-        if is_whole and (what := _wrong_blank(text, kept)) is not None:
-            return row, what
+            return row, f"lines {first} to {last} of {kept.lines} do not match its text"
+        if is_complete and (message := _find_respelling_fault(text, kept)) is not None:
+            return row, message
     return None
 
 
@@ -162,59 +163,62 @@ def _num_lines(text: bytes) -> int:
     return text.count(b"\n") + (not text.endswith(b"\n"))
 
 
-def _wrong_blank(text: bytes, kept: KeptFile) -> str | None:
+def _find_respelling_fault(text: bytes, kept: KeptFile) -> str | None:
     for number, one in enumerate(kept.respellings):
         at = one.at + number
         if text[at : at + 1] != b" " or 1 + text.count(b"\n", 0, at) != one.line:
-            return f"no blank in line {one.line}, where {one.spelling} was respelled"
+            return f"no space in line {one.line}, where {one.spelling} was respelled"
     return None
 
 
-def without_cut_edges(run: Run, kept: KeptFile | None) -> Run:
-    """The same run; of pieces, without the tokens beside a cut."""
+def trim_cut_edges(run: Run, kept: KeptFile | None) -> Run:
+    """Return the run without the tokens next to a cut."""
     num_tokens = 0 if kept is None else kept.tokens
-    stretches = [
+    spans = [
         one._replace(ids=one.ids[EDGE_TOKENS * (one.start > 0) : len(one.ids) - EDGE_TOKENS * (one.end < num_tokens)])
-        for one in run.stretches
+        for one in run.spans
     ]
-    return run._replace(stretches=stretches)
+    return run._replace(spans=spans)
 
 
-def wrong_texts_in_source(run: Run, text: bytes, spelling: Spelling) -> Iterator[str]:
-    """Yield a fault if a piece differs from the source at its tokens, or is on other lines than recorded."""
-    if spelling.tokenizer_key is None:
+def find_source_text_faults(run: Run, text: bytes, decoder: Decoder) -> Iterator[str]:
+    """Yield a fault if a piece differs from the source at its token positions, or if its recorded lines are wrong."""
+    if decoder.tokenizer_key is None:
         return
-    starts = spelling.tokenizer.encode(text, with_starts=True).starts
-    assert starts is not None, "it was asked for"
-    for stretch in run.stretches:
-        start, end = stretch.start, stretch.end
+    starts = decoder.tokenizer.encode(text, with_starts=True).starts
+    assert starts is not None, "requested by with_starts"
+    for span in run.spans:
+        start, end = span.start, span.end
         if end >= len(starts) or start >= end:
-            yield f"tokens {start} to {end}, of {counted(len(starts) - 1, 'token')} in the source"
+            yield f"tokens {start} to {end}, but the source has {counted(len(starts) - 1, 'token')}"
             return
         at, to = int(starts[start]), int(starts[end])
-        if stretch.text != text[_to_character(text, at) : _to_character(text, to)]:
-            yield f"its text from token {start} is not in the source there"
+        if span.text != text[_to_character(text, at) : _to_character(text, to)]:
+            yield f"its text from token {start} differs from the source"
             return
     line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-    for window in run.windows if run.stretches else ():
-        first, last = (int(starts[min(place, len(starts) - 1)]) for place in (window[START], window[END] - 1))
-        found = tuple(1 + int(np.searchsorted(line_feeds, place)) for place in (first, last))
-        # A tokenizer may leave out blank lines: its token then begins behind them.
-        latest = tuple(1 + int(np.searchsorted(line_feeds, _behind_blanks(text, place))) for place in (first, last))
-        said = tuple(int(window[column]) for column in (FIRST_LINE, LAST_LINE))
-        if not all(low <= one <= high for low, one, high in zip(found, said, latest, strict=True)):
-            yield f"the row at {window[START]} says lines {said[0]} to {said[1]}, the source {found[0]} to {found[1]}"
+    for window in run.windows if run.spans else ():
+        first, last = (int(starts[min(position, len(starts) - 1)]) for position in (window[START], window[END] - 1))
+        found = tuple(1 + int(np.searchsorted(line_feeds, offset)) for offset in (first, last))
+        # A tokenizer may skip blank lines. Its token then begins after them.
+        latest = tuple(1 + int(np.searchsorted(line_feeds, _skip_spaces(text, offset))) for offset in (first, last))
+        recorded = tuple(int(window[column]) for column in (FIRST_LINE, LAST_LINE))
+        if not all(low <= one <= high for low, one, high in zip(found, recorded, latest, strict=True)):
+            yield (
+                f"the row at token {window[START]} has lines {recorded[0]} to {recorded[1]}, "
+                f"but the source has {found[0]} to {found[1]}"
+            )
             return
 
 
-def _behind_blanks(text: bytes, at: int) -> int:
+def _skip_spaces(text: bytes, at: int) -> int:
     while at < len(text) and text[at : at + 1].isspace():
         at += 1
     return at
 
 
 def _to_character(text: bytes, at: int) -> int:
-    """The next place at which a character begins."""
+    """Return the offset of the next byte that begins a character."""
     while at < len(text) and text[at] & 0xC0 == 0x80:  # noqa: PLR2004 - bytes that continue a character
         at += 1
     return at

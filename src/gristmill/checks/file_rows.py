@@ -1,4 +1,4 @@
-"""files.jsonl by itself: `files_table` and `groups`."""
+"""Read files.jsonl and check its rows for consistency (checks `files_table` and `groups`)."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ FileKey = tuple[str, str]
 
 
 class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A kept file's row, with all that every kept file has."""
+    """Row of a kept file in files.jsonl, with the columns that every kept file must have."""
 
     repo: str
     path: str
@@ -56,16 +56,18 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_rewritten(self) -> bool:
-        """Its rows are of fill in the middle."""
+        """True if its rows are rewritten for fill-in-the-middle."""
         return self.fim is not None and self.fim.missing is None
 
     @property
-    def shown_tokens(self) -> int:
-        """Each once; those in a dropped tail count as shown."""
+    def covered_tokens(self) -> int:
+        """Number of distinct tokens in its windows, including tokens of a dropped tail."""
         return self.tokens - self.cut_tokens - self.left_tokens
 
 
 class FilesTable(msgspec.Struct, frozen=True):
+    """Rows of files.jsonl, keyed by repository and path."""
+
     kept: dict[FileKey, KeptFile]
     dropped: dict[FileKey, FileRow]
 
@@ -74,7 +76,7 @@ class FilesTable(msgspec.Struct, frozen=True):
 
 
 def read_files_table(folder: Path, faults: Faults) -> FilesTable:
-    """What can be read of it."""
+    """Read all valid rows of files.jsonl, and add a fault for each other line."""
     table = FilesTable({}, {})
     try:
         with open_plain(folder / FILES) as stream:
@@ -83,13 +85,13 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
         faults.add(CHECK, f"cannot be read: {error.strerror}", file=FILES)
         return table
     if not content.endswith(b"\n") or b"\r" in content:
-        faults.add(CHECK, "each line ends with a line feed and nothing else; here one does not", file=FILES)
+        faults.add(CHECK, "a line does not end with a single line feed", file=FILES)
     last: FileKey | None = None
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
             row = _decoder().decode(line)
-            for defect in (*_take(row, table), *_defects(row)):
-                faults.add(CHECK, defect, file=FILES, row=number, path=row.name)
+            for message in (*_add_row(row, table), *_defects(row)):
+                faults.add(CHECK, message, file=FILES, row=number, path=row.name)
             if last is not None and row.key < last:
                 faults.add(CHECK, "not in path order", file=FILES, row=number, path=row.name)
             last = row.key
@@ -99,16 +101,16 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
     return table
 
 
-def _take(row: FileRow, table: FilesTable) -> Iterator[str]:
-    """Into the table; what is wrong with that."""
+def _add_row(row: FileRow, table: FilesTable) -> Iterator[str]:
+    """Add a row to the table. Yield a fault if the file is already in it."""
     if row.key in table.kept or row.key in table.dropped:
-        yield "the same file twice"
+        yield "the same file appears twice"
     elif row.status == "dropped":
         table.dropped[row.key] = row
     else:
         kept = msgspec.convert(row, KeptFile, from_attributes=True)
-        # A cut beyond the tokens could be of any size: nothing is laid out by it.
-        table.kept[row.key] = kept if _are_in_order(row) else msgspec.structs.replace(kept, cuts=())
+        # A cut outside of the tokens could have any size, so no windows are computed from it.
+        table.kept[row.key] = kept if _are_cuts_valid(row) else msgspec.structs.replace(kept, cuts=())
 
 
 @cache
@@ -118,55 +120,58 @@ def _decoder() -> msgspec.json.Decoder[FileRow]:
 
 def _defects(row: FileRow) -> Iterator[str]:
     if any(DIGEST.fullmatch(one) is None for one in (row.sha256, row.text_sha256) if one is not None):
-        yield "a digest that is none"
+        yield "invalid digest"
     if row.status == "dropped":
         yield from ["dropped without a reason"] if row.reason is None else []
-        yield from ["dropped, but with windows"] if row.windows or row.variants or row.fim else []
+        yield from ["dropped, but has windows"] if row.windows or row.variants or row.fim else []
     else:
-        yield from [f"kept, but for {row.reason}"] if row.reason is not None else []
-        yield from ["kept without a window"] if not row.windows and row.draw != (0, 0) else []
-        yield from ["variants of a file that is held out"] if row.variants and row.split is not Split.TRAIN else []
-        yield from ["fill in the middle of a file that is held out"] if row.fim and row.split is not Split.TRAIN else []
-        yield from ["left_tokens without a draw"] if row.left_tokens and row.draw is None else []
-        yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
-        yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []
-        yield from ["redactions that are not in order, or beyond its lines"] if not _are_redactions(row) else []
-        yield from ["respellings that are not in order, or beyond its lines"] if not _are_respellings(row) else []
+        yield from [f"kept, but has the drop reason {row.reason}"] if row.reason is not None else []
+        yield from ["kept, but has no window"] if not row.windows and row.draw != (0, 0) else []
+        yield from ["held out, but has variants"] if row.variants and row.split is not Split.TRAIN else []
+        yield from ["held out, but has fill-in-the-middle rows"] if row.fim and row.split is not Split.TRAIN else []
+        yield from ["left_tokens is set, but draw is not"] if row.left_tokens and row.draw is None else []
+        yield from ["cuts are not in order, or end after its last token"] if not _are_cuts_valid(row) else []
+        yield from ["must have either sha256 or redactions"] if (row.sha256 is None) != bool(row.redactions) else []
+        yield from ["redactions are not in order, or after its last line"] if not _are_redactions_valid(row) else []
+        yield from ["respellings are not in order, or after its last line"] if not _are_respellings_valid(row) else []
 
 
-def _are_in_order(row: FileRow) -> bool:
+def _are_cuts_valid(row: FileRow) -> bool:
     edges = [0, *(edge for cut in row.cuts for edge in (cut.start, cut.end)), row.tokens or 0]
     return edges == sorted(edges)
 
 
-def _are_redactions(row: FileRow) -> bool:
+def _are_redactions_valid(row: FileRow) -> bool:
     edges = [0, *(edge for one in row.redactions for edge in (one.start, one.end))]
     lines = [1, *(one.line for one in row.redactions), row.lines or 0]
     return not row.redactions or (edges == sorted(edges) and lines == sorted(lines))
 
 
-def _are_respellings(row: FileRow) -> bool:
-    places = [0, *(one.at for one in row.respellings)]
+def _are_respellings_valid(row: FileRow) -> bool:
+    positions = [0, *(one.at for one in row.respellings)]
     lines = [1, *(one.line for one in row.respellings), row.lines or 0]
-    return not row.respellings or (places == sorted(places) and lines == sorted(lines))
+    return not row.respellings or (positions == sorted(positions) and lines == sorted(lines))
 
 
 def _check_twins(table: FilesTable, faults: Faults) -> None:
-    """A duplicate's twin is in the table, and as like as it must be."""
+    """Check that the twin of each dropped duplicate is in the table and similar enough."""
     names = {f"{repo}/{path}" for repo, path in (*table.kept, *table.dropped)}
     for row in table.dropped.values():
         if row.reason not in DUPLICATES:
             continue
         if row.twin not in names or row.twin == row.name:
-            faults.add(CHECK, f"its twin {row.twin!r} is not in the table", file=FILES, path=row.name)
+            faults.add(CHECK, f"twin {row.twin!r} is not another file in the table", file=FILES, path=row.name)
         if not MIN_SIMILARITY <= (row.similarity or 0) <= 1:
-            faults.add(CHECK, f"a {row.reason}, with a similarity of {row.similarity}", file=FILES, path=row.name)
+            faults.add(
+                CHECK, f"dropped as {row.reason}, but its similarity is {row.similarity}", file=FILES, path=row.name
+            )
 
 
 def check_groups(table: FilesTable, faults: Faults) -> None:
-    split_of: dict[str, KeptFile] = {}
+    """Check that all files of a group are in the same split."""
+    first_by_group: dict[str, KeptFile] = {}
     for file in table.kept.values():
-        first = split_of.setdefault(file.group, file)
+        first = first_by_group.setdefault(file.group, file)
         if first.split is not file.split:
-            what = f"in {file.split}, but {first.name} of the same group is in {first.split}"
-            faults.add("groups", what, file=FILES, path=file.name)
+            message = f"in {file.split}, but {first.name}, which has the same group, is in {first.split}"
+            faults.add("groups", message, file=FILES, path=file.name)

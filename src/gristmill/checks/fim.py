@@ -1,8 +1,8 @@
-"""`fim`: rows of fill in the middle, with each middle moved back, are the text of their file.
+"""Check `fim`: fill-in-the-middle rows give the text of their file when each middle is moved back.
 
 Each row is split at its sentinels, and prefix, middle and suffix are joined. The joined pieces of a file must have the
-digest in files.jsonl, and each piece its recorded place. They are encoded again, and all further checks read these
-tokens instead of the rows.
+digest in files.jsonl, and each piece must be at its recorded position. The text is then encoded again, and all further
+checks read these tokens instead of the rows.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gristmill.checks.decoder import Decoder
 from gristmill.checks.file_rows import FilesTable, KeptFile
 from gristmill.checks.findings import Faults, Verdict
 from gristmill.checks.requirements import Settings
@@ -27,9 +28,8 @@ from gristmill.checks.runs import (
     ROW,
     START,
     Run,
-    Stretch,
+    TokenSpan,
 )
-from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import Ids
 from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.layout import FILES, MANIFEST
@@ -41,22 +41,28 @@ from gristmill.tokenizers.window_frame import FimFrame
 
 CHECK = "fim"
 TOKENS_PER_TASK = 1 << 18
-SHOWN_BYTES = 20
+NUM_SAMPLE_BYTES = 20
 
 
 class FimRules(NamedTuple):
+    """Everything that a worker needs to restore fill-in-the-middle rows."""
+
     frame: FimFrame
-    spelling: Spelling
+    decoder: Decoder
     max_middle_tokens: int
     has_documents: bool
 
 
 class FimTask(NamedTuple):
+    """Run to restore, and the row of its file in files.jsonl."""
+
     placed: PlacedRun
     kept: KeptFile | None
 
 
-class Rejoined(NamedTuple):
+class RestoredRun(NamedTuple):
+    """Run with its original tokens, and the faults found while restoring it."""
+
     run: Run
     faults: Faults
 
@@ -64,29 +70,29 @@ class Rejoined(NamedTuple):
 def check_fim(
     rows: Rows, table: FilesTable, settings: Settings, runner: LocalRunner, faults: Faults
 ) -> tuple[Rows, Verdict]:
-    """Return the rows with the files' own tokens where these are rewritten."""
+    """Check the files rewritten for fill-in-the-middle. Return the rows with the original tokens of these files."""
     if not settings.fim.is_on:
-        return rows, Verdict("none was asked for", "skipped")
+        return rows, Verdict("fill-in-the-middle is off", "skipped")
     _check_table(rows, table, settings, faults)
     frame = settings.rules.fim
-    if frame is None or settings.spelling.tokenizer_key is None:
+    if frame is None or settings.decoder.tokenizer_key is None:
         return rows, Verdict("the tokenizer cannot be read", "skipped")
-    most = settings.fim.max_middle or settings.rules.length
-    rules = FimRules(frame, settings.spelling, most, settings.rules.has_documents)
+    max_middle_tokens = settings.fim.max_middle or settings.rules.length
+    rules = FimRules(frame, settings.decoder, max_middle_tokens, settings.rules.has_documents)
     by_file = {key: list(runs) for key, runs in rows.by_file.items()}
-    places = [
+    locations = [
         (key, number)
         for key, runs in by_file.items()
         for number, placed in enumerate(runs)
-        if placed.run.infilled and not placed.run.repeat
+        if placed.run.fim_contents and not placed.run.repeat
     ]
-    tasks = [FimTask(by_file[key][number], table.kept.get(key)) for key, number in places]
-    found = (one for batch in runner.map(partial(rejoin, rules), list(_batches(tasks))) for one in batch)
-    for (key, number), one in zip(places, found, strict=True):
+    tasks = [FimTask(by_file[key][number], table.kept.get(key)) for key, number in locations]
+    found = (one for batch in runner.map(partial(restore_files, rules), list(_batches(tasks))) for one in batch)
+    for (key, number), one in zip(locations, found, strict=True):
         by_file[key][number] = by_file[key][number]._replace(run=one.run)
         faults.merge(one.faults)
-    num_rows = sum(len(task.placed.run.infilled) for task in tasks)
-    summary = f"{counted(num_rows, 'row')} of {counted(len(tasks), 'file')} put together again"
+    num_rows = sum(len(task.placed.run.fim_contents) for task in tasks)
+    summary = f"{counted(num_rows, 'row')} of {counted(len(tasks), 'file')} restored"
     return rows._replace(by_file=by_file), Verdict(summary)
 
 
@@ -103,26 +109,29 @@ def _batches(tasks: list[FimTask]) -> Iterator[list[FimTask]]:
 
 
 def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """Rows, files.jsonl and the manifest agree on which files are rewritten, and how."""
+    """Check that rows, files.jsonl and the manifest agree on which windows are rewritten, and how."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         is_rewritten = file is not None and file.is_rewritten
         for placed in runs:
             forms = placed.run.windows[:, FORM]
             if (forms > 0).any() and (not is_rewritten or placed.split is not Split.TRAIN):
-                faults.add(CHECK, f"rewritten, but not in {FILES}", file=placed.file, path=placed.run.key.name)
+                faults.add(
+                    CHECK, f"rewritten in the rows, but not in {FILES}", file=placed.file, path=placed.run.key.name
+                )
         if file is not None and file.fim is not None and is_rewritten:
             num_forms = int((runs[0].run.windows[:, FORM] > 0).sum())
             is_all = file.draw is None or file.draw[0] > 0
             if num_forms > file.fim.rewritten or (is_all and num_forms != file.fim.rewritten):
-                what = f"{num_forms} of its windows are rewritten, {FILES} has {file.fim.rewritten}"
-                faults.add(CHECK, what, file=FILES, path=file.name)
-    for name, said, found in _facts(rows, table, settings):
-        if said != found:
-            faults.add(CHECK, f"fim.{name} is {said}, and it should be {found}", file=MANIFEST)
+                message = f"{num_forms} of its windows are rewritten, but {FILES} records {file.fim.rewritten}"
+                faults.add(CHECK, message, file=FILES, path=file.name)
+    for name, recorded, found in _fim_facts(rows, table, settings):
+        if recorded != found:
+            faults.add(CHECK, f"fim.{name} is {recorded}, expected {found}", file=MANIFEST)
 
 
-def _facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
+def _fim_facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of each fact, its value in the manifest, and its value from files.jsonl and the rows."""
     facts = settings.manifest.fim
     yield "rate", facts and facts.rate, settings.fim.rate
     if facts is None:
@@ -132,7 +141,7 @@ def _facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[
     yield "rewritten", facts.rewritten, sum(one.missing is None for _, one in chosen)
     yield "missing", facts.missing, dict(Counter(one.missing for _, one in chosen if one.missing is not None))
     if any(file.draw is not None for file, _ in chosen):
-        return  # not every window is shown once
+        return  # windows are drawn, so the counts below do not apply
     runs = [
         rows.by_file[file.key][0].run.windows for file, one in chosen if not one.missing and file.key in rows.by_file
     ]
@@ -147,125 +156,134 @@ def _facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[
     yield "plain", facts.plain, forms[0]
 
 
-def rejoin(rules: FimRules, tasks: list[FimTask]) -> list[Rejoined]:
-    return [_rejoined(rules, task) for task in tasks]
+def restore_files(rules: FimRules, tasks: list[FimTask]) -> list[RestoredRun]:
+    return [_restore_file(rules, task) for task in tasks]
 
 
-def _rejoined(rules: FimRules, task: FimTask) -> Rejoined:
+def _restore_file(rules: FimRules, task: FimTask) -> RestoredRun:
     faults, run, kept = Faults(), task.placed.run, task.kept
     try:
-        pieces = [_piece(run, number, rules) for number in range(len(run.windows))]
-        return Rejoined(_with_own_tokens(run, pieces, kept, rules), faults)
+        pieces = [_restore_piece(run, number, rules) for number in range(len(run.windows))]
+        return RestoredRun(_encode_spans(run, pieces, kept, rules), faults)
     except _RowError as error:
         faults.add(CHECK, str(error), file=task.placed.file, row=error.row, path=run.key.name)
-    except (LookupError, ValueError) as error:  # ids that no token has, or bytes that are no text
-        faults.add(CHECK, f"it cannot be put together: {error!r}", file=task.placed.file, path=run.key.name)
-    return Rejoined(run, faults)
+    except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
+        faults.add(CHECK, f"text cannot be restored: {error!r}", file=task.placed.file, path=run.key.name)
+    return RestoredRun(run, faults)
 
 
 class _RowError(ValueError):
-    def __init__(self, row: int, what: str) -> None:
-        super().__init__(what)
+    """Fault in a row."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
         self.row = row
 
 
 class _Piece(NamedTuple):
+    """Original text of one window."""
+
     text: bytes
     num_before: int
-    """Bytes before the middle."""
+    """Number of bytes before the middle."""
     num_middle: int
-    """Bytes of the middle."""
+    """Number of bytes in the middle."""
 
 
-def _piece(run: Run, number: int, rules: FimRules) -> _Piece:
-    """The text of a window, with the middle back in its place."""
-    window, ids = run.windows[number], run.infilled.get(number)
+def _restore_piece(run: Run, number: int, rules: FimRules) -> _Piece:
+    """Return the text of a window with its middle moved back. Raises _RowError if the row is malformed."""
+    window, ids = run.windows[number], run.fim_contents.get(number)
     row, start, end = (int(window[column]) for column in (ROW, START, END))
-    tokenizer = rules.spelling.tokenizer
+    tokenizer = rules.decoder.tokenizer
     continuing = tokenizer_for(tokenizer.definition.continuing)
     if isinstance(ids, bytes):
-        ids = _encoded(ids, rules.frame, continuing, row)
+        ids = _encode_with_sentinels(ids, rules.frame, continuing, row)
     if ids is None:
-        own = next((one for one in run.stretches if one.start <= start and end <= one.end), None)
-        if own is None:
-            raise _RowError(row, f"tokens {start} to {end} are not among those of its other rows")
-        if own.text is not None:
-            return _Piece(own.text, 0, 0)
-        return _Piece((continuing if start else tokenizer).decode(own.ids[start - own.start : end - own.start]), 0, 0)
+        plain = next((one for one in run.spans if one.start <= start and end <= one.end), None)
+        if plain is None:
+            raise _RowError(row, f"tokens {start} to {end} are not in its other rows")
+        if plain.text is not None:
+            return _Piece(plain.text, 0, 0)
+        return _Piece(
+            (continuing if start else tokenizer).decode(plain.ids[start - plain.start : end - plain.start]), 0, 0
+        )
     frame, num_middle = rules.frame, int(window[MIDDLE_TOKENS])
-    wanted = [frame.prefix, frame.suffix, frame.middle, *([] if frame.end is None else [frame.end])]
-    places = np.flatnonzero(np.isin(ids, wanted))
-    found = ids[places].tolist()
-    is_end_last = frame.end is None or not len(places) or places[-1] == len(ids) - 1
-    if found != wanted or places[0] != 0 or not is_end_last:
-        raise _RowError(row, f"the sentinels {found}, where {wanted} should be")
-    at, to = int(places[1]), int(places[2])
+    expected = [frame.prefix, frame.suffix, frame.middle, *([] if frame.end is None else [frame.end])]
+    positions = np.flatnonzero(np.isin(ids, expected))
+    found = ids[positions].tolist()
+    is_end_last = frame.end is None or not len(positions) or positions[-1] == len(ids) - 1
+    if found != expected or positions[0] != 0 or not is_end_last:
+        raise _RowError(row, f"sentinels are {found}, expected {expected}")
+    at, to = int(positions[1]), int(positions[2])
     tail = ids[to + 1 : len(ids) - (frame.end is not None)]
     is_spm = FORMS[int(window[FORM])] == FimForm.SPM
     if not 0 < num_middle <= min(len(tail), rules.max_middle_tokens) or (num_middle < len(tail) and not is_spm):
-        raise _RowError(row, f"middle_tokens is {num_middle}, and {counted(len(tail), 'token')} follow the sentinel")
+        raise _RowError(row, f"middle_tokens is {num_middle}, but {counted(len(tail), 'token')} follow the sentinel")
     if not window[MIDDLE]:
-        raise _RowError(row, "it does not name the kind of its middle")
+        raise _RowError(row, "the kind of its middle is missing")
     if is_spm and at != 1:
-        raise _RowError(row, "it is spm, and something is between the sentinels of prefix and suffix")
+        raise _RowError(row, "form is spm, but there are tokens between the prefix and suffix sentinels")
     before = tail[: len(tail) - num_middle] if is_spm else ids[1:at]
     parts = [continuing.decode(part) for part in (before, tail[len(tail) - num_middle :], ids[at + 1 : to])]
     return _Piece(b"".join(parts), len(parts[0]), len(parts[1]))
 
 
-def _encoded(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
-    """The ids of a text with sentinels in it, each part by itself."""
-    spelled = {token.id: token.content.encode() for token in continuing.definition.added_tokens}
+def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
+    """Encode a text that contains sentinels. Each part between them is encoded separately."""
+    texts_by_id = {token.id: token.content.encode() for token in continuing.definition.added_tokens}
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
     for sentinel in sentinels:
-        name = spelled.get(sentinel, b"")
+        name = texts_by_id.get(sentinel, b"")
         before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
-            raise _RowError(row, f"its text does not spell the token {name.decode() or sentinel} where it should")
+            raise _RowError(row, f"sentinel {name.decode() or sentinel} is missing or out of order in its text")
         parts += [continuing.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, continuing.encode(text).ids])
 
 
-def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: FimRules) -> Run:
-    """Encode what follows without a gap, and compare a whole file with its digest."""
-    tokenizer = rules.spelling.tokenizer
+def _encode_spans(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: FimRules) -> Run:
+    """Return the run with each span of adjacent pieces encoded. A complete file must match its digest."""
+    tokenizer = rules.decoder.tokenizer
     starts, ends = run.windows[:, START].tolist(), run.windows[:, END].tolist()
     firsts = [number for number in range(len(starts)) if not number or starts[number] != ends[number - 1]]
-    stretches: list[Stretch] = []
+    spans: list[TokenSpan] = []
     for first, last in pairwise([*firsts, len(starts)]):
         text = b"".join(piece.text for piece in pieces[first:last])
-        is_whole = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
-        if kept is not None and is_whole and hashlib.sha256(text).hexdigest() != kept.text_sha256:
-            raise _RowError(int(run.windows[first, ROW]), f"its rejoined rows do not match text_sha256 in {FILES}")
+        is_complete = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
+        if kept is not None and is_complete and hashlib.sha256(text).hexdigest() != kept.text_sha256:
+            raise _RowError(int(run.windows[first, ROW]), f"the restored text does not match text_sha256 in {FILES}")
         engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
         encoded = engine.encode(text.decode(), with_starts=True)
         num_tokens = ends[last - 1] - starts[first]
         if rules.has_documents:
-            stretches.append(Stretch(starts[first], encoded.ids, text, num_tokens))
+            spans.append(TokenSpan(starts[first], encoded.ids, text, num_tokens))
         else:
-            stretches.append(Stretch(starts[first], encoded.ids.astype(_id_type(rules))))
-        if is_whole:
-            assert encoded.starts is not None, "they were asked for"
-            _require_places(run, pieces, text, encoded.starts)
-    return run._replace(stretches=stretches, infilled={})
+            spans.append(TokenSpan(starts[first], encoded.ids.astype(_id_type(rules))))
+        if is_complete:
+            assert encoded.starts is not None, "requested by with_starts"
+            _require_positions(run, pieces, text, encoded.starts)
+    return run._replace(spans=spans, fim_contents={})
 
 
 def _id_type(rules: FimRules) -> type[np.uint16] | type[np.uint32]:
-    return np.uint16 if rules.spelling.tokenizer.vocab_size <= 1 << 16 else np.uint32
+    return np.uint16 if rules.decoder.tokenizer.vocab_size <= 1 << 16 else np.uint32
 
 
-def _require_places(run: Run, pieces: list[_Piece], text: bytes, token_bytes: Ids) -> None:
-    """Raise if a piece of a whole file is not where it says, or its middle is not whole lines although it says so."""
+def _require_positions(run: Run, pieces: list[_Piece], text: bytes, token_bytes: Ids) -> None:
+    """Check the pieces of a complete file.
+
+    Raises _RowError if a piece is not at its recorded token, or if a middle recorded as lines is not complete lines.
+    """
     at = 0
     for window, piece in zip(run.windows, pieces, strict=True):
         row, start = int(window[ROW]), int(window[START])
         if start >= len(token_bytes) or int(token_bytes[start]) != at:
-            shown = piece.text[:SHOWN_BYTES]
-            raise _RowError(row, f"put together it is {shown!r} …, which is not at token {start} of its file")
+            sample = piece.text[:NUM_SAMPLE_BYTES]
+            raise _RowError(row, f"the restored text {sample!r} … is not at token {start} of its file")
         first, last = at + piece.num_before, at + piece.num_before + piece.num_middle
         if window[MIDDLE] == MIDDLES.index(MiddleKind.LINES):
-            begins = first == 0 or text[first - 1 : first] == b"\n"
-            if not begins or (last < len(text) and text[last - 1 : last] != b"\n"):
-                raise _RowError(row, "its middle is said to be lines, and is not")
+            begins_line = first == 0 or text[first - 1 : first] == b"\n"
+            if not begins_line or (last < len(text) and text[last - 1 : last] != b"\n"):
+                raise _RowError(row, "its middle is recorded as lines, but is not complete lines")
         at += len(piece.text)

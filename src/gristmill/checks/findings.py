@@ -1,4 +1,4 @@
-"""What a check found: faults by check with a few examples, and the report that people and scripts read."""
+"""Findings of all checks: the number of faults with examples, and the report as text and JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,85 +9,93 @@ import msgspec
 from gristmill.core.layout import CHECK
 from gristmill.core.names import counted, printable
 
-EXAMPLES_SHOWN = 10
-FILES_SHOWN = 10
+MAX_EXAMPLES = 10
+MAX_FILES_LISTED = 10
 NAME_WIDTH = 15
 
 Status = Literal["ok", "failed", "reported", "skipped"]
 
 
 class Example(NamedTuple):
-    what: str
+    """Message and location of one fault."""
+
+    message: str
     file: str | None
     row: int | None
-    """Counted from 1 in its file, as `sed -n 17p` does."""
+    """Row number in the file, counted from 1 as `sed -n 17p` does."""
     path: str | None
 
     def __str__(self) -> str:
         row = "" if self.row is None else f" row {self.row}"
         path = "" if self.path is None else self.path if self.file is None else f" ({self.path})"
-        place = f"{self.file or ''}{row}{path}"
-        return f"{place}: {self.what}" if place else self.what
+        location = f"{self.file or ''}{row}{path}"
+        return f"{location}: {self.message}" if location else self.message
 
 
 class Faults:
-    """Counts every fault and keeps the first ten of each check; travels between processes."""
+    """Number of faults per check, with the first ten as examples. Picklable, so that workers can return it."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[Example]] = {}
 
     def add(
-        self, check: str, what: str, *, file: str | None = None, row: int | None = None, path: str | None = None
+        self, check: str, message: str, *, file: str | None = None, row: int | None = None, path: str | None = None
     ) -> None:
         self.counts[check] += 1
         examples = self.examples.setdefault(check, [])
-        if len(examples) < EXAMPLES_SHOWN:
-            examples.append(Example(what, file, row, path))
+        if len(examples) < MAX_EXAMPLES:
+            examples.append(Example(message, file, row, path))
 
     def renumber(self, numbers: Sequence[int]) -> None:
-        """`numbers`: by the row that examples name, the one that they should."""
+        """Replace the row `n` of each example with `numbers[n]`."""
         for check, examples in self.examples.items():
             self.examples[check] = [one if one.row is None else one._replace(row=numbers[one.row]) for one in examples]
 
     def merge(self, other: "Faults", num_rows_before: int = 0) -> None:
         self.counts += other.counts
         for check, examples in other.examples.items():
-            mine = self.examples.setdefault(check, [])
-            for one in examples[: EXAMPLES_SHOWN - len(mine)]:
-                mine.append(one if one.row is None else one._replace(row=one.row + num_rows_before))
+            merged = self.examples.setdefault(check, [])
+            for one in examples[: MAX_EXAMPLES - len(merged)]:
+                merged.append(one if one.row is None else one._replace(row=one.row + num_rows_before))
 
 
 class CheckResult(msgspec.Struct, kw_only=True):
+    """Result of one check."""
+
     name: str
     status: Status
     summary: str
     examples: list[str] = []
+    """First ten faults, each with its location."""
     facts: dict[str, Any] = {}
+    """Measured values, for example the leakage of each split."""
 
 
 class Report(msgspec.Struct, kw_only=True):
+    """Result of all checks of a dataset, as written to check.json."""
+
     ok: bool
-    """No check failed."""
+    """True if no check failed."""
     fingerprint: str
-    """Of the dataset, as its manifest has it."""
+    """Fingerprint of the dataset, from its manifest."""
     content_sha256: str
-    """Digest of its rows in any format, from its manifest."""
+    """Format-independent digest of the rows, from the manifest."""
     gristmill: str
-    """The version that checked."""
+    """Version of gristmill that ran the checks."""
     checks: list[CheckResult]
     bytes: int
-    """Of all data files."""
+    """Total size of the data files."""
     seconds: float
     written: bool = True
-    """Into the dataset folder; the report is the same where it cannot be."""
+    """False if check.json could not be written into the dataset folder."""
 
     def __getitem__(self, name: str) -> CheckResult:
         return next(check for check in self.checks if check.name == name)
 
 
 class Verdict(NamedTuple):
-    """What a check says where it found no fault."""
+    """Summary of a check, and its status if it found no fault."""
 
     summary: str
     status: Status = "ok"
@@ -95,10 +103,10 @@ class Verdict(NamedTuple):
 
 
 Verdicts = dict[str, Verdict]
-"""By the name of the check."""
+"""Keyed by the name of the check."""
 
 
-def result_of(name: str, verdict: Verdict, faults: Faults) -> CheckResult:
+def make_result(name: str, verdict: Verdict, faults: Faults) -> CheckResult:
     num_faults = faults.counts[name]
     examples = [str(example) for example in faults.examples.get(name, ())]
     if not num_faults:
@@ -109,6 +117,7 @@ def result_of(name: str, verdict: Verdict, faults: Faults) -> CheckResult:
 
 
 def report_text(report: Report) -> str:
+    """Format a report as a table for the terminal."""
     lines = [f"{'check':<{NAME_WIDTH}} {'status':<9} summary"]
     for check in report.checks:
         lines.append(f"{check.name:<{NAME_WIDTH}} {check.status:<9} {printable(check.summary)}")
@@ -125,7 +134,7 @@ def report_text(report: Report) -> str:
 def _worst_files(files: list[dict[str, Any]]) -> list[str]:
     return [
         f"{'':{NAME_WIDTH}} {file['l50']:>8.1%}  {file['split']}  {printable(file['name'])}"
-        for file in files[:FILES_SHOWN]
+        for file in files[:MAX_FILES_LISTED]
     ]
 
 
@@ -134,5 +143,5 @@ def report_json(report: Report) -> str:
 
 
 def report_file(report: Report) -> bytes:
-    """As it lies in the dataset folder."""
+    """Encode a report as the content of check.json."""
     return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(report, written=True)), indent=2) + b"\n"

@@ -1,9 +1,9 @@
-"""`formats`: each one that is there holds the windows that the manifest was written for, all of them and no others.
+"""Check `formats`: each format of the dataset contains exactly the windows that the manifest records.
 
-Of the first, whose rows are looked at one by one, the digest of split, path, start and ids. All others must tell the
-same in every column; and where no other package has a say in a format's bytes, it is written once more from its own
-rows, into a folder that goes away: so whatever no row shows is found too, as foreign tokens in a stream would be.
-Streams of tokens are read a third time, without the code that writes them: end tokens stand where they must.
+The first format, whose rows are checked one by one, must have the recorded digest of split, path, start and ids. All
+other formats must have the same values in every column. A format whose bytes gristmill alone determines is also written
+again from its own rows into a temporary folder. This finds data that no row shows, such as extra tokens in a token
+stream. Token streams are read a third time, independently of their writer, to check the positions of end tokens.
 """
 
 import struct
@@ -20,7 +20,7 @@ import orjson
 
 from gristmill.checks.findings import Faults, Verdict
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import BY_WINDOWS
+from gristmill.checks.runs import INDEPENDENT_KINDS
 from gristmill.core.errors import DatasetError, GristmillError, MissingExtraError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
@@ -36,10 +36,10 @@ from gristmill.formats.stored_split import StoredSplit
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.runners.local import LocalRunner
 
-# Streams of tokens (npy, bin, megatron) read without the code that writes them: what stands between the windows.
+# Token streams (npy, bin, megatron), read without the code that writes them, to check the ids between the windows.
 
 STREAMS = {"npy": (".npy", ".ends.npy"), "bin": (".bin", ".ends.npy"), "megatron": (".bin", ".idx")}
-"""How the names of the stream and of its index end."""
+"""Suffixes of the file names of the stream and of its index."""
 INDEX_HEAD = struct.Struct("<9sQBQQ")
 INDEX_TYPES: dict[int, np.dtype[Any]] = {8: np.dtype("<u2"), 4: np.dtype("<i4")}
 
@@ -47,59 +47,62 @@ Numbers = npt.NDArray[np.int64]
 
 
 class _Stream(NamedTuple):
+    """Token stream of one split, with the positions of its documents and rows."""
+
     ids: npt.NDArray[Any]
     ends: Numbers
     """End of each document in the stream."""
     starts: Numbers
-    """Place of each row's first id in the stream."""
+    """Position of the first id of each row in the stream."""
     stops: Numbers
     is_framed: list[bool]
     sidecar: Path
-    """A line for each row, with its columns beside the ids."""
+    """File with one line per row that contains all columns except the ids."""
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield rows with their numbers, one at a time: packed ones are as large as their ids."""
+        """Yield rows with their numbers. Lazy, because packed rows are as large as their ids."""
         num_rows = 0
         with open_plain(self.sidecar) as stream:
             for number, line in enumerate(stream):
                 yield number, orjson.loads(line)
                 num_rows += 1
         if num_rows != len(self.starts):
-            raise ValueError(f"{num_rows} rows beside {len(self.starts)} windows")
+            raise ValueError(f"{num_rows} rows in {self.sidecar.name}, but {len(self.starts)} windows")
 
 
-def stream_fault(folder: Path, manifest: Manifest, what: tuple[str, Split]) -> str | None:
-    """The first thing that is wrong with a split's stream; None if nothing is."""
-    name, split = what
+def stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
+    """Return the first fault in the token stream of a split, or None."""
+    name, split = format_and_split
     if not manifest.splits[split].windows:
         return None
     is_packed, schema = "segments" in manifest.columns, Schema.of(manifest)
     try:
-        StoredSplit(folder, name, split, schema, manifest.splits[split].windows).require()  # ordinary files, all there
-        stream = _read(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
-        fault = _wrong_packed(stream) if is_packed else _wrong_documents(stream)
-        fault = fault or _wrong_between(stream, None if is_packed else manifest.tokenizer.end_id)
+        # Raises unless all files exist and are ordinary files.
+        StoredSplit(folder, name, split, schema, manifest.splits[split].windows).require()
+        stream = _open_stream(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
+        fault = _find_packed_fault(stream) if is_packed else _find_document_fault(stream)
+        fault = fault or _find_gap_fault(stream, None if is_packed else manifest.tokenizer.end_id)
     except DatasetError as error:
         fault = str(error)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
-        fault = f"its stream cannot be read: {error}"
+        fault = f"the stream cannot be read: {error}"
     return None if fault is None else f"{split}: {fault}"
 
 
-def _read(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> _Stream:
+def _open_stream(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> _Stream:
     stream, index = (folder / f"{split}{suffix}" for suffix in STREAMS[name])
-    places = folder / f"{split}.windows.npy"
-    for path in (stream, index, places):
+    windows_path = folder / f"{split}.windows.npy"
+    for path in (stream, index, windows_path):
         require_plain(path)
     if index.suffix == ".idx":
         kind, ends = _megatron_ends(read_plain(index))
     else:
         ends = np.load(index, allow_pickle=False)
     ids = np.load(stream, mmap_mode="r") if stream.suffix == ".npy" else np.memmap(stream, kind, "r")
-    windows = np.load(places, allow_pickle=False)
+    windows = np.load(windows_path, allow_pickle=False)
     starts, counts = windows["offset"].astype(np.int64), windows["count"].astype(np.int64)
     if not len(ends) or ends[-1] != len(ids):
-        raise ValueError(f"{len(ids)} ids, and its index ends elsewhere")
+        raise ValueError(f"the stream has {len(ids)} ids, but its index does not end there")
     sidecar = folder / f"{split}.rows.jsonl"
     return _Stream(ids, ends, starts, starts + counts, (windows["frame"] > 0).tolist(), sidecar)
 
@@ -107,38 +110,40 @@ def _read(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> _Stream
 def _megatron_ends(content: bytes) -> tuple[np.dtype[Any], Numbers]:
     _, _, code, num_sequences, _ = INDEX_HEAD.unpack_from(content)
     sizes = np.frombuffer(content, "<i4", num_sequences, INDEX_HEAD.size).astype(np.int64)
-    begins = np.frombuffer(content, "<i8", num_sequences, INDEX_HEAD.size + sizes.size * 4)
+    starts = np.frombuffer(content, "<i8", num_sequences, INDEX_HEAD.size + sizes.size * 4)
     kind = INDEX_TYPES[code]
     ends = np.cumsum(sizes)
-    if (begins != (ends - sizes) * kind.itemsize).any():
-        raise ValueError("sequences of its index that do not follow each other")
+    if (starts != (ends - sizes) * kind.itemsize).any():
+        raise ValueError("the sequences of its index are not contiguous")
     return kind, ends
 
 
-def _wrong_packed(stream: _Stream) -> str | None:
-    """Each row is a document, with the ids that it was packed with and no other."""
+def _find_packed_fault(stream: _Stream) -> str | None:
+    """Return a fault unless each row is one document with exactly the ids of its segments."""
     sizes = (stream.stops - stream.starts).tolist()
     for number, row in stream.rows():
         if sizes[number] != len(row["segment_ids"]):
-            return f"row {number + 1} has {sizes[number]} ids in the stream, and {len(row['segment_ids'])} segment_ids"
+            return f"row {number + 1} has {sizes[number]} ids in the stream, but {len(row['segment_ids'])} segment_ids"
     if not np.array_equal(stream.ends, stream.stops):
-        return f"{len(stream.ends)} documents that do not end where its {len(stream.stops)} rows do"
+        return f"the ends of {len(stream.ends)} documents differ from the ends of {len(stream.stops)} rows"
     return None
 
 
-def _wrong_documents(stream: _Stream) -> str | None:
-    """Rows of a file that touch are of one document, all others of two."""
+def _find_document_fault(stream: _Stream) -> str | None:
+    """Return a fault unless adjacent rows of a file are in one document, and all other rows in separate documents."""
     documents = np.searchsorted(stream.ends, stream.starts, "right").tolist()
     sizes = (stream.stops - stream.starts).tolist()
     for (number, before), (_, after) in pairwise(stream.rows()):
-        goes_on = stream.is_framed[number] and stream.is_framed[number + 1]
-        goes_on &= _document_key(before) == _document_key(after) and before.get("variant") not in BY_WINDOWS
-        goes_on &= not (before.get("fim") or after.get("fim"))
-        goes_on &= before["start"] <= after["start"] <= before["start"] + sizes[number]
-        if goes_on != (documents[number] == documents[number + 1]):
-            what = "a document ends" if goes_on else "no document ends"
-            where = "in the middle of" if goes_on else "behind"
-            return f"{what} {where} {before['repo']}/{before['path']}, behind row {number + 1}"
+        is_same_document = stream.is_framed[number] and stream.is_framed[number + 1]
+        is_same_document &= (
+            _document_key(before) == _document_key(after) and before.get("variant") not in INDEPENDENT_KINDS
+        )
+        is_same_document &= not (before.get("fim") or after.get("fim"))
+        is_same_document &= before["start"] <= after["start"] <= before["start"] + sizes[number]
+        if is_same_document != (documents[number] == documents[number + 1]):
+            event = "a document ends" if is_same_document else "no document ends"
+            where = "in the middle of" if is_same_document else "after"
+            return f"{event} {where} {before['repo']}/{before['path']}, at row {number + 1}"
     return None
 
 
@@ -146,31 +151,31 @@ def _document_key(row: dict[str, Any]) -> tuple[object, ...]:
     return tuple(map(row.get, ("repo", "path", "variant", "variant_seed", "repeat")))
 
 
-def _wrong_between(stream: _Stream, end_id: int | None) -> str | None:
-    """Outside of rows, the end token of each document stands, if there is such a token, and nothing else."""
-    shown_until = np.concatenate(([0], np.maximum.accumulate(stream.stops)))
-    gaps = np.concatenate((stream.starts, [len(stream.ids)])) - shown_until
-    found = shown_until[gaps > 0]
-    wanted = stream.ends - 1 if end_id is not None else stream.ends[:0]
-    if (gaps > 1).any() or not np.array_equal(found, wanted):
-        wrong = np.setxor1d(found, wanted)
-        at = int(wrong[0]) if len(wrong) else int(shown_until[gaps > 1][0])
-        return f"the id {int(stream.ids[at])} at {at} is in no row, or is no end of a document"
+def _find_gap_fault(stream: _Stream, end_id: int | None) -> str | None:
+    """Return a fault unless the ids outside of rows are exactly the end tokens of documents. `end_id` may be None."""
+    covered_until = np.concatenate(([0], np.maximum.accumulate(stream.stops)))
+    gaps = np.concatenate((stream.starts, [len(stream.ids)])) - covered_until
+    found = covered_until[gaps > 0]
+    expected = stream.ends - 1 if end_id is not None else stream.ends[:0]
+    if (gaps > 1).any() or not np.array_equal(found, expected):
+        wrong = np.setxor1d(found, expected)
+        at = int(wrong[0]) if len(wrong) else int(covered_until[gaps > 1][0])
+        return f"the id {int(stream.ids[at])} at position {at} is outside of all rows, or an end token is missing there"
     is_wrong = stream.ids[found] != end_id
     if is_wrong.any():
         at = int(found[is_wrong.argmax()])
-        return f"{int(stream.ids[at])} at {at}, where the end token {end_id} must stand"
+        return f"the id at position {at} is {int(stream.ids[at])}, expected the end token {end_id}"
     return None
 
 
 CHECK = "formats"
 ROWS_AT_ONCE = 4096
-DAMAGED = frozenset({"schema", "ids", "special_tokens", "windows"})
-"""Faults with which rows that were read are not those that are there."""
+ROW_CHECKS = frozenset({"schema", "ids", "special_tokens", "windows"})
+"""Checks that discard rows. After a fault in one of them, the digest of the rows is not comparable."""
 
 
-class First(NamedTuple):
-    """What was found of the format whose rows were looked at."""
+class RowDigests(NamedTuple):
+    """Digests of the format whose rows were checked one by one."""
 
     content_sha256: str
     lines_sha256: str
@@ -188,26 +193,27 @@ class _Digests(NamedTuple):
 
 
 def check_formats(
-    settings: Settings, first: First, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
+    settings: Settings, first: RowDigests, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
 ) -> Verdict:
+    """Compare every format of the dataset with the manifest and with the first format."""
     folder, manifest = settings.folder, settings.manifest
-    names, is_sound = manifest.formats, not DAMAGED & faults.counts.keys()
-    if first.content_sha256 != manifest.content_sha256 and is_sound:
-        faults.add(CHECK, f"{names[0]}: its {manifest.row_unit}s are not those of content_sha256 in the manifest")
+    names, are_rows_intact = manifest.formats, not ROW_CHECKS & faults.counts.keys()
+    if first.content_sha256 != manifest.content_sha256 and are_rows_intact:
+        faults.add(CHECK, f"{names[0]}: its {manifest.row_unit}s do not match content_sha256 in the manifest")
     skipped = []
     for name in names:
         try:
             if name != names[0]:
-                for what in _differences(settings, name, first if is_sound else None, runner, advance):
-                    faults.add(CHECK, f"{name}: {what}")
-            looks = [_written_again] if format_named(name).is_all_ours else []
-            looks += [stream_fault] if name in STREAMS else []
-            for look in looks:
-                found = runner.map(partial(look, folder, manifest), [(name, split) for split in Split])
-                for what in filter(None, found):
-                    faults.add(CHECK, f"{name}: {what}")
+                for message in _compare_format(settings, name, first if are_rows_intact else None, runner, advance):
+                    faults.add(CHECK, f"{name}: {message}")
+            searches = [_find_rewrite_fault] if format_named(name).is_all_ours else []
+            searches += [stream_fault] if name in STREAMS else []
+            for find_fault in searches:
+                found = runner.map(partial(find_fault, folder, manifest), [(name, split) for split in Split])
+                for message in filter(None, found):
+                    faults.add(CHECK, f"{name}: {message}")
         except MissingExtraError as error:
-            skipped.append(f"{name} was not looked at: {error}")
+            skipped.append(f"{name} was not checked: {error}")
         except (OSError, DatasetError) as error:
             faults.add(CHECK, f"{name}: {error}")
     num_windows = sum(facts.windows for facts in manifest.splits.values())
@@ -215,23 +221,23 @@ def check_formats(
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 
-def _differences(
-    settings: Settings, name: str, first: First | None, runner: LocalRunner, advance: Callable[[int], None]
+def _compare_format(
+    settings: Settings, name: str, first: RowDigests | None, runner: LocalRunner, advance: Callable[[int], None]
 ) -> Iterator[str]:
-    """From the manifest; and, if that is known, from what the first format tells."""
+    """Yield a fault if a format differs from the manifest or from `first`, the digests of the first format."""
     manifest = settings.manifest
     ranges = list(_ranges(settings.folder, manifest, name))
     content, lines = Content(), Content()
-    for one, found in zip(ranges, runner.map(_digested, ranges), strict=True):
+    for one, found in zip(ranges, runner.map(_digest_range, ranges), strict=True):
         if isinstance(found, Exception):
             raise found
         content.add(one.stored.split, found.rows)
         lines.add(one.stored.split, found.lines)
         advance(one.stop - one.start)
     if content.sha256() != manifest.content_sha256:
-        yield f"its {manifest.row_unit}s are not those of content_sha256 in the manifest"
+        yield f"its {manifest.row_unit}s do not match content_sha256 in the manifest"
     elif first is not None and lines.sha256() != first.lines_sha256:
-        yield f"its rows tell something else than those of {manifest.formats[0]}"
+        yield f"its rows differ from those of {manifest.formats[0]}"
 
 
 def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
@@ -243,7 +249,7 @@ def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
             yield _Range(stored, start, min(start + step, facts.windows))
 
 
-def _digested(one: _Range) -> _Digests | Exception:
+def _digest_range(one: _Range) -> _Digests | Exception:
     try:
         batch = one.stored.read(one.start, one.stop)
         lines = b"".join(line_digest(line[:-1]) for line in lines_of(batch, one.stored.schema))
@@ -252,23 +258,25 @@ def _digested(one: _Range) -> _Digests | Exception:
         return error
 
 
-def _written_again(folder: Path, manifest: Manifest, what: tuple[str, Split]) -> str | None:
-    """What is not as its own rows give it."""
-    name, split = what
-    wanted = {file: facts.sha256 for file, facts in manifest.files.items() if (facts.format, facts.split) == what}
+def _find_rewrite_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
+    """Write a split again from its rows. Return a fault if a file differs from the recorded digest, or None."""
+    name, split = format_and_split
+    expected = {
+        file: facts.sha256 for file, facts in manifest.files.items() if (facts.format, facts.split) == format_and_split
+    }
     share = Share(name, split, manifest.splits[split].windows)
     try:
         stored = StoredSplit(folder, name, split, Schema.of(manifest), manifest.splits[split].windows)
-        with temporary_folder("gristmill-check-") as place:
-            (place / name).mkdir()
-            made = write_share(share, place, stored.schema, _batches(stored)).facts if share.num_rows else {}
-        found = {file: facts.sha256 for file, facts in made.items()}
+        with temporary_folder("gristmill-check-") as scratch:
+            (scratch / name).mkdir()
+            written = write_share(share, scratch, stored.schema, _batches(stored)).facts if share.num_rows else {}
+        found = {file: facts.sha256 for file, facts in written.items()}
     except OSError as error:
         return f"{split} could not be written again in {tempfile.gettempdir()!r}: {error.strerror or error}"
     except GristmillError as error:
         return str(error)
-    other = sorted(file for file in found.keys() | wanted.keys() if found.get(file) != wanted.get(file))
-    return f"{other[0]} is not what its rows give: it holds something else beside them" if other else None
+    differing = sorted(file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file))
+    return f"{differing[0]} differs from a file written from its rows: it has additional data" if differing else None
 
 
 def _batches(stored: StoredSplit) -> Iterator[WindowBatch]:

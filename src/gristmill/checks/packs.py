@@ -1,8 +1,8 @@
-"""Rows that hold windows of several files (--pack) -> these windows, each as a row of its own: so all else is checked.
+"""Split packed rows (--pack), which hold windows of several files, into one row per window for the other checks.
 
-Here it is checked that segments lie in their row without gap or overlap, between the special tokens that belong there,
-and that `segment_ids` and `position_ids` say the same. Whether a file, or a repository, ends where an end token stands
-can be seen in files.jsonl alone: `check_ends`.
+This module checks that the segments of a row do not overlap, that only the expected special tokens are between them,
+and that `segment_ids` and `position_ids` match. `check_ends` in windows_by_file checks that each end token is at the
+end of a file or repository, since that requires files.jsonl.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from gristmill.checks.findings import Faults
-from gristmill.checks.rows import LARGEST, Row, read_rows
+from gristmill.checks.rows import MAX_COUNT, Row, read_rows
 from gristmill.checks.tokens import RowRules, path_of
 from gristmill.core.columns import SEGMENT_PLACE
 from gristmill.core.errors import DatasetError
@@ -21,37 +21,43 @@ from gristmill.formats.content_digest import places_of
 
 
 class PackRules(NamedTuple):
+    """Requirements for packed rows, from the manifest."""
+
     columns: tuple[str, ...]
-    """Of the rows; those of the windows are in their RowRules."""
+    """Columns of the packed rows. RowRules has the columns of the windows."""
     length: int
     vocab_size: int
     pad_id: int | None
     end_id: int | None
-    """What may end a document, where the tokenizer puts nothing there by itself."""
+    """Id that may end a document if the tokenizer does not add one itself."""
     markers: frozenset[int] | None
-    """Between the files of a repository; None: each window has its special tokens around it."""
+    """Ids allowed between the files of a repository, or None if each window has its own special tokens."""
 
 
 class PackedRow(NamedTuple):
-    place: bytes
-    """Of all its segments, as the digest wants it."""
+    """Ids of one packed row."""
+
+    positions: bytes
+    """Positions of all its segments, encoded for the content digest."""
     ids: list[int]
-    """Without padding."""
+    """Ids without padding."""
     num_ids: int
-    """With it."""
+    """Number of ids including padding."""
     num_ends: int
-    """End tokens outside of its segments."""
+    """Number of end tokens outside of its segments."""
 
 
 class PackedRows(NamedTuple):
+    """Packed rows, and the windows in them."""
+
     rows: list[PackedRow]
     windows: list[Row]
 
 
 def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowRules, faults: Faults) -> PackedRows:
-    """The windows go by the number of their row."""
+    """Check packed rows and split them into windows. Each window has the number of its packed row."""
     rows: list[PackedRow] = []
-    natural: list[bytes] = []
+    window_lines: list[bytes] = []
     numbers: list[int] = []
     are_ended: list[bool] = []
     groups: list[int] = []
@@ -66,97 +72,104 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             if pack.markers is not None:
                 _require_ends(ids, row["segment_ids"], segments, pack)
         except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
-            what = str(error) if isinstance(error, _WrongError) else f"not a row of segments: {error!r}"
-            path = path_of(row["segments"][0]) if isinstance(error, _WrongError) and row["segments"] else None
-            check = error.check if isinstance(error, _WrongError) else "schema"
-            faults.add(check, what, file=rules.file, row=number, path=path)
+            message = str(error) if isinstance(error, _PackError) else f"not a packed row: {error!r}"
+            path = path_of(row["segments"][0]) if isinstance(error, _PackError) and row["segments"] else None
+            check = error.check if isinstance(error, _PackError) else "schema"
+            faults.add(check, message, file=rules.file, row=number, path=path)
             continue
-        num_ends = sum(ids[at] == pack.end_id for at in _places_between(ids, segments))
+        num_ends = sum(ids[at] == pack.end_id for at in _special_positions(ids, segments))
         rows.append(PackedRow(places_of(segments), ids, len(row["input_ids"]), num_ends))
-        for one, window in zip(segments, _windows(ids, segments, rules), strict=True):
-            natural.append(window)
+        for one, window in zip(segments, _window_lines(ids, segments, rules), strict=True):
+            window_lines.append(window)
             numbers.append(number)
             after = ids[one["at"] + one["length"] :]
             are_ended.append(_is_ended(after, pack, rules))
             groups.append(row["segment_ids"][one["at"]])
-    own = Faults()
+    window_faults = Faults()
     windows = [
         row._replace(number=numbers[row.number], is_ended=are_ended[row.number], group=groups[row.number])
-        for row in read_rows(natural, 0, rules, own)
+        for row in read_rows(window_lines, 0, rules, window_faults)
     ]
-    own.renumber(numbers)
-    faults.merge(own)
+    window_faults.renumber(numbers)
+    faults.merge(window_faults)
     return PackedRows(rows, windows)
 
 
 def _is_ended(after: list[int], pack: PackRules, rules: RowRules) -> bool:
-    """An end token follows the segment: that of its document or, between markers, that of its repository."""
+    """True if the end token of the document follows the segment. With markers, the end token of the repository."""
     if pack.markers is not None:
         return pack.end_id is not None and after[:1] == [pack.end_id]
     num_suffix, closing = len(rules.suffix), list(rules.closing)
     return bool(closing) and after[num_suffix : num_suffix + len(closing)] == closing
 
 
-class _WrongError(ValueError):
-    def __init__(self, check: str, what: str) -> None:
-        super().__init__(what)
+class _PackError(ValueError):
+    """Fault in a packed row, with the check that reports it."""
+
+    def __init__(self, check: str, message: str) -> None:
+        super().__init__(message)
         self.check = check
 
 
 def _ids(row: Any, pack: PackRules) -> list[int]:
     if tuple(row) != pack.columns:
-        raise ValueError(f"columns {', '.join(map(str, row))[:80]}; the manifest says {', '.join(pack.columns)}")
+        raise ValueError(f"columns are {', '.join(map(str, row))[:80]}, expected {', '.join(pack.columns)}")
     ids: list[int] = row["input_ids"]
     for name in pack.columns:
         if name != "segments" and (len(row[name]) != len(ids) or set(map(type, row[name])) - {int}):
-            raise ValueError(f"{name} is not a whole number for each of {counted(len(ids), 'id')}")
+            raise ValueError(f"{name} must have one integer for each of {counted(len(ids), 'id')}")
     if pack.pad_id is not None:
         mask = row["attention_mask"]
         num_real = sum(mask)
         if len(ids) != pack.length or mask != [1] * num_real + [0] * (len(mask) - num_real):
-            raise ValueError("its attention_mask is none, or not of the full length")
+            raise ValueError("attention_mask is not ones then zeros, or the row is not padded to the full length")
         if any(one != pack.pad_id for one in ids[num_real:]):
-            raise _WrongError("special_tokens", f"padded with something else than {pack.pad_id}")
+            raise _PackError("special_tokens", f"padding is not {pack.pad_id}")
         ids = ids[:num_real]
     if not ids or len(ids) > pack.length:
-        raise _WrongError("windows", f"{counted(len(ids), 'id')}, where 1 to {pack.length} may be")
+        raise _PackError("windows", f"{counted(len(ids), 'id')}, expected 1 to {pack.length}")
     if not 0 <= min(ids) <= max(ids) < pack.vocab_size:
-        raise _WrongError("ids", f"an id that is not of {pack.vocab_size}")
+        raise _PackError("ids", f"an id is outside of the vocabulary of {pack.vocab_size}")
     return ids
 
 
 def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
     segments: list[dict[str, Any]] = row["segments"]
-    wanted = (*rules.columns[1:], *SEGMENT_PLACE)
+    expected = (*rules.columns[1:], *SEGMENT_PLACE)
     for one in segments:
-        if tuple(one) != wanted:
-            raise ValueError(f"a segment tells {', '.join(map(str, one))[:80]}, and not {', '.join(wanted)}")
-        if any(type(one[name]) is not int or not 0 <= one[name] < LARGEST for name in SEGMENT_PLACE):
-            raise ValueError("a segment at no place")
+        if tuple(one) != expected:
+            raise ValueError(
+                f"the columns of a segment are {', '.join(map(str, one))[:80]}, expected {', '.join(expected)}"
+            )
+        if any(type(one[name]) is not int or not 0 <= one[name] < MAX_COUNT for name in SEGMENT_PLACE):
+            raise ValueError("the position of a segment is invalid")
     return segments
 
 
 def _require_groups(row: Any, ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
-    """Groups are counted from 1, positions from 0 in each; padding has neither."""
+    """Check that groups count from 1, that positions count from 0 in each group, and that padding has 0 for both."""
     groups, positions = row["segment_ids"], row["position_ids"]
-    sizes = [len(list(own)) for _, own in groupby(groups[: len(ids)])]
+    sizes = [len(list(group)) for _, group in groupby(groups[: len(ids)])]
     if groups[: len(ids)] != [number for number, size in enumerate(sizes, 1) for _ in range(size)]:
-        raise _WrongError("windows", "segment_ids that do not count from 1")
+        raise _PackError("windows", "segment_ids do not count from 1")
     if positions[: len(ids)] != [position for size in sizes for position in range(size)]:
-        raise _WrongError("windows", "position_ids that do not begin anew with each of its segment_ids")
+        raise _PackError("windows", "position_ids do not restart at 0 in each segment")
     if any(groups[len(ids) :]) or any(positions[len(ids) :]):
-        raise _WrongError("windows", "padding with segment_ids or position_ids")
+        raise _PackError("windows", "padding has segment_ids or position_ids")
     if pack.markers is None and len(sizes) != len(segments):
-        raise _WrongError("windows", f"{counted(len(sizes), 'group')} of ids, and {counted(len(segments), 'segment')}")
+        raise _PackError(
+            "windows",
+            f"segment_ids has {counted(len(sizes), 'group')}, but there are {counted(len(segments), 'segment')}",
+        )
 
 
 def _require_special(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:
-    """What is no segment's is what it must be."""
+    """Check the ids between and after the segments."""
     end = 0
     for one in segments:
         between = ids[end : one["at"]]
         if one["at"] < end or one["at"] + one["length"] > len(ids) or not one["length"]:
-            raise _WrongError("windows", "segments that lie over each other, or beyond the row")
+            raise _PackError("windows", "segments overlap, or end after the row")
         _require_between(between, pack, rules, is_first=one is segments[0])
         end = one["at"] + one["length"]
     _require_after(ids[end:], pack, rules)
@@ -169,28 +182,28 @@ def _require_between(between: list[int], pack: PackRules, rules: RowRules, *, is
         return
     ends = [[]] if is_first else [suffix, [*suffix, *rules.closing]]
     if between not in [[*end, *prefix] for end in ends]:
-        raise _WrongError("special_tokens", f"{between[:8]} between two segments")
+        raise _PackError("special_tokens", f"unexpected ids {between[:8]} between two segments")
 
 
 def _require_after(after: list[int], pack: PackRules, rules: RowRules) -> None:
     if pack.markers is not None:
         _require_markers(after, pack.markers, rules)
     elif after not in (list(rules.suffix), [*rules.suffix, *rules.closing]):
-        raise _WrongError("special_tokens", f"{after[:8]} behind the last segment")
+        raise _PackError("special_tokens", f"unexpected ids {after[:8]} after the last segment")
 
 
 def _require_ends(ids: list[int], groups: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
-    """A repository's end token is the last of its group, and stands behind a segment or alone."""
-    behind = {one["at"] + one["length"] for one in segments}
-    for at in _places_between(ids, segments):
+    """Check that the end token of a repository is the last id of its group, and follows a segment or is alone."""
+    segment_ends = {one["at"] + one["length"] for one in segments}
+    for at in _special_positions(ids, segments):
         is_last = at + 1 == len(ids) or groups[at + 1] != groups[at]
         is_first = at == 0 or groups[at - 1] != groups[at]
-        if ids[at] == pack.end_id and not (is_last and (is_first or at in behind)):
-            raise _WrongError("special_tokens", f"the end token {pack.end_id} at {at}, where no repository ends")
+        if ids[at] == pack.end_id and not (is_last and (is_first or at in segment_ends)):
+            raise _PackError("special_tokens", f"the end token {pack.end_id} at {at} is not at the end of a repository")
 
 
-def _places_between(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[int]:
-    """Places of special ids."""
+def _special_positions(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[int]:
+    """Yield the positions of all ids outside of segments."""
     edges = [0, *(edge for one in segments for edge in (one["at"], one["at"] + one["length"])), len(ids)]
     for start, end in list(pairwise(edges))[::2]:
         yield from range(start, end)
@@ -199,11 +212,11 @@ def _places_between(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[
 def _require_markers(between: list[int], markers: frozenset[int], rules: RowRules) -> None:
     wrong = [one for one in between if one in rules.control_ids and one not in markers]
     if wrong:
-        raise _WrongError("special_tokens", f"the control id {wrong[0]} between files")
+        raise _PackError("special_tokens", f"unexpected control id {wrong[0]} between files")
 
 
-def _windows(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
-    """As the rows they would be by themselves."""
+def _window_lines(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
+    """Yield each window as the line that it would be without packing."""
     for one in segments:
         content = ids[one["at"] : one["at"] + one["length"]]
         fields = {name: one[name] for name in rules.columns[1:]}

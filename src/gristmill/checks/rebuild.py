@@ -1,4 +1,4 @@
-"""Is a dataset what a build from scratch gives, byte for byte? It is made once more, without the cache."""
+"""Compare a dataset byte for byte with a build from scratch, without the cache."""
 
 import os
 from collections.abc import Sequence
@@ -17,76 +17,82 @@ from gristmill.pipeline.work_folder import Workspace, temporary_folder
 
 
 def against_clean(folder: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
-    """What differs between the dataset and one built anew from the same sources and earlier splits; [] for nothing."""
+    """Build the dataset again from the same sources and earlier splits, and return the differences.
+
+    Returns an empty list if every byte is the same. Raises DatasetError if the work folder has no record of the build
+    or of the earlier splits, and InputError if the folder in which the build ran is missing.
+    """
     work = Workspace(os.fspath(folder))
-    there = read_manifest(work.target)
-    kept = recall(work.built, BUILT, str)
-    if kept is None:
+    manifest = read_manifest(work.target)
+    record = recall(work.built, BUILT, str)
+    if record is None:
         raise DatasetError(
-            f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: clean and --cache-bytes 0 "
-            "leave nothing to go by. Build it once more."
+            f"{str(work.folder)!r} has no record of how {str(work.target)!r} was built: clean and --cache-bytes 0 "
+            "remove it. Build the dataset again."
         )
-    built = Built.of(kept)
-    _require_previous(work, there)
-    found = _found(there, work.target)
-    with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as beside:
-        Workspace(f"{beside}/{work.target.name}").take_answers(work)
+    built = Built.of(record)
+    _require_previous(work, manifest)
+    found = _current_digests(manifest, work.target)
+    with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as scratch:
+        Workspace(f"{scratch}/{work.target.name}").take_answers(work)
         try:
             with chdir(built.folder):
-                anew = build_without(
-                    _clean(built, work, there.formats, beside), progress, hidden=(work.target, work.folder, beside)
+                rebuilt = build_without(
+                    _clean_config(built, work, manifest.formats, scratch),
+                    progress,
+                    hidden=(work.target, work.folder, scratch),
                 )
         except FileNotFoundError:
             raise InputError(
-                f"the folder {built.folder!r}, from which it was built, is gone. Build it once more."
+                f"the folder {built.folder!r}, in which the build ran, is missing. Build the dataset again."
             ) from None
-    return _differences(there, found, anew)
+    return _differences(manifest, found, rebuilt)
 
 
-def _require_previous(work: Workspace, there: Manifest) -> None:
-    """A power cut may have taken what was copied there."""
-    is_there = work.previous.is_file()
-    found = facts_of(work.previous).sha256 if is_there else None
-    if found != (there.previous_splits and there.previous_splits.sha256):
-        what = "is not what it was" if is_there else "is gone"
+def _require_previous(work: Workspace, manifest: Manifest) -> None:
+    """Check that the copy of the earlier splits is intact, since a power cut may have damaged it."""
+    exists = work.previous.is_file()
+    found = facts_of(work.previous).sha256 if exists else None
+    if found != (manifest.previous_splits and manifest.previous_splits.sha256):
+        problem = "has changed" if exists else "is missing"
         raise DatasetError(
-            f"{str(work.previous)!r} {what}: it held the earlier splits that {str(work.target)!r} was built with. "
-            "Build it once more."
+            f"{str(work.previous)!r} {problem}: it contained the earlier splits that {str(work.target)!r} "
+            "was built with. Build the dataset again."
         )
 
 
-def _clean(built: Built, work: Workspace, formats: Sequence[str], beside: Path) -> Config:
+def _clean_config(built: Built, work: Workspace, formats: Sequence[str], scratch: Path) -> Config:
     replace, config = msgspec.structs.replace, built.config
     has_previous = work.previous.is_file()
     return replace(
         config,
-        out=str(beside / work.target.name),
+        out=str(scratch / work.target.name),
         output=replace(config.output, formats=formats),
         split=replace(config.split, previous=str(work.previous) if has_previous else None, fresh=not has_previous),
         run=replace(config.run, cache_bytes=0, runner="local", ray_address=None, device="cpu"),
     )
 
 
-def _found(manifest: Manifest, folder: Path) -> dict[str, str]:
-    """The digests of its files as they are: what it says of them may not be so any more."""
+def _current_digests(manifest: Manifest, folder: Path) -> dict[str, str]:
+    """Return the current digests of the files. The digests in the manifest may be out of date."""
     return {name: facts_of(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
 
 
-def _differences(there: Manifest, found: dict[str, str], anew: Manifest) -> list[str]:
-    """Files by their digests, then the manifests but for the run."""
-    wanted = {name: facts.sha256 for name, facts in anew.files.items()}
+def _differences(manifest: Manifest, found: dict[str, str], rebuilt: Manifest) -> list[str]:
+    """Compare the digests of files, then the manifests without the record of the run."""
+    expected = {name: facts.sha256 for name, facts in rebuilt.files.items()}
     files = [
-        f"{name}: {_digest(found.get(name))} where a clean build gives {_digest(wanted.get(name))}"
-        for name in sorted({*there.files, *wanted})
-        if found.get(name) != wanted.get(name)
+        f"{name}: {_digest(found.get(name))}, but a clean build gives {_digest(expected.get(name))}"
+        for name in sorted({*manifest.files, *expected})
+        if found.get(name) != expected.get(name)
     ]
-    told = {"run", "files"} if files else {"run"}
+    ignored = {"run", "files"} if files else {"run"}
     return files + [
-        f"manifest.json: {field.name} is another in a clean build"
+        f"manifest.json: {field.name} differs in a clean build"
         for field in msgspec.structs.fields(Manifest)
-        if field.name not in told and getattr(there, field.name) != getattr(anew, field.name)
+        if field.name not in ignored and getattr(manifest, field.name) != getattr(rebuilt, field.name)
     ]
 
 
 def _digest(sha256: str | None) -> str:
-    return f"sha256 {sha256[:12]}…" if sha256 else "nothing"
+    return f"sha256 {sha256[:12]}…" if sha256 else "no file"

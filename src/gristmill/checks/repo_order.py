@@ -1,7 +1,7 @@
-"""With --pack repo: each repository's files are contiguous, and in the order of the settings (`windows`).
+"""Check that --pack repo keeps each repository contiguous, with its files in the configured order (check `windows`).
 
 The order by seed or by imports is computed again, the latter from the texts of the rows. The code is independent of the
-build's: it reads line by line, without regular expressions, and finds cycles with Kosaraju's algorithm.
+build: it reads line by line, without regular expressions, and finds cycles with Kosaraju's algorithm.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from functools import partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from gristmill.checks.decoder import Decoder
 from gristmill.checks.file_rows import FilesTable, KeptFile
 from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import Stretch
-from gristmill.checks.spelling import Spelling
+from gristmill.checks.runs import TokenSpan
 from gristmill.checks.windows_by_file import RepoKey, Rows, Segment
 from gristmill.core.layout import MANIFEST
 from gristmill.core.manifest import OrderFacts
@@ -34,128 +34,129 @@ from gristmill.sources.imports import (
 
 CHECK = "windows"
 TOKENS_PER_TASK = 1 << 18
-BLANKS = b" \t"
+SPACES = b" \t"
 WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 DIGITS = frozenset(b"0123456789")
 
 
 class RepoOrders(NamedTuple):
     by_repo: dict[RepoKey, list[str]]
-    """Paths in the expected order; in the order of the rows if the expected one cannot be computed."""
-    why_unchecked: str | None
-    """The reason why the order was not computed; None if it was."""
+    """Paths in the expected order, or in the order of the rows if the expected order cannot be computed."""
+    skip_reason: str | None
+    """Reason why the expected order was not computed, or None if it was."""
 
 
 def check_repo_order(
     rows: Rows, table: FilesTable, settings: Settings, runner: LocalRunner, faults: Faults
 ) -> RepoOrders:
-    if not settings.is_by_repo:
+    """Compute the expected order of the files in each repository and compare it with the rows."""
+    if not settings.is_packed_by_repo:
         return RepoOrders({}, None)
     files: dict[RepoKey, list[KeptFile]] = {}
     for file in sorted(table.kept.values(), key=lambda file: file.key):
         files.setdefault((file.split, file.repo), []).append(file)
-    if settings.repo_order == "imports" and not settings.spelling.is_close:
+    if settings.repo_order == "imports" and not settings.decoder.is_close:
         found = {
             key: list(dict.fromkeys(one.path for one in segments))
-            if settings.fim.is_on  # stretches may be in any order
-            else _check_together(segments, key, faults)
+            if settings.fim.is_on  # groups of segments in shared rows may be in any order
+            else _check_contiguous(segments, key, faults)
             for key, segments in rows.layouts.items()
         }
-        return RepoOrders(found, settings.no_tokenizer or "this tokenizer does not give the text back")
-    wanted = {key: [one.path for one in own] for key, own in files.items()}
+        return RepoOrders(found, settings.no_tokenizer_reason or "this tokenizer does not reproduce the text")
+    expected = {key: [file.path for file in repo_files] for key, repo_files in files.items()}
     if settings.repo_order == "imports":
-        wanted = _by_imports(files, rows, settings, runner, faults)
+        expected = _order_by_imports(files, rows, settings, runner, faults)
     elif settings.repo_order == "shuffle":
         seed = settings.repo_order_seed
-        wanted = {key: sorted(own, key=partial(_shuffle_key, seed, key[1])) for key, own in wanted.items()}
+        expected = {key: sorted(paths, key=partial(_shuffle_key, seed, key[1])) for key, paths in expected.items()}
     for key, segments in rows.layouts.items():
-        in_order = _by_stretches(segments, wanted.get(key, ())) if settings.fim.is_on else segments
-        paths = _check_together(in_order, key, faults)
-        pairs = enumerate(zip(paths, wanted.get(key, ()), strict=False))  # a file too many is said elsewhere
+        in_order = _sort_groups(segments, expected.get(key, ())) if settings.fim.is_on else segments
+        paths = _check_contiguous(in_order, key, faults)
+        pairs = enumerate(zip(paths, expected.get(key, ()), strict=False))  # an extra file is reported by another check
         at = next((at for at, (one, other) in pairs if one != other), None)
         if at is not None:
             segment = next(one for one in rows.layouts[key] if one.path == paths[at])
-            what = f"found in place of {key[1]}/{wanted[key][at]}, in the order by {settings.repo_order}"
-            faults.add(CHECK, what, file=segment.file, row=segment.row, path=f"{key[1]}/{paths[at]}")
-    return RepoOrders(wanted, None)
+            message = f"found where the order by {settings.repo_order} requires {key[1]}/{expected[key][at]}"
+            faults.add(CHECK, message, file=segment.file, row=segment.row, path=f"{key[1]}/{paths[at]}")
+    return RepoOrders(expected, None)
 
 
-def _by_stretches(segments: Sequence[Segment], paths: Sequence[str]) -> list[Segment]:
-    """Return the segments with the stretches that share rows in the order of their first files.
+def _sort_groups(segments: Sequence[Segment], paths: Sequence[str]) -> list[Segment]:
+    """Sort the segments of shared rows, group by group, in the order of the first file of each group.
 
-    A window of fill in the middle is not cut, so a row may end early, and share the rest with any other stretch.
+    A fill-in-the-middle window is not cut, so a row may end early and hold any other group after it.
     """
-    place = {path: number for number, path in enumerate(paths)}
-    stretches = [list(own) for _, own in groupby(segments, key=lambda one: (one.file, one.row, one.group))]
-    stretches.sort(key=lambda own: (place.get(own[0].path, -1), own[0].start))
-    return [segment for own in stretches for segment in own]
+    rank = {path: number for number, path in enumerate(paths)}
+    groups = [list(group) for _, group in groupby(segments, key=lambda one: (one.file, one.row, one.group))]
+    groups.sort(key=lambda group: (rank.get(group[0].path, -1), group[0].start))
+    return [segment for group in groups for segment in group]
 
 
-def _check_together(segments: Sequence[Segment], key: RepoKey, faults: Faults) -> list[str]:
-    """Return the paths in the order of their first segments. A file's segments follow each other."""
+def _check_contiguous(segments: Sequence[Segment], key: RepoKey, faults: Faults) -> list[str]:
+    """Return the paths in the order of their first segments. Add a fault if a file is not contiguous or in order."""
     order: dict[str, None] = {}
     for path, own in groupby(segments, key=lambda one: one.path):
         parts = list(own)
         if path in order:
-            what = "other files of the repository stand between its tokens"
-            faults.add(CHECK, what, file=parts[0].file, row=parts[0].row, path=f"{key[1]}/{path}")
+            message = "other files of the repository are between its tokens"
+            faults.add(CHECK, message, file=parts[0].file, row=parts[0].row, path=f"{key[1]}/{path}")
         for before, after in pairwise(parts):
             if after.start <= before.start:
-                what = f"token {after.start} stands behind token {before.start}"
-                faults.add(CHECK, what, file=after.file, row=after.row, path=f"{key[1]}/{path}")
+                message = f"token {after.start} follows token {before.start}"
+                faults.add(CHECK, message, file=after.file, row=after.row, path=f"{key[1]}/{path}")
         order.setdefault(path)
     return list(order)
 
 
 def _shuffle_key(seed: int, repo: str, path: str) -> tuple[int, str]:
-    named = f"repo order\0{seed}\0{repo}\0{path}".encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "little"), path
+    content = f"repo order\0{seed}\0{repo}\0{path}".encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little"), path
 
 
-# The order by imports, from the texts.
+# The order by imports, computed from the texts.
 
 
-class SpelledFile(NamedTuple):
+class TokenizedFile(NamedTuple):
     language: str
-    stretches: list[Stretch]
+    spans: list[TokenSpan]
 
 
-def _by_imports(
+def _order_by_imports(
     files: dict[RepoKey, list[KeptFile]], rows: Rows, settings: Settings, runner: LocalRunner, faults: Faults
 ) -> dict[RepoKey, list[str]]:
-    read = runner.map(partial(read_all, settings.spelling), list(_tasks(files, rows)))
-    names = (own for some in read for own in some)
-    wanted: dict[RepoKey, list[str]] = {}
+    read = runner.map(partial(read_imports, settings.decoder), list(_tasks(files, rows)))
+    all_imports = (imports for batch in read for imports in batch)
+    expected: dict[RepoKey, list[str]] = {}
     counts: dict[Split, Counter[str]] = {split: Counter() for split in Split}
-    for key, own in files.items():
-        tree = _Tree([file.path for file in own])
-        named = [next(names) if file.language in READERS else [] for file in own]
-        for file, imports in zip(own, named, strict=True):
+    for key, repo_files in files.items():
+        tree = _RepoTree([file.path for file in repo_files])
+        written = [next(all_imports) if file.language in READERS else [] for file in repo_files]
+        for file, imports in zip(repo_files, written, strict=True):
             if file.language == "go-mod":
                 tree.add_module(file.path, imports)
-        imported = [
-            tree.imported(number, file.language, imports)
-            for number, (file, imports) in enumerate(zip(own, named, strict=True))
+        resolved = [
+            tree.resolve_imports(number, file.language, imports)
+            for number, (file, imports) in enumerate(zip(repo_files, written, strict=True))
         ]
-        order, num_broken = _in_order(imported)
-        wanted[key] = [own[number].path for number in order]
-        counts[key[0]] += Counter(repos=any(imported), imports=sum(map(len, imported)), broken=num_broken)
+        order, num_broken = _sort_by_imports(resolved)
+        expected[key] = [repo_files[number].path for number in order]
+        counts[key[0]] += Counter(repos=any(resolved), imports=sum(map(len, resolved)), broken=num_broken)
     for split, found in counts.items():
         facts = (settings.manifest.packing or {}).get(split)
-        said = None if facts is None else facts.order
-        if said != OrderFacts(repos=found["repos"], imports=found["imports"], broken=found["broken"]):
-            faults.add(CHECK, f"packing.{split}.order is {said}, and it should be {dict(found)}", file=MANIFEST)
-    return wanted
+        recorded = None if facts is None else facts.order
+        if recorded != OrderFacts(repos=found["repos"], imports=found["imports"], broken=found["broken"]):
+            faults.add(CHECK, f"packing.{split}.order is {recorded}, expected {dict(found)}", file=MANIFEST)
+    return expected
 
 
-def _tasks(files: dict[RepoKey, list[KeptFile]], rows: Rows) -> Iterator[list[SpelledFile]]:
-    batch, size = list[SpelledFile](), 0
-    for own in files.values():
-        for file in own:
+def _tasks(files: dict[RepoKey, list[KeptFile]], rows: Rows) -> Iterator[list[TokenizedFile]]:
+    batch, size = list[TokenizedFile](), 0
+    for repo_files in files.values():
+        for file in repo_files:
             if file.language not in READERS:
                 continue
             runs = rows.by_file.get(file.key, ())
-            batch.append(SpelledFile(file.language, runs[0].run.stretches if runs else []))
+            batch.append(TokenizedFile(file.language, runs[0].run.spans if runs else []))
             size += file.tokens
             if size >= TOKENS_PER_TASK:
                 yield batch
@@ -164,17 +165,17 @@ def _tasks(files: dict[RepoKey, list[KeptFile]], rows: Rows) -> Iterator[list[Sp
         yield batch
 
 
-Names = list[tuple[str, str]]
-"""A module, and what is imported from it."""
+Imports = list[tuple[str, str]]
+"""Pairs of a module and the name imported from it, which may be empty."""
 
 
-def read_all(spelling: Spelling, files: list[SpelledFile]) -> list[Names]:
-    return [_names_in(file, spelling) for file in files]
+def read_imports(decoder: Decoder, files: list[TokenizedFile]) -> list[Imports]:
+    return [_imports_in(file, decoder) for file in files]
 
 
-def _names_in(file: SpelledFile, spelling: Spelling) -> Names:
-    text = b"\n".join(spelling.tokenizer.decode(stretch.ids) for stretch in file.stretches)
-    found: Names = []
+def _imports_in(file: TokenizedFile, decoder: Decoder) -> Imports:
+    text = b"\n".join(decoder.tokenizer.decode(span.ids) for span in file.spans)
+    found: Imports = []
     for one in READERS[file.language](b"\n".join(text.split(b"\r\n"))):
         found.append(one)
         if len(found) == MOST_IMPORTS:
@@ -185,24 +186,26 @@ def _names_in(file: SpelledFile, spelling: Spelling) -> Names:
 Lines = Iterator[bytes]
 
 
-def _after(line: bytes, word: bytes) -> bytes | None:
-    """Return the text after the word and its blanks; None if the line does not begin with them."""
-    rest = line.lstrip(BLANKS)[len(word) :]
-    return rest.lstrip(BLANKS) if line.lstrip(BLANKS).startswith(word) and rest[:1] in {b" ", b"\t"} else None
+def _after_word(line: bytes, word: bytes) -> bytes | None:
+    """Return the text after the word and its spaces, or None if the line does not begin with them."""
+    rest = line.lstrip(SPACES)[len(word) :]
+    return rest.lstrip(SPACES) if line.lstrip(SPACES).startswith(word) and rest[:1] in {b" ", b"\t"} else None
 
 
 def _leading(text: bytes, allowed: frozenset[int]) -> bytes:
+    """Return the start of a text that consists of allowed bytes."""
     size = next((at for at, byte in enumerate(text) if byte not in allowed), len(text))
     return text[:size]
 
 
-def _up_to(line: bytes, signs: bytes) -> bytes:
-    places = [at for at in map(line.find, (signs[at : at + 1] for at in range(len(signs)))) if at >= 0]
-    return line[: min(places, default=len(line))]
+def _until_any(line: bytes, characters: bytes) -> bytes:
+    """Return a line up to the first of these characters."""
+    offsets = [at for at in map(line.find, (characters[at : at + 1] for at in range(len(characters)))) if at >= 0]
+    return line[: min(offsets, default=len(line))]
 
 
 def _block(first: bytes, lines: Lines, comment: bytes, end: bytes) -> Iterator[bytes]:
-    """Lines without their comments, up to the sign that ends the block."""
+    """Yield lines without comments, up to the character that ends the block."""
     line: bytes | None = first
     while line is not None:
         line = line.partition(comment)[0]
@@ -219,70 +222,70 @@ def _is_name(word: bytes) -> bool:
 def _python(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(b" ".join(text.split(b"\\\n")).split(b"\n"))
     for line in lines:
-        modules = _after(line, b"import")
+        modules = _after_word(line, b"import")
         if modules is not None:
-            for word in _words(_up_to(modules, b"#;(")):
+            for word in _first_words(_until_any(modules, b"#;(")):
                 if word[0] not in DIGITS | {ord(".")} and not set(word) - WORD - {ord(".")}:
                     yield word.decode(), ""
             continue
-        rest = _after(line, b"from")
+        rest = _after_word(line, b"from")
         module = _leading(rest or b"", WORD | {ord(".")})
-        behind = (rest or b"")[len(module) :]
-        if not module or behind[:1] not in {b" ", b"\t"} or not behind.lstrip(BLANKS).startswith(b"import"):
+        after_module = (rest or b"")[len(module) :]
+        if not module or after_module[:1] not in {b" ", b"\t"} or not after_module.lstrip(SPACES).startswith(b"import"):
             continue
-        names = behind.lstrip(BLANKS)[len(b"import") :].lstrip(BLANKS)
+        names = after_module.lstrip(SPACES)[len(b"import") :].lstrip(SPACES)
         is_block = names.startswith(b"(")
-        joined = b"\n".join(_block(names[1:], lines, b"#", b")")) if is_block else _up_to(names, b"#;(")
-        yield from ((module.decode(), word.decode()) for word in _words(joined) if word == b"*" or _is_name(word))
+        joined = b"\n".join(_block(names[1:], lines, b"#", b")")) if is_block else _until_any(names, b"#;(")
+        yield from ((module.decode(), word.decode()) for word in _first_words(joined) if word == b"*" or _is_name(word))
 
 
-def _words(names: bytes) -> list[bytes]:
-    """The first word of each that a comma parts."""
+def _first_words(names: bytes) -> list[bytes]:
+    """Return the first word of each comma-separated item."""
     return [one.split()[0] for one in names.split(b",") if one.split()]
 
 
 def _go(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(text.split(b"\n"))
     for line in lines:
-        if not line.lstrip(BLANKS).startswith(b"import"):
+        if not line.lstrip(SPACES).startswith(b"import"):
             continue
-        rest = line.lstrip(BLANKS)[len(b"import") :]
-        is_block = rest.lstrip(BLANKS).startswith(b"(")
+        rest = line.lstrip(SPACES)[len(b"import") :]
+        is_block = rest.lstrip(SPACES).startswith(b"(")
         if not is_block and rest[:1] not in {b" ", b"\t", b'"'}:
             continue
-        for one in _block(rest.lstrip(BLANKS)[1:], lines, b"//", b")") if is_block else [rest]:
-            alias, quote, named = one.lstrip(BLANKS).partition(b'"')
-            word, is_closed = alias.rstrip(BLANKS), b'"' in named
+        for one in _block(rest.lstrip(SPACES)[1:], lines, b"//", b")") if is_block else [rest]:
+            alias, quote, path = one.lstrip(SPACES).partition(b'"')
+            word, is_closed = alias.rstrip(SPACES), b'"' in path
             is_alias = not alias or (word != alias and not set(word) - WORD - {ord(".")})
-            if quote and is_closed and is_alias and not named.startswith(b'"'):
-                yield _text(named.partition(b'"')[0]), ""
+            if quote and is_closed and is_alias and not path.startswith(b'"'):
+                yield _to_text(path.partition(b'"')[0]), ""
 
 
 def _go_mod(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
-        rest = _after(line, b"module")
+        rest = _after_word(line, b"module")
         if rest is not None:
-            path = _up_to(rest.removeprefix(b'"'), b'\t\f\r "')
+            path = _until_any(rest.removeprefix(b'"'), b'\t\f\r "')
             if path:
-                yield _text(path), ""
+                yield _to_text(path), ""
                 return
 
 
 def _rust(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(text.split(b"\n"))
     for line in lines:
-        rest = _without_pub(line.lstrip(BLANKS))
-        module, uses = _after(rest, b"mod"), _after(rest, b"use")
+        rest = _strip_pub(line.lstrip(SPACES))
+        module, uses = _after_word(rest, b"mod"), _after_word(rest, b"use")
         if module is not None:
             name = _leading(module, WORD)
-            if name and module[len(name) :].lstrip(BLANKS).startswith(b";"):
+            if name and module[len(name) :].lstrip(SPACES).startswith(b";"):
                 yield f"self::{name.decode()}", ""
         elif uses is not None:
-            yield from ((path, "") for path in _paths(b"\n".join(_block(uses, lines, b"//", b";"))))
+            yield from ((path, "") for path in _use_paths(b"\n".join(_block(uses, lines, b"//", b";"))))
 
 
-def _without_pub(line: bytes) -> bytes:
-    """`pub(crate) use a;` -> `use a;`"""
+def _strip_pub(line: bytes) -> bytes:
+    """Remove the visibility of a Rust item: `pub(crate) use a;` becomes `use a;`."""
     if not line.startswith(b"pub"):
         return line
     rest = line[3:]
@@ -290,29 +293,29 @@ def _without_pub(line: bytes) -> bytes:
         _, closed, rest = rest.partition(b")")
         if not closed:
             return line
-    return rest.lstrip(BLANKS) if rest[:1] in {b" ", b"\t"} else line
+    return rest.lstrip(SPACES) if rest[:1] in {b" ", b"\t"} else line
 
 
-def _paths(uses: bytes) -> Iterator[str]:
-    trail: list[bytes] = []
-    marks: list[int] = []
-    for item, sign in _items(uses):
+def _use_paths(uses: bytes) -> Iterator[str]:
+    prefix: list[bytes] = []
+    depths: list[int] = []
+    for item, delimiter in _use_items(uses):
         words = item[: item.index(b"as")] if b"as" in item else item
-        if sign == b"{":
-            marks.append(len(trail))
-            trail += words
+        if delimiter == b"{":
+            depths.append(len(prefix))
+            prefix += words
             continue
         if words:
-            names = [*trail[:MOST_FOLDERS], *words][:MOST_FOLDERS]
+            names = [*prefix[:MOST_FOLDERS], *words][:MOST_FOLDERS]
             if names[0] in {b"crate", b"super", b"self"}:
                 is_self = names[-1] == b"self" and names != [b"self"]
                 yield b"::".join(names[:-1] if is_self else names).decode()
-        if sign == b"}" and marks:
-            del trail[marks.pop() :]
+        if delimiter == b"}" and depths:
+            del prefix[depths.pop() :]
 
 
-def _items(uses: bytes) -> Iterator[tuple[list[bytes], bytes]]:
-    """Words, with the brace or comma behind them; the last has none."""
+def _use_items(uses: bytes) -> Iterator[tuple[list[bytes], bytes]]:
+    """Yield lists of words, each with the brace or comma that follows it."""
     words: list[bytes] = []
     word = bytearray()
     for byte in (*uses, ord(",")):
@@ -336,19 +339,22 @@ def _script(text: bytes) -> Iterator[tuple[str, str]]:
         while at + 1 < len(quotes):
             start, end = quotes[at], quotes[at + 1]
             before = line[max(0, quotes[at - 1] if at else 0) : start] if line[start + 1 : start + 2] == b"." else b""
-            if before and _asks_for(before, is_begin=not at):
-                yield _text(line[start + 1 : end]), ""
+            if before and _is_import(before, is_line_start=not at):
+                yield _to_text(line[start + 1 : end]), ""
                 at += 1
             at += 1
 
 
-def _asks_for(before: bytes, *, is_begin: bool) -> bool:
-    """`before`: from the quote before it, or the start of the line."""
-    bare = before.rstrip(BLANKS).removesuffix(b"(").rstrip(BLANKS)
+def _is_import(before: bytes, *, is_line_start: bool) -> bool:
+    """True if the text before a quoted path ends with `from`, `import` or `require`.
+
+    `before` begins at the previous quote or, if `is_line_start`, at the start of the line.
+    """
+    bare = before.rstrip(SPACES).removesuffix(b"(").rstrip(SPACES)
     for word in (b"from", b"import", b"require"):
         if bare.endswith(word):
             front = bare[: -len(word)]
-            return (front[-1] not in WORD) if front else is_begin
+            return (front[-1] not in WORD) if front else is_line_start
     return False
 
 
@@ -358,25 +364,25 @@ def _java(text: bytes) -> Iterator[tuple[str, str]]:
         words = [word for word in statement.replace(b"\t", b" ").split(b" ") if word]
         if not is_ended or words[:1] != [b"import"]:
             continue
-        named = words[2:] if len(words) == 3 and words[1] == b"static" else words[1:]  # noqa: PLR2004 - with the name
-        bare = named[0].removesuffix(b".*") if len(named) == 1 else b""
+        imported = words[2:] if len(words) == 3 and words[1] == b"static" else words[1:]  # noqa: PLR2004 - with the name
+        bare = imported[0].removesuffix(b".*") if len(imported) == 1 else b""
         if bare and bare[-1] in WORD and not set(bare) - WORD - {ord(".")}:
-            yield named[0].decode(), ""
+            yield imported[0].decode(), ""
 
 
 def _c(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
-        rest = line.lstrip(BLANKS)
-        word = rest[1:].lstrip(BLANKS)
+        rest = line.lstrip(SPACES)
+        word = rest[1:].lstrip(SPACES)
         if not rest.startswith(b"#") or not word.startswith(b"include"):
             continue
-        named = word[len(b"include") :].lstrip(BLANKS)
-        if named.startswith(b'"') and named.find(b'"', 1) > 1:
-            yield _text(named[1 : named.find(b'"', 1)]), ""
+        path = word[len(b"include") :].lstrip(SPACES)
+        if path.startswith(b'"') and path.find(b'"', 1) > 1:
+            yield _to_text(path[1 : path.find(b'"', 1)]), ""
 
 
-def _text(spelled: bytes) -> str:
-    return spelled.decode("utf-8", "replace")
+def _to_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 READERS: dict[str, Callable[[bytes], Iterator[tuple[str, str]]]] = {
@@ -391,160 +397,169 @@ READERS: dict[str, Callable[[bytes], Iterator[tuple[str, str]]]] = {
 }
 
 
-class _Tree:
-    """The files of a repository in one split."""
+class _RepoTree:
+    """Files of a repository in one split. Resolves imports to files."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        self._at = {path: number for number, path in enumerate(paths)}
+        self._number_by_path = {path: number for number, path in enumerate(paths)}
         self._modules: dict[str, str] = {}
         self._module_roots: set[str] = set()
-        self._named: dict[str, list[str]] = {}
-        self._whole: dict[str, list[int]] = {}
+        self._paths_by_name: dict[str, list[str]] = {}
+        self._files_by_folder: dict[str, list[int]] = {}
         for number, path in enumerate(paths):
-            self._named.setdefault(posixpath.basename(path), []).append(path)
+            self._paths_by_name.setdefault(posixpath.basename(path), []).append(path)
             if path.endswith((".go", ".java")) and not path.endswith("_test.go"):
                 ending = path[path.rfind(".") :]
-                self._whole.setdefault(f"{ending}:{posixpath.dirname(path)}", []).append(number)
+                self._files_by_folder.setdefault(f"{ending}:{posixpath.dirname(path)}", []).append(number)
+        # Folders that contain top-level Python packages, keyed by package name.
         self._roots: dict[str, list[str]] = {}
-        for path in self._named.get("__init__.py", ()):
+        for path in self._paths_by_name.get("__init__.py", ()):
             package = posixpath.dirname(path)
-            outside = posixpath.dirname(package)
-            if package and posixpath.join(outside, "__init__.py") not in self._at:
-                self._roots.setdefault(posixpath.basename(package), []).append(outside)
+            parent = posixpath.dirname(package)
+            if package and posixpath.join(parent, "__init__.py") not in self._number_by_path:
+                self._roots.setdefault(posixpath.basename(package), []).append(parent)
 
-    def add_module(self, path: str, imports: Names) -> None:
+    def add_module(self, path: str, imports: Imports) -> None:
         for module, _ in imports if posixpath.basename(path) == "go.mod" else ():
             self._module_roots.add(posixpath.dirname(path))
             self._modules.setdefault(module, posixpath.dirname(path))
 
-    def imported(self, number: int, language: str, imports: Names) -> list[int]:
+    def resolve_imports(self, number: int, language: str, imports: Imports) -> list[int]:
+        """Return the numbers of the files that a file imports."""
         path = self._paths[number]
-        ask = {
-            "python": self._of_python,
-            "go": self._of_go,
-            "rust": self._of_rust,
-            "java": self._of_java,
-            "c": self._of_c,
-            "c++": self._of_c,
-        }.get(language, self._of_script)
+        resolve = {
+            "python": self._resolve_python,
+            "go": self._resolve_go,
+            "rust": self._resolve_rust,
+            "java": self._resolve_java,
+            "c": self._resolve_c,
+            "c++": self._resolve_c,
+        }.get(language, self._resolve_script)
         found: list[int] = []
         known = {number}
         for module, name in imports if language in READERS and language != "go-mod" else ():
-            fresh = [one for one in ask(path, module, name) if one not in known]
+            fresh = [one for one in resolve(path, module, name) if one not in known]
             found += fresh
             known.update(fresh)
             if len(found) >= MOST_IMPORTS:
                 break
         return sorted(found[:MOST_IMPORTS])
 
-    def _there(self, paths: Sequence[str]) -> list[int]:
-        return next(([self._at[path]] for path in paths if path in self._at), [])
+    def _first_existing(self, paths: Sequence[str]) -> list[int]:
+        """Return the number of the first of these paths that exists, or an empty list."""
+        return next(([self._number_by_path[path]] for path in paths if path in self._number_by_path), [])
 
-    def _only(self, ending: str) -> list[int]:
-        namesakes = self._named.get(posixpath.basename(ending), [])
-        if len(namesakes) > MOST_NAMESAKES:
+    def _only_match(self, ending: str) -> list[int]:
+        """Return the number of the only file whose path ends like this, or an empty list."""
+        same_name = self._paths_by_name.get(posixpath.basename(ending), [])
+        if len(same_name) > MOST_NAMESAKES:
             return []
-        found = [path for path in namesakes if path == ending or path.endswith("/" + ending)]
-        return [self._at[found[0]]] if len(found) == 1 else []
+        found = [path for path in same_name if path == ending or path.endswith("/" + ending)]
+        return [self._number_by_path[found[0]]] if len(found) == 1 else []
 
-    def _of_python(self, path: str, module: str, name: str) -> list[int]:
+    def _resolve_python(self, path: str, module: str, name: str) -> list[int]:
         names = module.strip(".") and module.lstrip(".")
         if names and ("" in names.split(".") or names.count(".") >= MOST_FOLDERS):
             return []
         level = len(module) - len(module.lstrip("."))
-        above = _above(path, MOST_FOLDERS)
+        parents = _parent_folders(path, MOST_FOLDERS)
         if level:
-            roots = above[level - 1 : level]
+            roots = parents[level - 1 : level]
         else:
-            free = [one for one in above if posixpath.join(one, "__init__.py") not in self._at]
+            free = [one for one in parents if posixpath.join(one, "__init__.py") not in self._number_by_path]
             roots = [root for one in free for root in (one, posixpath.join(one, "src"))]
             roots += self._roots.get(names.split(".")[0], [])[:MOST_NAMESAKES]
         for root in roots:
             stem = posixpath.join(root, *names.split(".")) if names else root
             stems = ([posixpath.join(stem, name)] if name else []) + [stem]
-            wanted = [one + ending for one in stems for ending in PYTHON_ENDINGS if one] if stem or name else []
-            wanted += [ending[1:] for ending in PYTHON_ENDINGS if ending.startswith("/") and not stem]
-            found = self._there(wanted)
+            candidates = [one + ending for one in stems for ending in PYTHON_ENDINGS if one] if stem or name else []
+            candidates += [ending[1:] for ending in PYTHON_ENDINGS if ending.startswith("/") and not stem]
+            found = self._first_existing(candidates)
             if found:
                 return found
         return []
 
-    def _of_go(self, path: str, module: str, _: str) -> list[int]:
+    def _resolve_go(self, path: str, module: str, _: str) -> list[int]:
         parts = module.split("/")
         if len(parts) > MOST_FOLDERS:
             return []
-        longest, goes_on = module, "/"
-        while longest not in self._modules and goes_on:
-            longest, goes_on, _ = longest.rpartition("/")
-        if longest in self._modules:
-            names = [self._modules[longest], *module[len(longest) :].split("/")[1:]]
-            return self._whole.get(".go:" + "/".join(filter(None, names)), [])
-        if "." not in parts[0] or self._module_roots.intersection(_above(path, MOST_FOLDERS)):
+        prefix, separator = module, "/"
+        while prefix not in self._modules and separator:
+            prefix, separator, _ = prefix.rpartition("/")
+        if prefix in self._modules:
+            names = [self._modules[prefix], *module[len(prefix) :].split("/")[1:]]
+            return self._files_by_folder.get(".go:" + "/".join(filter(None, names)), [])
+        if "." not in parts[0] or self._module_roots.intersection(_parent_folders(path, MOST_FOLDERS)):
             return []
         for at in range(len(parts)):
-            found = self._whole.get(".go:" + "/".join(parts[at:]))
+            found = self._files_by_folder.get(".go:" + "/".join(parts[at:]))
             if found:
                 return found
         return []
 
-    def _of_rust(self, path: str, module: str, _: str) -> list[int]:
+    def _resolve_rust(self, path: str, module: str, _: str) -> list[int]:
         names = module.split("::")
         folder = posixpath.dirname(path)
         inside = posixpath.basename(path) in {"lib.rs", "main.rs", "mod.rs"}
-        place: str | None = folder if inside else path.removesuffix(".rs")
+        base: str | None = folder if inside else path.removesuffix(".rs")
         if names[0] == "crate":
             del names[0]
-            above = _above(path, MOST_FOLDERS)
-            heads = [one for one in above if self._there([posixpath.join(one, head) for head in ("lib.rs", "main.rs")])]
-            place = next(iter([*heads, *(one for one in above if posixpath.basename(one) == "src")]), None)
+            parents = _parent_folders(path, MOST_FOLDERS)
+            crate_folders = [
+                one
+                for one in parents
+                if self._first_existing([posixpath.join(one, head) for head in ("lib.rs", "main.rs")])
+            ]
+            base = next(iter([*crate_folders, *(one for one in parents if posixpath.basename(one) == "src")]), None)
         while names[:1] in (["self"], ["super"]):
             if names.pop(0) == "super":
-                place = posixpath.dirname(place) if place else None
-        if place is None:
+                base = posixpath.dirname(base) if base else None
+        if base is None:
             return []
-        stems = [posixpath.join(place, *names[:size]) for size in range(len(names), 0, -1)]
-        return self._there([stem + ending for stem in stems for ending in (".rs", "/mod.rs")])
+        stems = [posixpath.join(base, *names[:size]) for size in range(len(names), 0, -1)]
+        return self._first_existing([stem + ending for stem in stems for ending in (".rs", "/mod.rs")])
 
-    def _of_script(self, path: str, module: str, _: str) -> list[int]:
-        place = _resolved(posixpath.dirname(path), module)
-        if place is None:
+    def _resolve_script(self, path: str, module: str, _: str) -> list[int]:
+        base = _resolve_path(posixpath.dirname(path), module)
+        if base is None:
             return []
-        wanted = [place, *(place + ending for ending in SCRIPT_ENDINGS)]
-        wanted += [posixpath.join(place, "index" + ending) for ending in SCRIPT_ENDINGS]
-        stem, ending = place[: place.rfind(".")], place[place.rfind(".") :]
-        return self._there(wanted + [stem + real for real in COMPILED_ENDINGS.get(ending, ())])
+        candidates = [base, *(base + ending for ending in SCRIPT_ENDINGS)]
+        candidates += [posixpath.join(base, "index" + ending) for ending in SCRIPT_ENDINGS]
+        stem, ending = base[: base.rfind(".")], base[base.rfind(".") :]
+        return self._first_existing(candidates + [stem + real for real in COMPILED_ENDINGS.get(ending, ())])
 
-    def _of_java(self, path: str, module: str, _: str) -> list[int]:
+    def _resolve_java(self, path: str, module: str, _: str) -> list[int]:
         is_package = module.endswith(".*")
         names = module.removesuffix(".*").split(".")
         if "" in names[:-1] or len(names) + is_package > MOST_FOLDERS:
             return []
-        above = _above(path, MOST_FOLDERS)
+        parents = _parent_folders(path, MOST_FOLDERS)
         for num_inner in range(min(3, len(names))):
             file = "/".join(names[: len(names) - num_inner]) + ".java"
-            found = self._there([posixpath.join(one, file) for one in above]) or self._only(file)
+            found = self._first_existing([posixpath.join(one, file) for one in parents]) or self._only_match(file)
             if found:
                 return found
-        folders = [posixpath.join(one, *names) for one in above] if is_package else []
-        return next((own for one in folders if (own := self._whole.get(f".java:{one}"))), [])
+        folders = [posixpath.join(one, *names) for one in parents] if is_package else []
+        return next((files for one in folders if (files := self._files_by_folder.get(f".java:{one}"))), [])
 
-    def _of_c(self, path: str, module: str, _: str) -> list[int]:
-        beside, alone = _resolved(posixpath.dirname(path), module), _resolved("", module)
-        if beside is None or module.startswith("/"):
+    def _resolve_c(self, path: str, module: str, _: str) -> list[int]:
+        relative, from_root = _resolve_path(posixpath.dirname(path), module), _resolve_path("", module)
+        if relative is None or module.startswith("/"):
             return []
-        return self._there([beside]) or (self._only(alone) if alone else [])
+        return self._first_existing([relative]) or (self._only_match(from_root) if from_root else [])
 
 
-def _above(path: str, most: int) -> list[str]:
-    """The folders that a path is in, the innermost first."""
+def _parent_folders(path: str, max_folders: int) -> list[str]:
+    """Return the folders that contain a path, innermost first, up to `max_folders` of them."""
     names = path.split("/")[:-1]
-    return ["/".join(names[:size]) for size in range(len(names), -1, -1)[:most]]
+    return ["/".join(names[:size]) for size in range(len(names), -1, -1)[:max_folders]]
 
 
-def _resolved(folder: str, named: str) -> str | None:
+def _resolve_path(folder: str, relative: str) -> str | None:
+    """Resolve a path relative to a folder. Return None if it leads out of the repository."""
     names: list[str] = []
-    for name in f"{folder}/{named}".split("/"):
+    for name in f"{folder}/{relative}".split("/"):
         if name == "..":
             if not names:
                 return None
@@ -554,45 +569,54 @@ def _resolved(folder: str, named: str) -> str | None:
     return "/".join(names)
 
 
-def _in_order(imported: Sequence[Sequence[int]]) -> tuple[list[int], int]:
-    """Files behind their imports, and how many imports do not keep to it."""
-    cycle = _cycles(imported)
-    missing = [set(own) for own in imported]
-    outside = [sum(cycle[one] != cycle[number] for one in own) for number, own in enumerate(imported)]
-    asked_by: list[list[int]] = [[] for _ in imported]
-    for number, own in enumerate(imported):
-        for one in own:
-            asked_by[one].append(number)
-    ready = [number for number in range(len(imported)) if not missing[number]]
-    stuck = [(len(own), number) for number, own in enumerate(missing) if own and not outside[number]]
-    heapq.heapify(stuck)
+def _sort_by_imports(imports: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+    """Sort files after the files that they import.
+
+    `imports` has the numbers of the imported files for each file. In a cycle, the file with the fewest pending imports
+    comes first. Return the order, and the number of imports that violate it.
+    """
+    cycle = _find_cycles(imports)
+    pending = [set(imported) for imported in imports]
+    num_external = [sum(cycle[one] != cycle[number] for one in imported) for number, imported in enumerate(imports)]
+    importers: list[list[int]] = [[] for _ in imports]
+    for number, imported in enumerate(imports):
+        for one in imported:
+            importers[one].append(number)
+    ready = [number for number in range(len(imports)) if not pending[number]]
+    in_cycle = [
+        (len(imported), number) for number, imported in enumerate(pending) if imported and not num_external[number]
+    ]
+    heapq.heapify(in_cycle)
     order: dict[int, None] = {}
     num_broken = 0
-    while ready or stuck:
+    while ready or in_cycle:
         if ready:
             number = heapq.heappop(ready)
         else:
-            size, number = heapq.heappop(stuck)
-            if number in order or size != len(missing[number]) or not size:
+            size, number = heapq.heappop(in_cycle)
+            if number in order or size != len(pending[number]) or not size:
                 continue
             num_broken += size
         order[number] = None
-        for one in asked_by[number]:
-            missing[one].discard(number)
-            outside[one] -= cycle[one] != cycle[number]
-            if one not in order and not missing[one]:
+        for one in importers[number]:
+            pending[one].discard(number)
+            num_external[one] -= cycle[one] != cycle[number]
+            if one not in order and not pending[one]:
                 heapq.heappush(ready, one)
-            elif one not in order and not outside[one]:
-                heapq.heappush(stuck, (len(missing[one]), one))
+            elif one not in order and not num_external[one]:
+                heapq.heappush(in_cycle, (len(pending[one]), one))
     return list(order), num_broken
 
 
-def _cycles(imported: Sequence[Sequence[int]]) -> list[int]:
-    """Kosaraju's algorithm: a search along the imports, and one against them from the last file on."""
+def _find_cycles(imports: Sequence[Sequence[int]]) -> list[int]:
+    """Return the number of the cycle that each file is in.
+
+    Kosaraju's algorithm: one search along the imports, then one against them, starting with the file finished last.
+    """
     finished: list[int] = []
-    is_seen = [False] * len(imported)
-    for root in range(len(imported)):
-        stack = [] if is_seen[root] else [(root, iter(imported[root]))]
+    is_seen = [False] * len(imports)
+    for root in range(len(imports)):
+        stack = [] if is_seen[root] else [(root, iter(imports[root]))]
         is_seen[root] = True
         while stack:
             number, rest = stack[-1]
@@ -601,17 +625,17 @@ def _cycles(imported: Sequence[Sequence[int]]) -> list[int]:
                 finished.append(stack.pop()[0])
             else:
                 is_seen[one] = True
-                stack.append((one, iter(imported[one])))
-    asked_by: list[list[int]] = [[] for _ in imported]
-    for number, own in enumerate(imported):
-        for one in own:
-            asked_by[one].append(number)
-    cycle = [-1] * len(imported)
+                stack.append((one, iter(imports[one])))
+    importers: list[list[int]] = [[] for _ in imports]
+    for number, imported in enumerate(imports):
+        for one in imported:
+            importers[one].append(number)
+    cycle = [-1] * len(imports)
     for root in reversed(finished):
         reached = [root] if cycle[root] < 0 else []
         while reached:
             number = reached.pop()
             if cycle[number] < 0:
                 cycle[number] = root
-                reached += (one for one in asked_by[number] if cycle[one] < 0)
+                reached += (one for one in importers[number] if cycle[one] < 0)
     return cycle

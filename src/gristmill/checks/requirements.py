@@ -1,4 +1,4 @@
-"""What the manifest and the tokenizer in the folder say about how the rows must be."""
+"""Derive the requirements for all rows from the manifest and the tokenizer of a dataset."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gristmill.checks.decoder import Decoder
 from gristmill.checks.digests import check_fingerprint
 from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackRules
-from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import RowRules
-from gristmill.checks.windows import WHOLE, Shape
+from gristmill.checks.windows import ONE_WINDOW, Shape
 from gristmill.config.settings import (
     NO_END_TOKEN,
     FimConfig,
@@ -37,6 +37,8 @@ from gristmill.tokenizers.window_frame import FimFrame, fim_frame
 
 
 class _Sections(msgspec.Struct):
+    """Sections of the settings in the manifest that the checks use."""
+
     window: WindowConfig
     output: OutputConfig
     split: SplitConfig
@@ -46,12 +48,14 @@ class _Sections(msgspec.Struct):
     fim: FimConfig
     variants: VariantsConfig
 
-    def drawing(self) -> SamplingConfig:
-        """Weights are told as pairs, since their order counts."""
+    def sampling_config(self) -> SamplingConfig:
+        """Convert the sampling section. The manifest stores weights as pairs, since their order matters."""
         return msgspec.convert(self.sampling | {"weights": dict(self.sampling.get("weights", ()))}, SamplingConfig)
 
 
 class Settings(NamedTuple):
+    """Manifest and settings of the dataset to check, and the requirements for its rows."""
+
     folder: Path
     manifest: Manifest
     decontaminate: str
@@ -62,25 +66,26 @@ class Settings(NamedTuple):
     variants: VariantsConfig
     shape: Shape
     rules: RowRules
-    spelling: Spelling
-    no_tokenizer: str | None
-    """Why there is none to spell ids with."""
+    decoder: Decoder
+    no_tokenizer_reason: str | None
+    """Reason why the tokenizer cannot be used, or None if it can."""
     pack: PackRules | None
-    """Of rows that hold windows of several files."""
-    is_by_repo: bool
-    """Files are cut anywhere, one after the other."""
+    """Rules for packed rows, or None if each row is one window."""
+    is_packed_by_repo: bool
+    """True with --pack repo, which concatenates the files of a repository and cuts them at any token."""
     repo_order: str
     repo_order_seed: int
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
+        """Read the settings of a dataset. Raises DatasetError if the manifest has invalid settings."""
         try:
             sections = msgspec.convert(manifest.settings, _Sections)
-            sampling = sections.drawing()
+            sampling = sections.sampling_config()
         except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
             raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
         facts = manifest.tokenizer
-        definition, tokenizer, why = _tokenizer(folder, manifest, sections, faults)
+        definition, tokenizer, no_tokenizer_reason = _tokenizer(folder, manifest, sections, faults)
         rules = RowRules(
             file="",
             columns=tuple(manifest.columns),
@@ -92,17 +97,18 @@ class Settings(NamedTuple):
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
-        looks_for_spellings = sections.output.rows == "documents" and sections.output.control_spellings != "keep"
-        if looks_for_spellings:
-            own = definition.control_spellings if definition is not None else ()
-            rules = rules._replace(spellings=tuple(sorted({*own, *KNOWN_SPELLINGS})))
+        forbids_control_tokens = sections.output.rows == "documents" and sections.output.control_spellings != "keep"
+        if forbids_control_tokens:
+            own_tokens = definition.control_spellings if definition is not None else ()
+            rules = rules._replace(control_spellings=tuple(sorted({*own_tokens, *KNOWN_SPELLINGS})))
         if definition is not None:
             rules = rules._replace(
-                own_ids=_own_ids(definition, sections.variants, faults), fim=_fim_frame(definition, sections, faults)
+                allowed_control_ids=_allowed_control_ids(definition, sections.variants, faults),
+                fim=_fim_frame(definition, sections, faults),
             )
             ids = () if rules.fim is None else rules.fim.ids
-            spelled = tuple(token.content for token in definition.added_tokens if token.id in ids)
-            rules = rules._replace(fim_spellings=spelled)
+            token_texts = tuple(token.content for token in definition.added_tokens if token.id in ids)
+            rules = rules._replace(fim_token_texts=token_texts)
         met = conditions_met(sections.window, sections.output, sampling, sections.fim, sections.variants)
         pack = None
         if sections.window.is_packed:
@@ -118,48 +124,49 @@ class Settings(NamedTuple):
             sampling=sampling,
             fim=sections.fim,
             variants=sections.variants,
-            shape=WHOLE
+            shape=ONE_WINDOW
             if sections.output.rows == "documents"
             else Shape.of(sections.window, len(facts.prefix) + len(facts.suffix) + len(facts.closing)),
             rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
-            is_by_repo=sections.window.pack == "repo",
+            is_packed_by_repo=sections.window.pack == "repo",
             repo_order=sections.window.repo_order,
             repo_order_seed=sections.window.repo_order_seed,
-            spelling=Spelling.of(folder, tokenizer),
-            no_tokenizer=why,
+            decoder=Decoder.of(folder, tokenizer),
+            no_tokenizer_reason=no_tokenizer_reason,
         )
 
 
 def _tokenizer(
     folder: Path, manifest: Manifest, sections: _Sections, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
+    """Load the tokenizer and compare it with the manifest. Without a tokenizer, the last value is the reason."""
     try:
         definition = Definition.read(folder)
     except (OSError, TokenizerError) as error:
         faults.add("special_tokens", f"the tokenizer cannot be read: {error}")
         return None, None, "the tokenizer cannot be read"
     check_fingerprint(manifest, definition.key, faults)
-    said = manifest.tokenizer
-    named = (said.prefix, said.suffix, said.closing, said.end_id, said.pad_id, said.mask_id)
-    frame = _frame(sections.window, definition)
+    facts = manifest.tokenizer
+    recorded_ids = (facts.prefix, facts.suffix, facts.closing, facts.end_id, facts.pad_id, facts.mask_id)
+    special_ids = _special_ids(sections.window, definition)
     if sections.output.rows == "documents":
-        frame = ((), (), (), frame[-1])
-    if named != (*frame, definition.pad_id, definition.mask_id):
-        faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
+        special_ids = ((), (), (), special_ids[-1])
+    if recorded_ids != (*special_ids, definition.pad_id, definition.mask_id):
+        faults.add("special_tokens", "special tokens differ from those of the tokenizer", file=MANIFEST)
     try:
         tokenizer = tokenizer_for(definition)
     except (TokenizerError, MissingExtraError) as error:
         return definition, None, str(error)
-    if said.vocab_size != tokenizer.vocab_size:
-        what = f"vocab_size is {said.vocab_size}, the tokenizer's is {tokenizer.vocab_size}"
-        faults.add("ids", what, file=MANIFEST)
-        return definition, None, "the manifest and the tokenizer differ"
+    if facts.vocab_size != tokenizer.vocab_size:
+        message = f"vocab_size is {facts.vocab_size}, but the tokenizer has {tokenizer.vocab_size}"
+        faults.add("ids", message, file=MANIFEST)
+        return definition, None, "the tokenizer does not match the manifest"
     return definition, tokenizer, None
 
 
-def _frame(window: WindowConfig, definition: Definition) -> tuple[Any, ...]:
-    """Special ids before and behind each window, behind the last one of a document, and between documents."""
+def _special_ids(window: WindowConfig, definition: Definition) -> tuple[Any, ...]:
+    """Return the special ids before each window, after each window, after each document, and the end id."""
     end_id = definition.end_id if window.end_token is None else definition.id_of(window.end_token)
     end_id = None if window.end_token == NO_END_TOKEN else end_id
     if window.special_tokens == "documents":
@@ -167,7 +174,7 @@ def _frame(window: WindowConfig, definition: Definition) -> tuple[Any, ...]:
     return (*definition.template, (), end_id)
 
 
-def _own_ids(
+def _allowed_control_ids(
     definition: Definition, variants: VariantsConfig, faults: Faults
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     kinds = [kind for kind in variants.rates if VARIANTS[kind].needs_mask]
@@ -200,7 +207,7 @@ def _pack_rules(
     return PackRules(rules.columns, rules.length, rules.vocab_size, rules.pad_id, end_id, markers)
 
 
-def _check_columns(columns: Sequence[str], wanted: Collection[str], faults: Faults) -> None:
+def _check_columns(columns: Sequence[str], expected: Collection[str], faults: Faults) -> None:
     for name in COLUMNS:
-        if (name in columns) != (name in wanted):
-            faults.add("schema", f"columns and settings differ about {name}", file=MANIFEST)
+        if (name in columns) != (name in expected):
+            faults.add("schema", f"column {name} is missing, or not expected with these settings", file=MANIFEST)

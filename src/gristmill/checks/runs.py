@@ -1,6 +1,6 @@
-"""Rows of one file, which stand together -> a run: its windows as numbers, its tokens put together again.
+"""Group adjacent rows of one file into a run: a table of its windows, and its tokens joined from the windows.
 
-Each window after the first brings what it adds; what it shares with the one before must be the same ids (`windows`).
+A window adds the ids that the previous window does not have. The ids that both share must be equal (check `windows`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,8 @@ from gristmill.checks.rows import Row
 from gristmill.checks.tokens import Ids, key_of_bytes, key_of_ids
 from gristmill.core.records import BY_THEMSELVES, FimForm, MiddleKind
 
-BY_WINDOWS = BY_THEMSELVES
+INDEPENDENT_KINDS = BY_THEMSELVES
+"""Kinds of variants whose windows are independent of each other."""
 COLUMNS = (
     *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended", "group"),
     *("form", "middle", "middle_tokens"),
@@ -29,6 +30,8 @@ Table = npt.NDArray[np.int64]
 
 
 class RunKey(NamedTuple):
+    """Identity of a run: a file, one of its repeats, or one of its variants."""
+
     repo: str
     path: str
     repeat: Any = None
@@ -45,21 +48,21 @@ class RunKey(NamedTuple):
         return self.repo, self.path
 
     @property
-    def is_by_windows(self) -> bool:
-        """Each window is by itself: neighbours have nothing in common."""
-        return self.variant in BY_WINDOWS
+    def has_independent_windows(self) -> bool:
+        """True if the windows are independent, so that neighbors share no tokens."""
+        return self.variant in INDEPENDENT_KINDS
 
 
-class Stretch(NamedTuple):
-    """Tokens of a file without a gap."""
+class TokenSpan(NamedTuple):
+    """Contiguous tokens of a file."""
 
     start: int
-    """Its first token's place in the file."""
+    """Position of its first token in the file."""
     ids: Ids
     text: bytes | None = None
-    """Text of a document, or of a piece of one."""
+    """Text of a document or of a piece of one, or None for windows."""
     num_tokens: int | None = None
-    """Number of tokens that a document has in its file; a piece by itself may have others."""
+    """Number of tokens in the file, or None to count `ids`. A piece may tokenize differently on its own."""
 
     @property
     def end(self) -> int:
@@ -67,35 +70,37 @@ class Stretch(NamedTuple):
 
 
 class Run(NamedTuple):
+    """Adjacent windows of one file, or of one repeat or variant of it."""
+
     key: RunKey
     language: str
     windows: Table
-    """One line per window, with the COLUMNS. A window of fill in the middle ends with the last token of its place."""
-    stretches: list[Stretch]
-    infilled: Mapping[int, Ids | bytes] = MappingProxyType({})
-    """Ids, or texts of documents, of windows of fill in the middle, by number. No stretch has them until checks.fim
-    puts them together."""
+    """One row per window, with the columns in COLUMNS. A fill-in-the-middle window ends with its original text."""
+    spans: list[TokenSpan]
+    fim_contents: Mapping[int, Ids | bytes] = MappingProxyType({})
+    """Ids or texts of fill-in-the-middle windows, keyed by number. checks.fim restores them and extends `spans`."""
 
     @property
     def repeat(self) -> int:
         return self.key.repeat or 0
 
 
-def runs_of(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
+def group_into_runs(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
+    """Group adjacent rows with the same key into runs."""
     runs: list[Run] = []
-    growing: _GrowingRun | None = None
+    current: _GrowingRun | None = None
     for row in rows:
         key = _key(row)
-        if growing is None or growing.key != key:
-            runs += [growing.done()] if growing else []
-            growing = _GrowingRun(key, row.fields["language"])
-        if row.fields["language"] != growing.language:
-            what = f"language {row.fields['language']!r}, and {growing.language!r} in the row before"
-            faults.add("schema", what, file=file, row=row.number, path=key.name)
-        if not growing.take(row):
-            what = "the ids it shares with the window before are others"
-            faults.add("windows", what, file=file, row=row.number, path=key.name)
-    return [*runs, growing.done()] if growing else []
+        if current is None or current.key != key:
+            runs += [current.finish()] if current else []
+            current = _GrowingRun(key, row.fields["language"])
+        if row.fields["language"] != current.language:
+            message = f"language is {row.fields['language']!r}, but {current.language!r} in the previous row"
+            faults.add("schema", message, file=file, row=row.number, path=key.name)
+        if not current.add(row):
+            message = "the ids it shares with the previous window differ"
+            faults.add("windows", message, file=file, row=row.number, path=key.name)
+    return [*runs, current.finish()] if current else []
 
 
 def _key(row: Row) -> RunKey:
@@ -106,18 +111,20 @@ def _key(row: Row) -> RunKey:
 
 
 class _GrowingRun:
+    """Run to which rows are added."""
+
     def __init__(self, key: RunKey, language: str) -> None:
         self.key, self.language = key, language
         self._windows: list[tuple[int, ...]] = []
-        self._stretches: list[tuple[int, list[Ids]]] = []
-        self._documents: list[Stretch] = []
-        self._last = Stretch(-1, np.zeros(0, np.uint16))
-        self._infilled: dict[int, Ids | bytes] = {}
+        self._spans: list[tuple[int, list[Ids]]] = []
+        self._documents: list[TokenSpan] = []
+        self._last = TokenSpan(-1, np.zeros(0, np.uint16))
+        self._fim_contents: dict[int, Ids | bytes] = {}
         self._is_open = False
-        """The last stretch may go on."""
+        """True if the next window may continue the last span."""
 
-    def take(self, row: Row) -> bool:
-        """Whether it agrees with the window before."""
+    def add(self, row: Row) -> bool:
+        """Add a row. Return False if it contradicts the previous window."""
         fields, ids = row.fields, row.ids
         start, form = fields["start"], FORMS.index(fields.get("fim", ""))
         first, last = fields["lines"]
@@ -127,52 +134,52 @@ class _GrowingRun:
             numbers = (row.number, start, start + row.num_ids, fresh, first, last, row.num_ids)
             self._windows.append((*numbers, key_of_bytes(row.text), 0, 0, row.group, *middle))
             if form:
-                self._infilled[len(self._windows) - 1] = row.text
+                self._fim_contents[len(self._windows) - 1] = row.text
             else:
-                self._documents.append(Stretch(start, ids, row.text, row.num_ids))
+                self._documents.append(TokenSpan(start, ids, row.text, row.num_ids))
             return True
         fresh = fields["fresh"]
         end = start + (fresh if form else len(ids))
         numbers = (row.number, start, end, fresh, first, last, row.num_ids)
         self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group, *middle))
         if form:
-            self._infilled[len(self._windows) - 1] = ids
+            self._fim_contents[len(self._windows) - 1] = ids
             self._is_open = False
             return True
         before, was_open = self._last, self._is_open
-        self._last, self._is_open = Stretch(start, ids), True
+        self._last, self._is_open = TokenSpan(start, ids), True
         num_shared = before.end - start
-        if not was_open or start < before.start or num_shared < 0 or self.key.is_by_windows:
-            self._stretches.append((start, [ids]))
+        if not was_open or start < before.start or num_shared < 0 or self.key.has_independent_windows:
+            self._spans.append((start, [ids]))
             return True
-        self._stretches[-1][1].append(ids[num_shared:])
+        self._spans[-1][1].append(ids[num_shared:])
         num_shared = min(num_shared, len(ids))
         at = start - before.start
-        # As bytes: three times as fast as a comparison of so few ids.
+        # Comparing bytes is three times as fast as comparing so few ids in NumPy.
         return before.ids[at : at + num_shared].tobytes() == ids[:num_shared].tobytes()
 
-    def done(self) -> Run:
-        stretches = [Stretch(start, np.concatenate(parts)) for start, parts in self._stretches]
+    def finish(self) -> Run:
+        spans = [TokenSpan(start, np.concatenate(parts)) for start, parts in self._spans]
         windows = np.array(self._windows, np.int64)
-        return Run(self.key, self.language, windows, stretches or self._documents, self._infilled)
+        return Run(self.key, self.language, windows, spans or self._documents, self._fim_contents)
 
 
-def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
-    """Two runs of one file, the second right behind the first: a part of a data file ended between them."""
+def join_runs(left: Run, right: Run, file: str, faults: Faults) -> Run:
+    """Join two runs of one file that a boundary between parts of a data file has separated."""
     windows = np.concatenate((left.windows, right.windows))
-    moved = {number + len(left.windows): ids for number, ids in right.infilled.items()}
-    infilled = {**left.infilled, **moved}
-    stretches = [*left.stretches, *right.stretches]
+    shifted = {number + len(left.windows): ids for number, ids in right.fim_contents.items()}
+    fim_contents = {**left.fim_contents, **shifted}
+    spans = [*left.spans, *right.spans]
     if left.windows[-1, FORM] or right.windows[0, FORM]:
-        return Run(left.key, left.language, windows, stretches, infilled)
-    before, after = left.stretches[-1], right.stretches[0]
+        return Run(left.key, left.language, windows, spans, fim_contents)
+    before, after = left.spans[-1], right.spans[0]
     num_shared = before.end - after.start
-    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows and before.text is None:
+    if after.start >= before.start and num_shared >= 0 and not left.key.has_independent_windows and before.text is None:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():
-            what = "the ids it shares with the window before are others"
-            faults.add("windows", what, file=file, row=int(right.windows[0, ROW]), path=right.key.name)
-        whole = Stretch(before.start, np.concatenate((before.ids, after.ids[num_shared:])))
-        stretches = [*left.stretches[:-1], whole, *right.stretches[1:]]
-    return Run(left.key, left.language, windows, stretches, infilled)
+            message = "the ids it shares with the previous window differ"
+            faults.add("windows", message, file=file, row=int(right.windows[0, ROW]), path=right.key.name)
+        merged = TokenSpan(before.start, np.concatenate((before.ids, after.ids[num_shared:])))
+        spans = [*left.spans[:-1], merged, *right.spans[1:]]
+    return Run(left.key, left.language, windows, spans, fim_contents)

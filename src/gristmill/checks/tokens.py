@@ -1,4 +1,4 @@
-"""The ids of some rows: in range (`ids`), special ones where they belong and nowhere else (`special_tokens`)."""
+"""Check that ids are in range (check `ids`) and special ids are at their positions only (check `special_tokens`)."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from gristmill.core.names import counted
 from gristmill.tokenizers.window_frame import FimFrame
 
 NUM_KEY_BYTES = 8
-LARGEST_UINT16 = (1 << 16) - 1
+MAX_UINT16 = (1 << 16) - 1
 
 Ids = npt.NDArray[Any]
 Fields = dict[str, Any]
 
 
 class RowRules(NamedTuple):
-    """What the manifest says about every row of a data file."""
+    """Requirements for every row of a data file, from the manifest and the tokenizer."""
 
     file: str
     columns: tuple[str, ...]
@@ -31,56 +31,61 @@ class RowRules(NamedTuple):
     suffix: tuple[int, ...]
     control_ids: tuple[int, ...]
     pad_id: int | None
-    """None: rows are not padded."""
+    """None if rows are not padded."""
     closing: tuple[int, ...] = ()
-    """Special ids behind the last window of a document."""
-    own_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """By kind of variant, control ids that belong inside it."""
+    """Special ids after the last window of a document."""
+    allowed_control_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Pairs of a kind of variant and the control ids that are allowed inside its windows."""
     fim: FimFrame | None = None
-    """Special ids of rows of fill in the middle; None: there are none."""
-    fim_spellings: tuple[str, ...] = ()
-    """How these are spelled in documents."""
-    spellings: tuple[str, ...] = ()
-    """Control tokens that no document spells."""
+    """Special ids of fill-in-the-middle rows, or None if there are no such rows."""
+    fim_token_texts: tuple[str, ...] = ()
+    """Text of these special tokens in documents."""
+    control_spellings: tuple[str, ...] = ()
+    """Control tokens that must not appear in the text of a document."""
 
     @property
     def has_documents(self) -> bool:
-        """Rows are documents, without ids."""
+        """True if rows are documents, which have no ids."""
         return self.columns[:1] == (TEXT,)
 
 
-class Block:
+class RowBlock:
+    """Concatenated ids of some rows, checked together."""
+
     def __init__(
         self, rules: RowRules, first: int, fields: Sequence[Fields | None], ids: Numbers, offsets: Numbers
     ) -> None:
-        """Some rows' ids end to end; `fields` has None for a row that is wrong elsewhere."""
+        """`first` is the number of the first row. `fields` has None for each row with another fault."""
         self._rules, self._first, self._fields, self._ids = rules, first, fields, ids
         self._starts, self._ends = offsets[:-1], offsets[1:].copy()
 
     def contents(self, faults: Faults) -> tuple[list[Ids], list[bool]]:
-        """Each row's ids without special tokens, as small as they fit (one out of range is 0); and which are closed."""
+        """Return the ids of each row without special tokens, and True for each row that ends a document.
+
+        Ids have the smallest integer type that fits the vocabulary. An id out of range is replaced by 0.
+        """
         if self._rules.pad_id is not None:
-            self._take_off_padding(self._rules.pad_id, faults)
-        are_closed = self._take_off_closing()
-        num_prefix = self._num_around("begin", self._rules.prefix, faults)
-        num_suffix = self._num_around("end", self._rules.suffix, faults)
+            self._strip_padding(self._rules.pad_id, faults)
+        are_closed = self._strip_closing()
+        num_prefix = self._count_special("begin", self._rules.prefix, faults)
+        num_suffix = self._count_special("end", self._rules.suffix, faults)
         starts, ends = self._starts + num_prefix, self._ends - num_suffix
         self._find_control_ids(starts, ends, faults)
         ids = self._in_range(faults)
         contents = [ids[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return contents, are_closed.tolist()
 
-    def _take_off_closing(self) -> npt.NDArray[np.bool_]:
-        """Which rows end with the special ids that end a document."""
+    def _strip_closing(self) -> npt.NDArray[np.bool_]:
+        """Remove the special ids that end a document. Return True for each row that has them."""
         closing = self._rules.closing
         is_closed = (self._ends - self._starts >= len(closing)) & bool(closing)
-        for place, index in enumerate(reversed(closing), 1):
-            is_closed &= self._ids.take(self._ends - place, mode="clip") == index if len(self._ids) else False
+        for position, index in enumerate(reversed(closing), 1):
+            is_closed &= self._ids.take(self._ends - position, mode="clip") == index if len(self._ids) else False
         self._ends -= is_closed * len(closing)
         return is_closed
 
-    def _take_off_padding(self, pad_id: int, faults: Faults) -> None:
-        """Padding is what the attention_mask marks with 0."""
+    def _strip_padding(self, pad_id: int, faults: Faults) -> None:
+        """Remove padding, which has 0 in the attention_mask."""
         for index, (start, end, fields) in enumerate(self._ranges()):
             if fields is None:
                 continue
@@ -90,81 +95,85 @@ class Block:
                 self._add(
                     "schema",
                     index,
-                    f"{counted(end - start, 'id')} and a mask of {len(mask)}, not {self._rules.length}",
+                    f"{counted(end - start, 'id')} and a mask of {len(mask)}, expected {self._rules.length}",
                     faults,
                 )
             elif 0 in mask[:num_real]:
-                self._add("schema", index, "its attention_mask has a 0 before a 1", faults)
+                self._add("schema", index, "attention_mask has a 0 before a 1", faults)
             elif (self._ids[start + num_real : end] != pad_id).any():
-                self._add("special_tokens", index, f"padded with something else than {pad_id}", faults)
+                self._add("special_tokens", index, f"padding is not {pad_id}", faults)
             self._ends[index] = start + min(num_real, end - start)
 
-    def _num_around(self, side: str, wanted: tuple[int, ...], faults: Faults) -> Numbers:
-        """Per row, how many special ids stand at this side: all of them or, with a fault, none."""
-        is_right = self._ends - self._starts >= len(wanted)
-        first = self._starts if side == "begin" else self._ends - len(wanted)
-        for place, index in enumerate(wanted):
-            is_right &= self._ids.take(first + place, mode="clip") == index if len(self._ids) else False
-        for row in np.flatnonzero(~is_right & (self._ends > self._starts)).tolist():
-            self._add("special_tokens", row, f"does not {side} with {list(wanted)}", faults)
-        return np.where(is_right, len(wanted), 0)
+    def _count_special(self, side: str, expected: tuple[int, ...], faults: Faults) -> Numbers:
+        """Return the number of special ids at one side of each row: all of the expected ids or, with a fault, 0."""
+        is_present = self._ends - self._starts >= len(expected)
+        first = self._starts if side == "begin" else self._ends - len(expected)
+        for position, index in enumerate(expected):
+            is_present &= self._ids.take(first + position, mode="clip") == index if len(self._ids) else False
+        for row in np.flatnonzero(~is_present & (self._ends > self._starts)).tolist():
+            self._add("special_tokens", row, f"does not {side} with {list(expected)}", faults)
+        return np.where(is_present, len(expected), 0)
 
     def _find_control_ids(self, starts: Numbers, ends: Numbers, faults: Faults) -> None:
         is_control = np.zeros(max(self._rules.control_ids, default=0) + 2, np.bool_)
         is_control[list(self._rules.control_ids)] = True
-        places = np.flatnonzero(is_control.take(self._ids, mode="clip"))
-        rows = self._rows_at(places)
-        is_inside = (places >= starts[rows]) & (places < ends[rows]) & ~self._are_own(rows, places)
-        for row, place in self._first_in_each_row(places[is_inside]):
-            what = f"the control id {self._ids[place]} inside, at {place - self._starts[row]}"
-            self._add("special_tokens", row, what, faults)
+        positions = np.flatnonzero(is_control.take(self._ids, mode="clip"))
+        rows = self._rows_at(positions)
+        is_inside = (positions >= starts[rows]) & (positions < ends[rows]) & ~self._are_allowed(rows, positions)
+        for row, position in self._first_in_each_row(positions[is_inside]):
+            message = f"unexpected control id {self._ids[position]} at {position - self._starts[row]}"
+            self._add("special_tokens", row, message, faults)
 
-    def _are_own(self, rows: Numbers, places: Numbers) -> npt.NDArray[np.bool_]:
-        by_kind, fim = dict(self._rules.own_ids), self._rules.fim
-        own = [
+    def _are_allowed(self, rows: Numbers, positions: Numbers) -> npt.NDArray[np.bool_]:
+        by_kind, fim = dict(self._rules.allowed_control_ids), self._rules.fim
+        allowed = [
             fim.ids
             if fim is not None and (fields or {}).get("fim")
             else by_kind.get((fields or {}).get("variant", ""), ())
             for fields in self._fields
         ]
-        flags = [int(self._ids[place]) in own[row] for row, place in zip(rows, places, strict=True)]
+        flags = [int(self._ids[position]) in allowed[row] for row, position in zip(rows, positions, strict=True)]
         return np.array(flags, np.bool_)
 
     def _in_range(self, faults: Faults) -> Ids:
         vocab_size = self._rules.vocab_size
         ids = self._ids
-        places = np.flatnonzero(ids >= vocab_size)
-        if len(places):
-            for row, place in self._first_in_each_row(places):
-                self._add("ids", row, f"the id {ids[place]} at {place - self._starts[row]}, of {vocab_size}", faults)
+        positions = np.flatnonzero(ids >= vocab_size)
+        if len(positions):
+            for row, position in self._first_in_each_row(positions):
+                where = f"id {ids[position]} at {position - self._starts[row]}"
+                self._add("ids", row, f"{where} is outside of the vocabulary of {vocab_size}", faults)
             ids = np.where(ids < vocab_size, ids, 0)
-        return ids.astype(np.uint16 if vocab_size <= LARGEST_UINT16 + 1 else np.uint32)
+        return ids.astype(np.uint16 if vocab_size <= MAX_UINT16 + 1 else np.uint32)
 
-    def _rows_at(self, places: Numbers) -> Numbers:
-        return np.searchsorted(self._starts, places, "right") - 1
+    def _rows_at(self, positions: Numbers) -> Numbers:
+        return np.searchsorted(self._starts, positions, "right") - 1
 
-    def _first_in_each_row(self, places: Numbers) -> Iterator[tuple[int, int]]:
-        """One fault a row is enough."""
-        rows, first = np.unique(self._rows_at(places), return_index=True)
-        return zip(rows.tolist(), places[first].tolist(), strict=True)
+    def _first_in_each_row(self, positions: Numbers) -> Iterator[tuple[int, int]]:
+        """Yield the first position in each row, since one fault per row is enough."""
+        rows, first = np.unique(self._rows_at(positions), return_index=True)
+        return zip(rows.tolist(), positions[first].tolist(), strict=True)
 
     def _ranges(self) -> Iterator[tuple[int, int, Fields | None]]:
         return zip(self._starts.tolist(), self._ends.tolist(), self._fields, strict=True)
 
-    def _add(self, check: str, index: int, what: str, faults: Faults) -> None:
+    def _add(self, check: str, index: int, message: str, faults: Faults) -> None:
         fields = self._fields[index]
         path = path_of(fields) if fields is not None else None
-        faults.add(check, what, file=self._rules.file, row=self._first + index, path=path)
+        faults.add(check, message, file=self._rules.file, row=self._first + index, path=path)
 
 
 def key_of_ids(ids: Ids) -> int:
+    """Return a 64-bit hash of ids."""
     return key_of_bytes(ids.data)
 
 
 def key_of_bytes(content: bytes | memoryview) -> int:
+    """Return a 64-bit hash of bytes."""
     return int.from_bytes(hashlib.sha256(content).digest()[:NUM_KEY_BYTES], "little", signed=True)
 
 
 def path_of(fields: Fields) -> str | None:
+    """Return the repository and path of a row, or None if it has no valid path."""
     path = fields.get("path")
     return f"{fields.get('repo')}/{path}" if isinstance(path, str) else None

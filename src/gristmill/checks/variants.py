@@ -1,6 +1,7 @@
-"""`variants`: each is of a train file that is kept, as files.jsonl tells it, and shows what it must.
+"""Check `variants`: each variant belongs to a kept train file, matches files.jsonl, and has the expected windows.
 
-Another text is cut into windows like any file. With noise, the labels of each window are the file's own window there.
+A variant that is another text is cut into windows like any file. With noise, the labels of each window are the ids of
+the file's original window at the same position.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,7 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import FORM, KEY, LABEL_KEY, ROW, START
 from gristmill.checks.tokens import key_of_ids
-from gristmill.checks.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
+from gristmill.checks.windows import Draw, expected_windows, find_draw_fault, find_fresh_fault, find_position_fault
 from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
@@ -21,117 +22,127 @@ from gristmill.core.records import WITH_LABELS, Split, VariantKind
 
 CHECK = "variants"
 Fault = tuple[int, str]
+"""Index of a window, and a message."""
 
 
 def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> int:
-    """How many there are."""
-    said = {(file.key, row.kind): row for file in table.kept.values() for row in file.variants if row.missing is None}
+    """Check all variants and return their number."""
+    recorded = {
+        (file.key, row.kind): row for file in table.kept.values() for row in file.variants if row.missing is None
+    }
     for key, runs in rows.variants.items():
         for placed in runs:
-            row = said.pop((key, placed.run.key.variant), None)
-            for index, what in _wrong(placed, row, rows, settings):
+            row = recorded.pop((key, placed.run.key.variant), None)
+            for index, message in _find_faults(placed, row, rows, settings):
                 number = int(placed.run.windows[index, ROW])
-                faults.add(CHECK, what, file=placed.file, row=number, path=placed.run.key.name)
+                faults.add(CHECK, message, file=placed.file, row=number, path=placed.run.key.name)
     _check_texts(table, faults)
     if "labels" in settings.rules.columns:
         _check_clean_labels(rows, faults)
-    for (key, kind), row in said.items():
+    for (key, kind), row in recorded.items():
         faults.add(
-            CHECK, f"{kind} has {counted(row.windows, 'window')}, and there are none", file=FILES, path="/".join(key)
+            CHECK,
+            f"{kind} is recorded with {counted(row.windows, 'window')}, but has no rows",
+            file=FILES,
+            path="/".join(key),
         )
     return sum(map(len, rows.variants.values()))
 
 
 def _check_texts(table: FilesTable, faults: Faults) -> None:
-    """No variant is the text of a file, or of another variant."""
-    known = {file.text_sha256 for file in table.kept.values()}
-    known |= {row.text_sha256 for row in table.dropped.values() if row.text_sha256 is not None}
+    """Check that no variant has the text of a file or of another variant."""
+    seen = {file.text_sha256 for file in table.kept.values()}
+    seen |= {row.text_sha256 for row in table.dropped.values() if row.text_sha256 is not None}
     for file in table.kept.values():
         for row in file.variants:
-            if row.text_sha256 in known:
-                faults.add(CHECK, f"its {row.kind} is the text of another, or its own", file=FILES, path=file.name)
+            if row.text_sha256 in seen:
+                faults.add(
+                    CHECK, f"{row.kind} has the same text as a file or another variant", file=FILES, path=file.name
+                )
             if row.text_sha256 is not None:
-                known.add(row.text_sha256)
+                seen.add(row.text_sha256)
 
 
 def _check_clean_labels(rows: Rows, faults: Faults) -> None:
-    """Where there is no noise, the labels are the ids."""
+    """Check that the labels of windows without noise are the ids."""
     for runs in (*rows.by_file.values(), *rows.variants.values()):
         for placed in runs:
             windows = placed.run.windows
             is_wrong = windows[:, KEY] != windows[:, LABEL_KEY]
             if placed.run.key.variant not in WITH_LABELS and is_wrong.any():
                 number = int(windows[is_wrong.argmax(), ROW])
-                faults.add(CHECK, "its labels are not its ids", file=placed.file, row=number, path=placed.run.key.name)
+                faults.add(CHECK, "labels differ from the ids", file=placed.file, row=number, path=placed.run.key.name)
 
 
-def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Settings) -> Iterator[Fault]:
+def _find_faults(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Settings) -> Iterator[Fault]:
     run, kind = placed.run, placed.run.key.variant
     if placed.split is not Split.TRAIN:
-        yield 0, f"a variant in {placed.split}"
+        yield 0, f"variant in {placed.split}, expected only in train"
     if row is None:
-        yield 0, f"{FILES} has no {kind} of this file, or only one"
+        yield 0, f"{FILES} has no {kind} of this file, or the rows have more than one"
         return
     if row.seed != run.key.seed:
-        yield 0, f"variant_seed is {run.key.seed}, {FILES} has {row.seed}"
+        yield 0, f"variant_seed is {run.key.seed}, but {FILES} records {row.seed}"
     if row.windows != len(run.windows):
-        yield 0, f"{counted(len(run.windows), 'window')}, {FILES} has {row.windows}"
-    if kind in CHECKS_BY_THEMSELVES:
-        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows, settings)
+        yield 0, f"{counted(len(run.windows), 'window')}, but {FILES} records {row.windows}"
+    if kind in INDEPENDENT_CHECKS:
+        yield from INDEPENDENT_CHECKS[VariantKind(kind)](placed, rows, settings)
     else:
-        yield from _wrong_windows(placed, row, settings)
-        yield from _copies(placed, rows)
-        fault = wrong_fresh(run.windows, is_again=False)
+        yield from _find_window_faults(placed, row, settings)
+        yield from _find_copies(placed, rows)
+        fault = find_fresh_fault(run.windows, is_repeat=False)
         yield from [fault] if fault is not None else []
 
 
-def _wrong_windows(placed: PlacedRun, row: VariantRow, settings: Settings) -> Iterator[Fault]:
+def _find_window_faults(placed: PlacedRun, row: VariantRow, settings: Settings) -> Iterator[Fault]:
     expected = expected_windows(row.tokens, (), settings.shape, drops_touched=False)
-    expected = expected._replace(left_out=frozenset(row.own_windows))
+    expected = expected._replace(omitted=frozenset(row.own_windows))
     windows = placed.run.windows
-    drawn = None if row.draw is None else Drawn(row.draw[1], settings.sampling.seed, placed.run.key.file)
-    fault = first_difference(windows, expected) if drawn is None else wrong_draw(windows, expected, drawn)
+    draw = None if row.draw is None else Draw(row.draw[1], settings.sampling.seed, placed.run.key.file)
+    fault = find_position_fault(windows, expected) if draw is None else find_draw_fault(windows, expected, draw)
     if fault is not None:
         yield fault
 
 
-def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
-    own = {
+def _find_copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
+    """Yield a fault if a window of a variant equals the original window."""
+    originals = {
         (start, ids)
         for one in rows.by_file.get(placed.run.key.file, ())
         for start, ids in one.run.windows[:, [START, KEY]].tolist()
     }
     for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):
-        if (start, ids) in own:
-            yield index, "a copy of the file's own window"
+        if (start, ids) in originals:
+            yield index, "same ids as the original window"
             return
 
 
-def _wrong_labels(placed: PlacedRun, rows: Rows, settings: Settings) -> Iterator[Fault]:
-    own = dict(_own_windows(rows.by_file.get(placed.run.key.file, ()), settings))
+def _find_label_faults(placed: PlacedRun, rows: Rows, settings: Settings) -> Iterator[Fault]:
+    """Yield a fault if the labels of a window with noise are not the original window, or equal its ids."""
+    originals = dict(_original_windows(rows.by_file.get(placed.run.key.file, ()), settings))
     for index, (start, ids, labels) in enumerate(placed.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
-        if own.get(start, labels) != labels:
-            yield index, f"its labels are not the file's window at {start}"
+        if originals.get(start, labels) != labels:
+            yield index, f"labels differ from the original window at token {start}"
             return
         if ids == labels:
-            yield index, "its labels are its ids: there is no noise"
+            yield index, "labels equal the ids, so there is no noise"
             return
 
 
-def _own_windows(runs: Iterable[PlacedRun], settings: Settings) -> Iterator[tuple[int, int]]:
-    """Start and key of each window of a file; of one that is rewritten for fill in the middle, as it was before."""
+def _original_windows(runs: Iterable[PlacedRun], settings: Settings) -> Iterator[tuple[int, int]]:
+    """Yield start and hash of each window of a file, as it was before a fill-in-the-middle rewrite."""
     for placed in runs:
         windows = placed.run.windows
         if not windows[:, FORM].any():
             yield from map(tuple, windows[:, [START, KEY]].tolist())
             continue
-        for stretch in placed.run.stretches:
-            expected = expected_windows(len(stretch.ids), (), settings.shape, drops_touched=False)
-            for start, end in expected.windows(len(stretch.ids)):
-                yield stretch.start + start, key_of_ids(np.ascontiguousarray(stretch.ids[start:end]))
+        for span in placed.run.spans:
+            expected = expected_windows(len(span.ids), (), settings.shape, drops_touched=False)
+            for start, end in expected.windows(len(span.ids)):
+                yield span.start + start, key_of_ids(np.ascontiguousarray(span.ids[start:end]))
 
 
-CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
-    VariantKind.NOISE: _wrong_labels,
+INDEPENDENT_CHECKS: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
+    VariantKind.NOISE: _find_label_faults,
 }
-"""For each kind of variant whose windows are by themselves, what they must show."""
+"""Checks for each kind of variant whose windows are independent."""

@@ -218,7 +218,7 @@ def resolve_sources(names: Sequence[str]) -> list[Source]:
         path = os.path.realpath(os.path.expanduser(name))
         folder, file = os.path.split(path)
         if not name or not os.path.lexists(path):
-            raise InputError(f"there is no source {name!r}. Check the path.")
+            raise InputError(f"source {name!r} does not exist. Check the path.")
         if path in complete_folders or file in single_files.get(folder, ()):
             raise InputError(f"the source {name!r} is named twice.")
         if os.path.isdir(path):

@@ -236,7 +236,7 @@ def test_symlink_out_of_the_source_is_not_followed(copied):
 def test_missing_source_is_reported_with_the_option(copied):
     shutil.rmtree(copied / "out.work")
     assert no_diff_reason(copied / "out") == "its source is unknown; pass it with --source"
-    with pytest.raises(InputError, match="there is no source"):
+    with pytest.raises(InputError, match="does not exist"):
         gather(copied / "out", [str(copied / "nowhere")])
 
 

@@ -1,0 +1,105 @@
+"""Decode ids to bytes, if the tokenizer reproduces every text, and compare the `text` column with them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.checks.findings import Faults
+from gristmill.checks.rows import Row, labels_without_padding
+from gristmill.checks.tokens import Ids, RowRules
+from gristmill.core.records import WITH_LABELS
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
+
+CONTINUING = bytes(range(0x80, 0xC0))
+"""UTF-8 continuation bytes."""
+MAX_CONTINUING = 3
+
+
+class Decoder(NamedTuple):
+    """Tokenizer of a dataset and how exactly it reproduces texts.
+
+    It is picklable. The tokenizer is loaded once in each process.
+    """
+
+    folder: Path
+    tokenizer_key: str | None
+    """None if the tokenizer cannot be used."""
+    is_exact: bool
+    """True if the concatenated bytes of the ids are the text."""
+    is_close: bool
+    """True if they are the text, except for spaces at an end and `▁` in place of a space."""
+
+    @classmethod
+    def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Decoder":
+        if tokenizer is None:
+            return cls(folder, None, is_exact=False, is_close=False)
+        definition = tokenizer.definition
+        # gigatoken is used only if is_exact or is_close holds. With byte_fallback, spaces are written as ▁.
+        is_close = tokenizer.engine.startswith("gigatoken ")
+        return cls(folder, definition.key, is_close and not definition.model.byte_fallback, is_close)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_in(self.folder, self.tokenizer_key)
+
+    def num_bytes(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """Return the number of bytes of each token. Requires `is_exact`."""
+        return self._counts_per_id(_NUM_BYTES, len).take(ids)
+
+    def num_line_feeds(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """Return the number of line feeds in each token. Requires `is_close`."""
+        return self._counts_per_id(_NUM_LINE_FEEDS, lambda decoded: decoded.count(b"\n")).take(ids)
+
+    def _counts_per_id(
+        self, cache: dict[str, npt.NDArray[np.int64]], count: Callable[[bytes], int]
+    ) -> npt.NDArray[np.int64]:
+        tokenizer = self.tokenizer
+        key = tokenizer.definition.key
+        if key not in cache:
+            counts = (count(_decode_id(tokenizer, index)) for index in range(tokenizer.vocab_size))
+            cache[key] = np.fromiter(counts, np.int64, tokenizer.vocab_size)
+        return cache[key]
+
+
+def _decode_id(tokenizer: Tokenizer, index: int) -> bytes:
+    try:
+        return tokenizer.decode([index])
+    except LookupError:  # a vocabulary may have unused ids before those of its added tokens
+        return b""
+
+
+_NUM_BYTES: dict[str, npt.NDArray[np.int64]] = {}
+_NUM_LINE_FEEDS: dict[str, npt.NDArray[np.int64]] = {}
+"""Keyed by tokenizer, indexed by id. A process may check many datasets with the same tokenizer."""
+
+
+def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, faults: Faults) -> None:
+    """Add a fault for each row whose `text` differs from its decoded ids.
+
+    A character that is split between two tokens belongs to the window with the first of them.
+    """
+    for row in rows:
+        # The build makes the text of a fill-in-the-middle row by decoding its ids, so it is exact with every tokenizer.
+        is_fim = bool(row.fields.get("fim")) and decoder.tokenizer_key is not None
+        if not decoder.is_exact and not is_fim:
+            continue
+        text = row.fields["text"].encode()
+        decoded = decoder.tokenizer.decode(_ids_of_text(row, rules)).lstrip(CONTINUING)
+        rest = text[len(decoded) :]
+        if not text.startswith(decoded) or len(rest) > MAX_CONTINUING or rest.lstrip(CONTINUING):
+            message = "text differs from its decoded ids"
+            faults.add(
+                "schema", message, file=rules.file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}"
+            )
+
+
+def _ids_of_text(row: Row, rules: RowRules) -> Ids:
+    """Return the ids of the text of a row. With noise, the labels are the ids of the text."""
+    if row.fields.get("variant") in WITH_LABELS:
+        clean = labels_without_padding(row.fields)
+        num_after = len(rules.suffix) + (len(rules.closing) if row.is_ended else 0)
+        return np.array(clean[len(rules.prefix) : len(clean) - num_after], row.ids.dtype)
+    return row.ids
