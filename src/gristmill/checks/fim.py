@@ -215,11 +215,11 @@ def _piece(run: Run, number: int, rules: FimRules) -> _Piece:
 
 def _encoded(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
     """The ids of a text with sentinels in it, each part by itself."""
-    spelled = {token.id: token.content.encode() for token in continuing.definition.added_tokens}
+    spelled = continuing.definition.added_texts
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
     for sentinel in sentinels:
-        name = spelled.get(sentinel, b"")
+        name = spelled.get(sentinel, "").encode()
         before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
             raise _RowError(row, f"its text does not spell the token {name.decode() or sentinel} where it should")

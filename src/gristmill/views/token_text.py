@@ -100,7 +100,7 @@ def _spelling(tokenizer: Tokenizer) -> _Spelling:
 
 def _special_names(definition: Definition) -> dict[int, str]:
     """Control tokens, and the one for unknown text."""
-    added = {token.id: token.content for token in definition.added_tokens}
+    added = definition.added_texts
     named = {token.id: token.content for token in definition.special_tokens}
     hidden = {*definition.control_ids, *(one for one in (definition.unknown_id, definition.end_id) if one is not None)}
     if hidden - added.keys():

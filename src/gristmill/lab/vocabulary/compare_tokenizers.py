@@ -117,7 +117,7 @@ class _Counter:
 
     def told(self, num_bytes: int, languages: dict[str, TextFacts]) -> TokenizerCounts:
         definition, num_tokens = self._definition, self._splits.total()
-        spelled = {token.id: token.content for token in definition.added_tokens}
+        spelled = definition.added_texts
         mask = definition.named_id("mask_token", MASK_NAMES)
         return TokenizerCounts(
             name=definition.name,
