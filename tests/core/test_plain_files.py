@@ -36,7 +36,7 @@ ALLOWED = {
     "variants/rename.py": OURS,
     "cleaning/language_kinds.py": OURS,
     "tokenizers/cuda/character_classes.py": OURS,
-    "tokenizers/cuda/cupy_card.py": OURS,
+    "tokenizers/cuda/cupy_gpu.py": OURS,
     "tokenizers/locate.py:_bundled": OURS,
     "views/viewer/server.py": OURS,
     "pipeline/": WORK,

@@ -342,7 +342,7 @@ def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
         words = (spell[index] for index in (*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]))
         text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
         assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
-    with pytest.raises(ConfigError, match="--with-text does not go with --fim"):
+    with pytest.raises(ConfigError, match="--with-text cannot be combined with --fim"):
         make(source, tmp_path / "out", output=OutputConfig(with_text=True), **chosen)
 
 

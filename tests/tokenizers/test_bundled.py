@@ -1,6 +1,6 @@
-"""What lies in the package beside code: CodeBERT's vocabulary, and the sources of the GPU's kernels.
+"""Test the data files of the package: CodeBERT's vocabulary and the sources of the GPU kernels.
 
-The vocabulary is held against the digests and known answers of microsoft/codebert-base.
+The vocabulary is compared with digests and known ids of microsoft/codebert-base.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def packed():
     return resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
 
 
-def test_it_is_under_a_megabyte(packed):
+def test_the_bundled_file_is_under_a_megabyte(packed):
     assert len(packed) < 1_000_000
 
 
@@ -39,7 +39,7 @@ def test_vocabulary_and_merges_are_codeberts(packed):
     assert hashlib.sha256(merges.encode()).hexdigest() == MERGES_SHA256
 
 
-def test_known_answers(codebert):
+def test_codebert_gives_known_ids(codebert):
     text = b"def max(a,b): if a>b: return a else return b"
     expected = "0 9232 19220 1640 102 6 428 3256 114 10 15698 428 35 671 10 1493 671 741 2"
     template = codebert.definition.template
@@ -49,18 +49,18 @@ def test_known_answers(codebert):
     assert special == {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 50264}
 
 
-def test_no_space_is_put_in_front(codebert):
+def test_no_space_is_prepended(codebert):
     assert codebert.encode(b"the").ids.tolist() != [5]
     assert codebert.decode(codebert.encode(b"the").ids) == b"the"
 
 
-def test_a_wheel_has_the_kernels(tmp_path):
-    """Where it can be built without a network: hatchling comes with the extra `test`."""
+def test_a_wheel_contains_the_kernels(tmp_path):
+    """Needs hatchling, from the extra `test`, to build without network access."""
     pytest.importorskip("hatchling")
     code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True)
     [wheel] = tmp_path.glob("*.whl")
-    room = ROOT / "src/gristmill/tokenizers/cuda"
-    wanted = {*room.glob("kernels/*.cu"), *room.glob("kernels/*.cuh"), room / CLASSES_FILE}
-    assert len(wanted) > 10
-    assert {str(path.relative_to(ROOT / "src")) for path in wanted} <= set(zipfile.ZipFile(wheel).namelist())
+    package = ROOT / "src/gristmill/tokenizers/cuda"
+    expected = {*package.glob("kernels/*.cu"), *package.glob("kernels/*.cuh"), package / CLASSES_FILE}
+    assert len(expected) > 10
+    assert {str(path.relative_to(ROOT / "src")) for path in expected} <= set(zipfile.ZipFile(wheel).namelist())

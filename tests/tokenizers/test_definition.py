@@ -38,7 +38,7 @@ def with_processor(processor):
         (made.byte_level(), Template((), ())),
     ],
 )
-def test_the_template_is_the_post_processors(text, template):
+def test_template_matches_the_post_processor(text, template):
     assert definition(text).template == template
     reference = Tokenizer.from_str(text)
     plain = reference.encode("x y", add_special_tokens=False).ids
@@ -48,7 +48,7 @@ def test_the_template_is_the_post_processors(text, template):
 @pytest.mark.parametrize(
     "order", [[{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, LLAMA_LIKE]]
 )
-def test_a_sequence_of_post_processors(order):
+def test_template_of_a_sequence_of_post_processors(order):
     sequence = with_processor({"type": "Sequence", "processors": order})
     reference = Tokenizer.from_str(sequence.json.decode())
     plain = reference.encode("x y", add_special_tokens=False).ids
@@ -57,7 +57,7 @@ def test_a_sequence_of_post_processors(order):
     assert template == Template((0,), ())
 
 
-def test_several_special_tokens_on_a_side():
+def test_template_with_several_tokens_on_each_side():
     tokenizer = Tokenizer.from_str(made.unigram())
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> <mask> $A </s> </s>", special_tokens=[("<s>", 0), ("</s>", 2), ("<mask>", 4)]
@@ -65,17 +65,17 @@ def test_several_special_tokens_on_a_side():
     assert definition(tokenizer.to_str()).template == Template((0, 4), (2, 2))
 
 
-def test_an_unknown_post_processor_is_refused_by_name():
+def test_an_unknown_post_processor_is_an_error():
     with pytest.raises(TokenizerError, match="'Novel'"):
         _ = with_processor({"type": "Novel"}).template
 
 
-def test_control_tokens_leave_out_the_unknown_one():
+def test_the_unknown_token_is_no_control_token():
     assert definition(made.unigram()).control_ids == {0, 1, 2, 4}
     assert definition(made.word_piece()).control_ids == {0, 2, 3, 4}
 
 
-def test_padding_comes_from_the_config_then_from_the_name():
+def test_pad_token_is_configured_or_found_by_name():
     assert definition(made.word_piece()).pad_id == 0
     assert definition(made.unigram(), '{"pad_token": "</s>"}').pad_id == 2
     assert definition(made.unigram(), '{"pad_token": {"content": "<pad>"}}').pad_id == 1
@@ -87,12 +87,12 @@ def test_padding_comes_from_the_config_then_from_the_name():
     ["not json", "[]", "{}", '{"model": 5}', '{"model": {"vocab": 7}}', '{"model": {"vocab": {"a": "b"}}}',
      '{"model": {"vocab": {}}}', '{"model": {"vocab": [["a"]]}}'],
 )  # fmt: skip
-def test_a_damaged_file_says_so(text):
+def test_a_damaged_file_is_an_error(text):
     with pytest.raises(TokenizerError, match="damaged"):
         _ = definition(text).vocab_size
 
 
-def test_what_surrounds_a_window_is_a_control_token_whether_marked_or_not():
+def test_template_tokens_are_control_tokens_even_if_unmarked():
     tree = json.loads(made.word_piece())
     tree["added_tokens"] = [token for token in tree["added_tokens"] if token["content"] not in {"[CLS]", "[SEP]"}]
     unmarked = definition(json.dumps(tree))
@@ -104,8 +104,8 @@ FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": F
 
 
 @pytest.mark.parametrize("base", [made.byte_level(), made.byte_level(nfc=True), made.word_piece()])
-def test_plain_added_tokens_keep_their_numbers(base):
-    """Special and plain tokens take turns behind the vocabulary, as in Qwen's files."""
+def test_plain_added_tokens_keep_their_ids(base):
+    """Special and plain tokens alternate after the vocabulary, as in Qwen's files."""
     tree = json.loads(base)
     first = max(tree["model"]["vocab"].values()) + 1
     names = ["<|ctl0|>", "plain0", "<|ctl1|>", "plain1"]
@@ -123,12 +123,12 @@ def test_plain_added_tokens_keep_their_numbers(base):
 
 
 PLAIN = ["        ", "plain", "<table>", "<unused7>", "<2mass>"]
-TASKS = [name for names in control_tokens._TASKS.values() for name in names if name not in {"<s>", "</s>"}]
-TASKS += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
+CONTROL = [name for names in control_tokens._NAMES_BY_PURPOSE.values() for name in names if name not in {"<s>", "</s>"}]
+CONTROL += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
 
 
 def with_added(base, names):
-    """None is marked as special. Plain ones come first: `tokenizers` numbers them by their place."""
+    """Add tokens that are not marked as special. Plain ones come first, as `tokenizers` numbers them by position."""
     tree = json.loads(base)
     taken = tree["model"]["vocab"]
     taken = set(taken) if isinstance(taken, dict) else {token for token, _ in taken}
@@ -146,16 +146,16 @@ def with_added(base, names):
     ids=["byte level", "with NFC", "byte fallback", "WordPiece", "Unigram"],
 )
 def engines(request):
-    """All engines that take a tokenizer with plain and with task tokens, and one for it with the plain ones alone."""
-    whole = definition(with_added(request.param, [*PLAIN, *TASKS]))
+    """All engines for a tokenizer with plain and control tokens, and a reference with only the plain ones."""
+    complete = definition(with_added(request.param, [*PLAIN, *CONTROL]))
     oracle = ReferenceTokenizer(definition(with_added(request.param, PLAIN)))
-    found = [engine for engine in (FastTokenizer.load(whole), ReferenceTokenizer(whole)) if engine is not None]
+    found = [engine for engine in (FastTokenizer.load(complete), ReferenceTokenizer(complete)) if engine is not None]
     return found, oracle
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from([*TASKS, *PLAIN, "x = 1", " ", "\n", "é", '"', "def f"]), max_size=8).map("".join))
-def test_task_tokens_in_a_text_stay_text_and_plain_ones_stay_tokens(engines, text):
+@given(st.lists(st.sampled_from([*CONTROL, *PLAIN, "x = 1", " ", "\n", "é", '"', "def f"]), max_size=8).map("".join))
+def test_control_tokens_are_encoded_as_text_and_plain_ones_as_tokens(engines, text):
     found, oracle = engines
     for engine in found:
         encoded = engine.encode(text)
@@ -163,23 +163,23 @@ def test_task_tokens_in_a_text_stay_text_and_plain_ones_stay_tokens(engines, tex
         assert encoded.ids.tolist() == oracle.encode(text).ids.tolist()
 
 
-def test_a_task_token_is_spelled_out_by_every_engine(engines):
+def test_every_engine_decodes_a_control_token_to_its_text(engines):
     for engine in engines[0]:
         for token in engine.definition.added_tokens:
-            if token.content in TASKS:
+            if token.content in CONTROL:
                 assert token.id in engine.definition.control_ids
                 assert engine.decode([token.id]) == token.content.encode()
 
 
-def test_unmarked_tokens_without_a_task_are_text():
+def test_unmarked_tokens_with_other_names_are_text():
     for name in (*PLAIN, "<s>", "</s>", "<b>", "<code>", "\n\n", "[toxicity=0]", "foo", "<|", "|>", "<| |>", "a<|x|>"):
-        assert not control_tokens.has_task(name)
-    for name in TASKS:
-        assert control_tokens.has_task(name)
+        assert not control_tokens.is_control_name(name)
+    for name in CONTROL:
+        assert control_tokens.is_control_name(name)
 
 
-def test_a_struck_through_text_is_no_end():
-    """Gemma has HTML's tags among its tokens, and <eos> for the end."""
+def test_html_strikethrough_is_not_the_end_token():
+    """Gemma has HTML tags among its tokens, and <eos> ends its texts."""
     tree = json.loads(with_added(made.byte_level(), ["<s>", "</s>", "<eos>"]))
     tree["added_tokens"] = [
         {**token, "special": token["content"] == "<eos>"}
@@ -214,16 +214,16 @@ def test_a_struck_through_text_is_no_end():
         {"model": {"type": "BPE", "vocab": {"a": -5}, "merges": []}},
     ],
 )
-def test_a_hostile_file_is_refused(tmp_path, change):
+def test_a_hostile_file_is_an_error(tmp_path, change):
     (tmp_path / "tokenizer.json").write_text(json.dumps({**json.loads(made.byte_level()), **change}))
-    with pytest.raises(TokenizerError, match=r"damaged|does not know"):
+    with pytest.raises(TokenizerError, match=r"damaged|does not support"):
         locate(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     "config", ['{"pad_token": ["x"]}', '{"additional_special_tokens": [["x"]]}', "\xff", "[" * 5000]
 )
-def test_a_hostile_configuration_is_refused(tmp_path, config):
+def test_a_hostile_configuration_is_an_error(tmp_path, config):
     (tmp_path / "tokenizer.json").write_text(made.byte_level())
     (tmp_path / "tokenizer_config.json").write_text(config, encoding="latin-1")
     with pytest.raises(TokenizerError, match="damaged"):

@@ -1,4 +1,4 @@
-"""gigatoken against `tokenizers`, the oracle: on every code point, on random text and on real files."""
+"""Compare gigatoken with `tokenizers` on every code point, on random text and on real files."""
 
 import itertools
 import json
@@ -44,8 +44,10 @@ def test_codebert_runs_on_the_fast_engine(codebert):
 
 
 def test_every_code_point_in_context(codebert):
-    """All of planes 0 to 3, and a sixteenth of the rest, in which little is assigned. How each is split from its neighbours
-    is tested with a vocabulary that shows it, in test_patterns.py."""
+    """Test all of planes 0 to 3, and a sixteenth of the rest, in which little is assigned.
+
+    test_patterns.py tests how each character is split from its neighbors, with a vocabulary that shows it.
+    """
     chosen = [*SCALARS[:0x40000], *SCALARS[0x40000::16]]
     for at in range(0, len(chosen), 20_000):
         text = "".join(f"a{one}b {one}\n" for one in chosen[at : at + 20_000]).encode()
@@ -77,7 +79,7 @@ def test_real_files(codebert, oracle, own_files):
 
 
 @pytest.mark.parametrize("text", CONTROL_TEXTS)
-def test_control_tokens_in_text_stay_text(codebert, text):
+def test_control_tokens_in_text_are_encoded_as_text(codebert, text):
     ids = codebert.encode(text.encode()).ids
     assert not codebert.definition.control_ids.intersection(ids.tolist())
     assert codebert.decode(ids) == text.encode()
@@ -121,7 +123,7 @@ def test_sentence_piece_with_literal_meta_spaces():
 
 
 def test_sentence_piece_with_added_tokens_and_a_split_that_finds_nothing():
-    """As Gemma's: spaces are split at once they are written as ▁, and some added tokens are text."""
+    """As in Gemma: text is split at spaces after they are replaced with ▁, and some added tokens are text."""
     tree = json.loads(made.sentence_piece_bpe())
     tree["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
@@ -159,7 +161,7 @@ def test_sentence_piece_with_added_tokens_and_a_split_that_finds_nothing():
             **json.loads(made.byte_level())["model"], "end_of_word_suffix": "</w>"}}),
     ],
 )  # fmt: skip
-def test_what_it_would_not_do_exactly_is_left_to_the_reference(text):
+def test_unsupported_tokenizers_are_left_to_the_reference(text):
     assert FastTokenizer.load(definition(text)) is None
 
 
@@ -178,15 +180,15 @@ def test_plain_added_tokens_are_kept():
     params=["gigatoken, bytes", "gigatoken, byte fallback", "tokenizers, bytes", "tokenizers, WordPiece"],
 )
 def engine(request, codebert):
-    kind, trained = request.param.split(", ")
-    spelled = {"byte fallback": made.sentence_piece_bpe, "WordPiece": made.word_piece}
-    chosen = definition(spelled[trained]()) if trained in spelled else codebert.definition
+    kind, model = request.param.split(", ")
+    makers = {"byte fallback": made.sentence_piece_bpe, "WordPiece": made.word_piece}
+    chosen = definition(makers[model]()) if model in makers else codebert.definition
     return FastTokenizer.load(chosen) if kind == "gigatoken" else ReferenceTokenizer(chosen)
 
 
 @pytest.mark.parametrize("kind", NOT_UTF8)
-def test_what_is_not_utf8_is_refused_before_the_engine_sees_it(engine, kind):
-    with pytest.raises(TokenizerError, match=r"takes valid Unicode only: byte \d+ \(0x..\) is not UTF-8, .*Decode"):
+def test_invalid_utf8_is_rejected_before_encoding(engine, kind):
+    with pytest.raises(TokenizerError, match=r"accepts only valid Unicode: byte \d+ \(0x..\) is not UTF-8, .*Decode"):
         engine.encode(NOT_UTF8[kind], with_starts=True)
     with pytest.raises(TokenizerError, match=r"^document 1: the tokenizer"):
         engine.encode_many([b"x", NOT_UTF8[kind], b"y"])
@@ -199,10 +201,10 @@ def test_a_string_is_encoded_as_its_utf8(engine):
         assert np.array_equal(engine.encode_many([text])[0].ids, expected.ids)
 
 
-def test_surrogates_and_what_is_no_text_are_refused(engine):
+def test_surrogates_and_other_types_are_rejected(engine):
     with pytest.raises(TokenizerError, match=r"character 1 \(0xd800\) is not UTF-8"):
         engine.encode("x\ud800")
-    with pytest.raises(TokenizerError, match="takes bytes or str, not bytearray"):
+    with pytest.raises(TokenizerError, match="accepts bytes or str, not bytearray"):
         engine.encode(bytearray(b"x"))
     with pytest.raises(TokenizerError, match=r"^document 0: .* not int"):
         engine.encode_many([1])

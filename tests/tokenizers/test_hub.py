@@ -1,4 +1,4 @@
-"""The Hub path, against a real HTTP server on loopback that stands for the Hub."""
+"""Test downloads from the Hub with an HTTP server on the loopback interface in its place."""
 
 import http.server
 import json
@@ -76,7 +76,7 @@ def cache_files(cache: Path) -> list[str]:
     return sorted(str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file())
 
 
-def test_fetched_once_then_offline(hub, tmp_path):
+def test_a_tokenizer_is_downloaded_once_and_then_used_offline(hub, tmp_path):
     first = load_tokenizer("org/name", cache_dir=str(tmp_path / "cache"))
     assert first.definition.json == hub.files["tokenizer.json"]
     assert first.definition.config == hub.files["tokenizer_config.json"]
@@ -90,12 +90,12 @@ def test_fetched_once_then_offline(hub, tmp_path):
     assert len(hub.requests) == num_requests
 
 
-def test_the_default_is_the_hugging_face_cache(hub, tmp_path):
+def test_the_default_cache_is_that_of_hugging_face(hub, tmp_path):
     load_tokenizer("org/name")
     assert "models--org--name/refs/main" in cache_files(tmp_path / "home/hub")
 
 
-def test_the_environment_is_as_before(hub, tmp_path, monkeypatch):
+def test_the_environment_is_restored(hub, tmp_path, monkeypatch):
     import os
 
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "theirs"))
@@ -104,7 +104,7 @@ def test_the_environment_is_as_before(hub, tmp_path, monkeypatch):
     assert not (tmp_path / "theirs").exists()
 
 
-def test_another_revision_is_another_entry(hub, tmp_path):
+def test_each_revision_has_its_own_cache_entry(hub, tmp_path):
     cache = tmp_path / "cache"
     load_tokenizer("org/name", cache_dir=str(cache))
     hub.files["tokenizer.json"] = made.unigram().encode()
@@ -115,7 +115,7 @@ def test_another_revision_is_another_entry(hub, tmp_path):
     assert load_tokenizer(f"org/name@{COMMITS['v2']}", cache_dir=str(cache)).definition.json == newer.definition.json
 
 
-def test_a_model_with_the_older_pair_of_files(hub, tmp_path):
+def test_a_model_with_vocab_and_merges(hub, tmp_path):
     vocab = json.loads(made.byte_level())["model"]
     hub.files = {
         "vocab.json": json.dumps(vocab["vocab"]).encode(),
@@ -128,23 +128,23 @@ def test_a_model_with_the_older_pair_of_files(hub, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mode", "name", "said"),
+    ("mode", "name", "message"),
     [
         ("fine", "org/other", r"has no tokenizer 'org/other' at revision 'main'.*Check the name"),
         ("fine", "org/name@v9", r"has no tokenizer 'org/name' at revision 'v9'"),
-        ("401", "org/name", r"does not give out 'org/name' without permission\. Set HF_TOKEN"),
-        ("500", "org/name", r"fetching tokenizer\.json of 'org/name' .* failed: .*500.*Run the command again"),
-        ("broken", "org/name", r"fetching tokenizer\.json of 'org/name' .* failed: "),
+        ("401", "org/name", r"denies access to 'org/name'\. Set HF_TOKEN"),
+        ("500", "org/name", r"downloading tokenizer\.json of 'org/name' .* failed: .*500.*Run the command again"),
+        ("broken", "org/name", r"downloading tokenizer\.json of 'org/name' .* failed: "),
     ],
 )
-def test_each_failure_has_its_message(hub, tmp_path, mode, name, said):
+def test_each_failure_has_its_message(hub, tmp_path, mode, name, message):
     hub.mode = mode
-    with pytest.raises(TokenizerError, match=said) as caught:
+    with pytest.raises(TokenizerError, match=message) as caught:
         load_tokenizer(name, cache_dir=str(tmp_path / "cache"))
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_download_leaves_nothing_behind_and_the_next_one_works(hub, tmp_path):
+def test_a_broken_download_leaves_no_files_and_can_be_repeated(hub, tmp_path):
     hub.mode = "broken"
     with pytest.raises(TokenizerError):
         load_tokenizer("org/name", cache_dir=str(tmp_path))
@@ -153,14 +153,14 @@ def test_a_broken_download_leaves_nothing_behind_and_the_next_one_works(hub, tmp
     assert load_tokenizer("org/name", cache_dir=str(tmp_path)).encode(b"x").ids.tolist()
 
 
-def test_no_server_at_all(hub, tmp_path):
+def test_an_unreachable_hub_is_an_error(hub, tmp_path):
     hub.shutdown()
     hub.server_close()
-    with pytest.raises(TokenizerError, match=r"fetching .* failed"):
+    with pytest.raises(TokenizerError, match=r"downloading .* failed"):
         load_tokenizer("org/name", cache_dir=str(tmp_path))
 
 
-def test_offline_forbids_fetching(hub, tmp_path, monkeypatch):
+def test_offline_mode_forbids_downloading(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(TokenizerError, match="HF_HUB_OFFLINE forbids"):
         load_tokenizer("org/name", cache_dir=str(tmp_path))
@@ -168,9 +168,7 @@ def test_offline_forbids_fetching(hub, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("offline", ["no network", "HF_HUB_OFFLINE"])
-def test_codeberts_name_on_the_hub_means_the_bundled_one_where_the_hub_cannot_be_asked(
-    hub, tmp_path, monkeypatch, offline
-):
+def test_codeberts_hub_id_uses_the_bundled_copy_if_the_hub_is_unreachable(hub, tmp_path, monkeypatch, offline):
     if offline == "no network":
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     else:
@@ -195,19 +193,19 @@ def test_codeberts_name_on_the_hub_means_the_bundled_one_where_the_hub_cannot_be
     )
     assert note in plan(config).warnings
     for named in ("microsoft/codebert-base@main", "org/name"):
-        with pytest.raises(HubError, match=r"forbids fetching|failed"):
+        with pytest.raises(HubError, match=r"forbids downloading|failed"):
             load_tokenizer(named)
 
 
-def test_codeberts_name_on_the_hub_is_asked_for_where_the_hub_can_be(hub):
+def test_codeberts_hub_id_is_requested_from_a_reachable_hub(hub):
     with pytest.raises(TokenizerError, match="has no tokenizer 'microsoft/codebert-base' at revision 'main'"):
         load_tokenizer("microsoft/codebert-base")
     assert any("microsoft/codebert-base" in path for path in hub.requests)
 
 
 @pytest.mark.parametrize("name", ["codebrt", "CodeBERT", "codeber"])
-def test_a_name_that_is_nearly_codebert_is_asked_about(hub, monkeypatch, name):
+def test_a_misspelled_codebert_gets_a_suggestion(hub, monkeypatch, name):
     for endpoint in (hub.address, "http://127.0.0.1:9"):
         monkeypatch.setenv("HF_ENDPOINT", endpoint)
-        with pytest.raises(TokenizerError, match="Did you mean 'codebert', which is in the package"):
+        with pytest.raises(TokenizerError, match="Did you mean 'codebert', which is part of gristmill"):
             load_tokenizer(name)

@@ -17,7 +17,7 @@ def definition(text):
 
 
 @pytest.mark.parametrize("text", [made.word_piece(), made.unigram()])
-def test_models_that_the_fast_engine_refuses_are_served(text):
+def test_models_that_gigatoken_does_not_support_are_encoded(text):
     tokenizer = tokenizer_for(definition(text))
     assert tokenizer.engine.startswith("tokenizers ")
     sample = "def loads(s):\n    return decode(s)\n"
@@ -26,7 +26,7 @@ def test_models_that_the_fast_engine_refuses_are_served(text):
 
 
 @pytest.mark.parametrize("text", [made.word_piece(), made.word_piece_on_spaces(), made.unigram(), made.byte_level()])
-def test_control_tokens_in_text_stay_text(text):
+def test_control_tokens_in_text_are_encoded_as_text(text):
     tokenizer = ReferenceTokenizer(definition(text))
     for sample in ("a [MASK] b", "[CLS] [SEP]", "x <mask> </s> y <s>", "<|endoftext|>", "[PAD]"):
         encoded = tokenizer.encode(sample.encode())
@@ -35,14 +35,14 @@ def test_control_tokens_in_text_stay_text(text):
         assert not tokenizer.definition.control_ids.intersection(encoded.ids.tolist())
 
 
-def test_the_trap_is_real():
-    """Without our care the same text does become a control token: the test above can fail."""
-    careless = Tokenizer.from_str(made.unigram())
-    careless.encode_special_tokens = True
-    assert careless.token_to_id("<mask>") in careless.encode("a <mask> b").ids
+def test_an_unmodified_tokenizer_produces_control_tokens():
+    """With the unmodified tokenizer the same text becomes a control token, so the test above can fail."""
+    unmodified = Tokenizer.from_str(made.unigram())
+    unmodified.encode_special_tokens = True
+    assert unmodified.token_to_id("<mask>") in unmodified.encode("a <mask> b").ids
 
 
-def test_a_control_token_that_slips_through_is_noticed():
+def test_a_control_token_in_the_ids_is_reported():
     text = made.unigram()
     tokenizer = ReferenceTokenizer(definition(text))
     tokenizer._engine = Tokenizer.from_str(text)
@@ -66,12 +66,12 @@ def test_text_without_tokens():
     assert len(encoded.ids) == 0
 
 
-def test_a_model_that_nobody_can_load_says_so():
+def test_an_unknown_model_is_an_error():
     with pytest.raises(TokenizerError, match="cannot be loaded"):
         ReferenceTokenizer(definition('{"model": {"type": "Novel", "vocab": {"a": 0}}}'))
 
 
-def test_without_the_extra_the_install_line_is_said(tmp_path):
+def test_a_missing_extra_names_the_install_command(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(made.word_piece())
     code = (

@@ -26,7 +26,7 @@ def write_pair(folder, vocab, merges):
     return folder
 
 
-def test_a_folder_with_vocab_and_merges_is_codebert_again(tmp_path, model, codebert):
+def test_codeberts_vocab_and_merges_load_as_codebert(tmp_path, model, codebert):
     folder = write_pair(tmp_path / "roberta", model["vocab"], model["merges"])
     tokenizer = load_tokenizer(str(folder))
     assert tokenizer.encode(SAMPLE).ids.tolist() == codebert.encode(SAMPLE).ids.tolist()
@@ -35,7 +35,7 @@ def test_a_folder_with_vocab_and_merges_is_codebert_again(tmp_path, model, codeb
     assert locate(str(folder)).name == "roberta"
 
 
-def test_without_robertas_tokens_it_is_a_gpt2(tmp_path, model):
+def test_vocab_and_merges_without_robertas_tokens_load_as_gpt2(tmp_path, model):
     vocab = {token: index for token, index in model["vocab"].items() if token not in ROBERTA_TOKENS}
     merges = [merge for merge in model["merges"] if "".join(merge) in vocab]
     tokenizer = load_tokenizer(str(write_pair(tmp_path / "gpt2", vocab, merges)))
@@ -43,7 +43,7 @@ def test_without_robertas_tokens_it_is_a_gpt2(tmp_path, model):
     assert tokenizer.definition.control_ids == {vocab["<|endoftext|>"]}
 
 
-def test_a_file_and_the_folder_around_it(tmp_path):
+def test_a_file_and_its_folder_load_the_same_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_text(made.unigram())
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>", "tokenizer_class": "X"}')
     by_file, by_folder = locate(str(tmp_path / "tokenizer.json")), locate(str(tmp_path))
@@ -51,30 +51,30 @@ def test_a_file_and_the_folder_around_it(tmp_path):
     assert by_file.config == by_folder.config
 
 
-def test_a_file_of_another_name(tmp_path):
+def test_a_tokenizer_file_may_have_any_name(tmp_path):
     (tmp_path / "mine.json").write_text(made.byte_level())
     assert locate(str(tmp_path / "mine.json")).name == "mine.json"
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
-        ({}, "holds no tokenizer.json"),
+        ({}, "has neither tokenizer.json"),
         ({"tokenizer.json": "{"}, "damaged"),
         ({"tokenizer.json": made.byte_level(), "tokenizer_config.json": "["}, "tokenizer_config.json"),
         ({"vocab.json": "[]", "merges.txt": ""}, "vocab.json"),
-        ({"vocab.json": '{"a": 0}', "merges.txt": "a b"}, "makes no token"),
-        ({"vocab.json": '{"a": 0}'}, "holds no tokenizer.json"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": "a b"}, "does not produce a token"),
+        ({"vocab.json": '{"a": 0}'}, "has neither tokenizer.json"),
     ],
 )
-def test_a_damaged_folder_says_so(tmp_path, files, said):
+def test_a_damaged_folder_is_an_error(tmp_path, files, message):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    with pytest.raises(TokenizerError, match=said):
+    with pytest.raises(TokenizerError, match=message):
         locate(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["./none/tokenizer.json", "a/b/c", "", "../none/x", "~nosuchuser/x", "n" * 5000])
-def test_what_is_nothing_is_refused(name):
+def test_an_unknown_name_is_an_error(name):
     with pytest.raises(TokenizerError, match="there is no tokenizer"):
         locate(name)

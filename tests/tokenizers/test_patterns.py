@@ -1,4 +1,7 @@
-"""The patterns of today's code models: gigatoken splits every character as `tokenizers` does, or leaves the text to it."""
+"""Test that gigatoken splits every character as `tokenizers` does, for the patterns of current code models.
+
+Texts that it would split differently are left to `tokenizers`.
+"""
 
 import json
 import random
@@ -9,7 +12,7 @@ import pytest
 
 from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
-from gristmill.tokenizers.unicode_versions import is_nfc, is_settled
+from gristmill.tokenizers.unicode_versions import is_nfc, is_within_unicode_16
 from support import tokenizers_made_here as made
 from support.card_texts import SCALARS, definition_of, ids_by_reference, revealing
 
@@ -19,7 +22,7 @@ LOWER, UPPER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 
 
 def cased(contractions, numbers):
-    """Words end where a capital follows a small letter."""
+    """Return a pattern in which a word ends where an uppercase letter follows a lowercase one."""
     words = (
         rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{contractions}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{contractions}"
     )
@@ -48,7 +51,7 @@ PATTERNS = {
     "DeepSeek V3": DEEPSEEK,
 }
 OF_EVERY_CLASS = ("GPT-4o", "DeepSeek V3")
-"""Between them they ask for each class that a pattern here asks for."""
+"""Patterns that together use every character class of the patterns here."""
 
 
 def definition(regexes, normalizer=None):
@@ -76,7 +79,7 @@ def engines(pattern):
 
 @pytest.fixture(scope="module")
 def newer():
-    return [one for one in SCALARS[:0x40000] if not is_settled(one.encode())]
+    return [one for one in SCALARS[:0x40000] if not is_within_unicode_16(one.encode())]
 
 
 def in_context(characters):
@@ -84,7 +87,7 @@ def in_context(characters):
 
 
 def test_every_character_in_context(pattern, engines, newer):
-    """All of planes 0 to 3, and some of the rest, in which little is assigned; for some patterns a seventh of those."""
+    """Test all of planes 0 to 3 for two patterns and a seventh of them for the others, and some of the other planes."""
     fast, reference = engines
     step = 1 if pattern in OF_EVERY_CLASS else 7
     chosen = [*SCALARS[: 0x40000 - 0x800 : step], *SCALARS[0x40000 - 0x800 :: 97]]
@@ -96,12 +99,12 @@ def test_every_character_in_context(pattern, engines, newer):
 
 
 def test_characters_that_a_newer_unicode_added_are_left_to_the_reference(engines, newer):
-    assert len(newer) == 4803, "Unicode 17.0 added so many"
+    assert len(newer) == 4803, "the number of characters that Unicode 17.0 added"
     fast, reference = engines
     text = in_context(newer)
     (expected,) = ids_by_reference(reference.definition, [text])
     assert np.array_equal(fast.encode(text).ids, expected)
-    assert not np.array_equal(fast._encode(text), expected), "the engines agree: nothing needs to be left"
+    assert not np.array_equal(fast._encode(text), expected), "the engines agree, so the exception is no longer needed"
 
 
 def test_random_texts(engines):
@@ -130,21 +133,21 @@ def test_texts_that_nfc_changes_are_left_to_the_reference(normalizer):
         assert np.array_equal(ours.newline_tokens, expected.newline_tokens)
         if not is_nfc(text.encode()):
             assert np.array_equal(ours.starts, expected.starts)
-            understood = fast.understood(ours.ids, np.array([0, len(ours.ids)]), [text.encode()])
-            assert np.array_equal(understood.newline_tokens, expected.newline_tokens)
+            annotated = fast.annotate(ours.ids, np.array([0, len(ours.ids)]), [text.encode()])
+            assert np.array_equal(annotated.newline_tokens, expected.newline_tokens)
 
 
-def test_only_what_nfc_leaves_alone_is_in_nfc():
+def test_is_nfc_accepts_only_text_that_nfc_leaves_unchanged():
     for one in SCALARS[::5]:
         for text in (one, f"e{one}", f"{one}\u0301"):
             assert not is_nfc(text.encode()) or unicodedata.normalize("NFC", text) == text
     assert is_nfc("größe 字 각 😀\n".encode())
     assert not is_nfc("e\u0301".encode())
-    assert not is_nfc("\u0378".encode()), "no character yet"
+    assert not is_nfc("\u0378".encode()), "not assigned yet"
 
 
 @pytest.mark.parametrize("steps", [[], None])
-def test_a_normalizer_without_steps_is_none(steps):
+def test_an_empty_normalizer_has_no_effect(steps):
     normalizer = None if steps is None else {"type": "Sequence", "normalizers": steps}
     fast = FastTokenizer.load(definition(PATTERNS["DeepSeek V3"], normalizer))
     assert fast is not None

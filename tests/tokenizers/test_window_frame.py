@@ -1,4 +1,4 @@
-"""Special ids around windows: begin and end tokens by model family, with the tokenizers of these models."""
+"""Test the special ids around windows with the tokenizers of each model family."""
 
 import json
 
@@ -26,7 +26,7 @@ FAMILIES = {
 
 def definition_of(name):
     if not path_of(name).exists():
-        pytest.skip(f"the tokenizer {name} was not fetched")
+        pytest.skip(f"the tokenizer {name} was not downloaded")
     return Definition(name=name, json=path_of(name).read_bytes(), config=b"{}")
 
 
@@ -49,7 +49,7 @@ def test_an_instruct_tokenizer_ends_documents_like_its_base_model():
     assert window_frame(DOCUMENTS, instruct).closing == (definition.id_of("<|endoftext|>"),)
 
 
-def test_the_end_token_can_be_named_or_left_out():
+def test_the_end_token_is_configurable():
     definition = definition_of("qwen2_5")
     named = WindowConfig(special_tokens="documents", end_token="<|im_end|>")
     assert window_frame(named, definition).closing == (definition.id_of("<|im_end|>"),)
@@ -57,7 +57,7 @@ def test_the_end_token_can_be_named_or_left_out():
     assert window_frame(none, definition) == ((), (), (), None)
     with pytest.raises(ConfigError, match=r"has no such token.*Try --end-token none, or one of its special tokens"):
         window_frame(WindowConfig(special_tokens="documents", end_token="<end>"), definition)
-    with pytest.raises(ConfigError, match="has it as text"):
+    with pytest.raises(ConfigError, match="has that token only as ordinary text"):
         window_frame(WindowConfig(special_tokens="documents", end_token="the"), definition)
 
 
@@ -68,7 +68,7 @@ def test_the_template_of_a_masked_model_is_around_every_window():
 
 
 FIM_FAMILIES = {
-    # Prefix, middle, suffix and end token of each family, and its share of SPM, as its paper or model card has them.
+    # Prefix, middle, suffix and end token of each family, and its share of SPM, from its paper or model card.
     "StarCoder 2": (("<fim_prefix>", "<fim_middle>", "<fim_suffix>"), "<|endoftext|>", 0.5),
     "Qwen coder": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|endoftext|>", 0.0),
     "CodeGemma": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|file_separator|>", 0.0),
@@ -78,7 +78,7 @@ FIM_FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FIM_FAMILIES)
-def test_fill_in_the_middle_goes_by_the_family(family):
+def test_fim_tokens_depend_on_the_family(family):
     names, end, spm_share = FIM_FAMILIES[family]
     eos = "</s>" if family == "Code Llama" else "<eos>" if family == "CodeGemma" else end
     definition = with_tokens(*dict.fromkeys((*names, end, eos)))

@@ -180,9 +180,9 @@ def test_the_text_of_a_row_is_what_the_tokenizer_makes_its_ids_of(spelled, text,
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
 def test_sentinels_that_a_text_does_not_spell_are_refused_with_texts(flag):
-    with pytest.raises(ConfigError, match=r"--with-text does not go with --fim .*does not find its tokens"):
+    with pytest.raises(ConfigError, match=r"--with-text cannot be combined with --fim .*does not recognize its"):
         refuse_spelled(with_fim(made.byte_level(), **{flag: True}), "--with-text")
-    with pytest.raises(ConfigError, match=r"--rows documents does not go with --fim .*puts a blank before each part"):
+    with pytest.raises(ConfigError, match=r"--rows documents cannot be combined with --fim .*adds a space before"):
         refuse_spelled(with_fim(made.sentence_piece_bpe()), "--rows documents")
 
 

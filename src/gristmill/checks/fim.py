@@ -230,11 +230,11 @@ def _restore_piece(run: Run, number: int, rules: FimRules) -> _Piece:
 
 def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
     """Encode a text that contains sentinels. Each part between them is encoded separately."""
-    texts_by_id = {token.id: token.content.encode() for token in continuing.definition.added_tokens}
+    added_texts = continuing.definition.added_texts
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
     for sentinel in sentinels:
-        name = texts_by_id.get(sentinel, b"")
+        name = added_texts.get(sentinel, "").encode()
         before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
             raise _RowError(row, f"sentinel {name.decode() or sentinel} is missing or out of order in its text")

@@ -162,12 +162,12 @@ def _without_gaps(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]
 def _with_sentinels(dataset: Dataset, text: bytes) -> Ids:
     """The ids of a document that is rewritten for fill in the middle: sentinels are tokens, and parts are apart."""
     tokenizer, frame = dataset.continuing, dataset.fim_frame
-    spelled = {token.id: token.content.encode() for token in tokenizer.definition.added_tokens}
+    spelled = tokenizer.definition.added_texts
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
         if sentinel not in spelled:
             raise DatasetError("a row of fill in the middle is damaged: its text cannot spell a sentinel.")
-        before, _, text = text.partition(spelled[sentinel])
+        before, _, text = text.partition(spelled[sentinel].encode())
         parts += [tokenizer.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, tokenizer.encode(text).ids]).astype(np.uint32)
 

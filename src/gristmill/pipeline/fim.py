@@ -188,7 +188,7 @@ class _Infilling:
         frame = fim_frame(config.window, definition, has_documents=config.has_documents)
         continuing = definition.continuing
         parts = tokenizer if continuing is definition else tokenizer_for(continuing)
-        spelled = {token.id: token.content.encode() for token in definition.added_tokens}
+        spelled = {index: text.encode() for index, text in definition.added_texts.items()}
         num_content = context.window_shape.num_content
         if config.has_documents:  # as long as a window, with room for what a trainer puts around a text
             num_content = config.window.length - NUM_AROUND

@@ -1,1 +1,1 @@
-"""Text to ids: tokenizer.json, gigatoken, Hugging Face tokenizers, the Hub, the bundled vocabulary."""
+"""Convert text to token ids: tokenizer definitions, the CPU and GPU engines, the Hub and the bundled vocabulary."""

@@ -1,15 +1,16 @@
-"""Tokens with a task, by their names: marks for where a text begins, ends, is masked or moved, and who speaks.
+"""List the names of control tokens: text boundaries, masks, fill in the middle, repositories, chat roles and tools.
 
-Tokenizers do not agree which of them are marked as special: Qwen and DeepSeek leave out those for fill-in-the-middle,
-repositories and tools. To gristmill an added token of these names is a control token, marked or not, so that a source
-that spells it stays text. Every other added token that is not marked, like Gemma's runs of blanks, is text.
+Tokenizers differ in which of these they mark as special. Qwen and DeepSeek do not mark the tokens for fill in the
+middle, repositories and tools. gristmill treats an added token with one of these names as a control token whether it is
+marked or not, so that the same text in a source remains text. Every other unmarked added token, such as Gemma's runs of
+spaces, is text.
 """
 
 import re
 from typing import NamedTuple
 
 BEGIN_NAMES = ("<|begin_of_text|>", "<\uff5cbegin▁of▁sentence\uff5c>")
-"""Llama 3 and DeepSeek: models that saw one at the beginning of every text, even if tokenizer.json has no template."""
+"""Begin tokens of Llama 3 and DeepSeek. Training put one before every text, even if tokenizer.json has no template."""
 END_NAMES = (
     "<|endoftext|>",  # StarCoder, Qwen, Granite, GPT
     "</s>",  # Llama 2, Code Llama, Mistral, T5
@@ -19,15 +20,17 @@ END_NAMES = (
     "<|eot_id|>",
     "[SEP]",
 )
-"""End of a text, as base models saw it in training."""
+"""Tokens that ended texts in the training of base models."""
 CHAT_END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|EOT|>", "<|eot|>", "<end_of_turn>", "<|end|>"})
-"""End of a turn in a chat: instruct models name one as their eos_token. No source file ends with it."""
+"""Tokens that end a turn in a chat. Instruct models use one as their eos_token, but it must not end a source file."""
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
 
 
 class FimFamily(NamedTuple):
-    """Tokens with which models of a family saw fill in the middle.
+    """Tokens with which a family of models was trained for fill in the middle.
+
+    A text `a b c` with the middle `b` is written in one of two orders:
 
     PSM   prefix a suffix c middle b
     SPM   prefix suffix c middle a b
@@ -38,29 +41,32 @@ class FimFamily(NamedTuple):
     middle: str
     suffix: str
     spm_share: float
-    """Share of SPM in the rows that they saw in training."""
+    """Share of training rows in SPM order."""
     end: str | None = None
-    """Token behind the middle, if it is not the end of a text."""
+    """Token after the middle, or None if it is the token that ends a text."""
 
 
 FIM_FAMILIES = (
     FimFamily("StarCoder, StarCoder 2, Granite", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", 0.5),
     FimFamily(
         "CodeGemma", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0, end="<|file_separator|>"
-    ),  # its SPM begins with the suffix; prompts are PSM
+    ),  # its SPM order starts with the suffix sentinel, and its prompts use PSM
     FimFamily("Qwen coder", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0),
     FimFamily("SantaCoder", "<fim-prefix>", "<fim-middle>", "<fim-suffix>", 0.5),
     FimFamily("Code Llama", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5, end="▁<EOT>"),
     FimFamily("Code Llama", "<PRE>", "<MID>", "<SUF>", 0.5, end="<EOT>"),
-    # Wide bars; the hole is where the suffix begins.
+    # These names contain fullwidth bars. The hole is the start of the suffix.
     FimFamily("DeepSeek coder", "<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>", 0.0),
     FimFamily("tokenizers with such names", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", 0.5),
     FimFamily("tokenizers with such names", "<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>", 0.5),
     FimFamily("tokenizers with such names", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5),
     FimFamily("tokenizers with such names", "<PRE>", "<MID>", "<SUF>", 0.5),
 )
-"""Sources: the papers of StarCoder (arXiv 2305.06161), Code Llama (2308.12950), DeepSeek-Coder (2401.14196), CodeGemma
-(2406.11409) and Qwen2.5-Coder (2409.12186). The first whose tokens a tokenizer has counts."""
+"""Families in order of precedence: a tokenizer belongs to the first family whose tokens it has.
+
+Sources: the papers of StarCoder (arXiv 2305.06161), Code Llama (2308.12950), DeepSeek-Coder (2401.14196), CodeGemma
+(2406.11409) and Qwen2.5-Coder (2409.12186).
+"""
 FIM_NAMES = tuple(dict.fromkeys((one.prefix, one.middle, one.suffix) for one in FIM_FAMILIES))
 REPO_NAMES = (
     ("<repo_name>", "<file_sep>"),  # StarCoder 2
@@ -68,11 +74,11 @@ REPO_NAMES = (
     ("<reponame>", "<filename>"),  # StarCoder, Granite
 )
 ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "mask_token", "pad_token")
-"""Settings of tokenizer_config.json that name a token with a task."""
+"""Settings of tokenizer_config.json that name a control token."""
 
 _AMBIGUOUS = frozenset({"<s>", "</s>"})
-"""HTML's struck-through text too, as in Gemma's vocabulary: a control token only where it is marked or has a role."""
-_TASKS = {
+"""Names that are also HTML tags, as in Gemma's vocabulary. They are control tokens only if marked or given a role."""
+_NAMES_BY_PURPOSE = {
     "begin": ("<bos>", "[CLS]", "[BOS]"),
     "end": (*END_NAMES, "[EOS]", "<EOT>", "▁<EOT>"),
     "padding": (*PAD_NAMES, "<fim_pad>", "<fim-pad>"),
@@ -99,20 +105,25 @@ _TASKS = {
         *("[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
     ),
 }
-_NAMES = frozenset(name for names in _TASKS.values() for name in names) - _AMBIGUOUS
-_SHAPES = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
-"""Between bars, narrow or wide, stands nothing but the name of a task: `<|im_start|>`, `<|fim_pad|>`."""
-_ORDINARY = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
-"""Elements of HTML and SVG, and what usage lines say: in a text a control token only for a tokenizer that has it."""
-KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
-"""Names by which a tokenizer of some family would find a control token in a text."""
+_NAMES = frozenset(name for names in _NAMES_BY_PURPOSE.values() for name in names) - _AMBIGUOUS
+_NAME_PATTERN = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
+"""Forms of names that only control tokens have, such as `<|im_start|>`, with ASCII or fullwidth bars."""
+_COMMON_IN_CODE = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
+"""Names that are common in source code: elements of HTML and SVG, and placeholders in usage messages.
+
+In text, they count as control tokens only if the tokenizer has them.
+"""
+KNOWN_SPELLINGS = tuple(sorted(_NAMES - _COMMON_IN_CODE))
+"""Texts that the tokenizer of some model family would recognize as a control token."""
 _NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
 _NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
 SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
-"""Regular expressions for further control tokens, valid for str and for UTF-8 bytes. Bars around punctuation, as in
-`<|-|>`, are code."""
+"""Regular expressions for further control tokens, valid for str and for UTF-8 bytes.
+
+Bars around punctuation, as in `<|-|>`, are ordinary code and do not match.
+"""
 
 
-def has_task(content: str) -> bool:
-    """Whether an added token of this name is a control token even if it is not marked as special."""
-    return content in _NAMES or _SHAPES.fullmatch(content) is not None
+def is_control_name(content: str) -> bool:
+    """Return True if an added token of this name is a control token even if it is not marked as special."""
+    return content in _NAMES or _NAME_PATTERN.fullmatch(content) is not None

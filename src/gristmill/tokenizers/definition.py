@@ -1,16 +1,19 @@
-"""A tokenizer.json, understood: special tokens around a window, control tokens, and a copy that knows only text.
+"""Parse a tokenizer.json: its template, its control tokens, and a copy without control tokens for the engines.
 
-Source text is only text: a literal `</s>` in a file must not become the control token. Three things see to that:
+Source text is only text: a literal `</s>` in a file must not become the control token. Three measures ensure this:
 
-1. the copy that engines get (`plain_json`) has no control tokens to recognise;
-2. Unigram, WordPiece and WordLevel models also find a control token by its spelling in the vocabulary, so there it is
-   renamed to something no text spells;
-3. whatever still comes out as a control id is a reason to drop the file (pipeline/prepare.py).
+1. Engines load a copy of the tokenizer (`plain_json`) that has no control tokens to recognize.
+2. Unigram, WordPiece and WordLevel models also match a control token by its text in the vocabulary. In their copy, the
+   token is renamed to a text that no source contains.
+3. If an engine still produces a control id, the build drops the file (pipeline/prepare.py).
 
-A control token is one that is marked as special, that the template puts around a window, or that pads one; and an added
-token that tokenizer_config.json gives a role, that ends documents, or that has a task by its name (task_tokens).
+A control token is one of these:
 
-The vocabulary itself, most of the file, is parsed only where one of these needs it.
+- a token that is marked as special, that the template adds to a window, or that pads a window;
+- an added token that has a role in tokenizer_config.json, that ends documents, or that has the name of a control token
+  (control_tokens.py).
+
+The vocabulary is most of the file. It is parsed only when it is needed.
 """
 
 import hashlib
@@ -32,17 +35,20 @@ from gristmill.tokenizers.control_tokens import (
     MASK_NAMES,
     PAD_NAMES,
     ROLES,
-    has_task,
+    is_control_name,
 )
 
-# Sixteen code points that Unicode says are never characters, in front of a renamed control token.
-UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
+HIDDEN_PREFIX = "".join(map(chr, range(0xFDD0, 0xFDE0)))
+"""Prefix of a renamed control token: sixteen code points that Unicode defines as noncharacters."""
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
-Kind = TypeVar("Kind")
-FOUND_BY_SPELLING = ("Unigram", "WordPiece", "WordLevel")
+T = TypeVar("T")
+MODELS_MATCHING_TOKEN_TEXT = ("Unigram", "WordPiece", "WordLevel")
+"""Types of models that match a control token by its text in the vocabulary."""
 
 
 class Template(NamedTuple):
+    """Ids that a tokenizer adds before and after a sequence."""
+
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
 
@@ -52,6 +58,8 @@ class Template(NamedTuple):
 
 
 class AddedToken(msgspec.Struct, frozen=True):
+    """An entry of `added_tokens` in tokenizer.json."""
+
     id: int
     content: str
     special: bool = False
@@ -62,7 +70,7 @@ class AddedToken(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """The model, its vocabulary and merges, which are most of the file, left as they are spelled."""
+    """The model in tokenizer.json. Its vocabulary and merges, which are most of the file, remain raw JSON."""
 
     vocab: msgspec.Raw
     merges: msgspec.Raw = msgspec.Raw(b"[]")
@@ -74,7 +82,7 @@ class Model(msgspec.Struct, frozen=True):
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
     ignore_merges: bool = False
-    """A word that is in the vocabulary is one token, whatever merges would make of it."""
+    """True if a word that is in the vocabulary is always one token, even if the merges would not produce it."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -87,15 +95,19 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A tokenizer's files and the facts derived from them."""
+
     name: str
     json: bytes
-    """The tokenizer.json as it was found; what AutoTokenizer reads from the dataset."""
+    """Unchanged content of tokenizer.json. AutoTokenizer reads it from the dataset."""
     config: bytes
-    """The tokenizer_config.json beside it."""
+    """Content of tokenizer_config.json."""
     revision: str | None = None
+    """Commit on the Hub, or None if the tokenizer is not from the Hub."""
 
     @classmethod
     def read(cls, folder: Path) -> "Definition":
+        """Read the tokenizer in a dataset folder. Raise TokenizerError if it cannot be read or is damaged."""
         paths = folder / TOKENIZER, folder / TOKENIZER_CONFIG
         try:
             json, config = (read_plain(path) for path in paths)
@@ -106,7 +118,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return definition
 
     def write(self, folder: Path) -> None:
-        """Into a folder that is synced as a whole before it counts."""
+        """Write both files. They are not synced: the caller syncs the complete folder."""
         write_atomically(folder / TOKENIZER, self.json, is_synced=False)
         write_atomically(folder / TOKENIZER_CONFIG, self.config, is_synced=False)
 
@@ -116,7 +128,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def key(self) -> str:
-        """Of all that decides what it does."""
+        """SHA-256 of both files, which determine all ids."""
         return hashlib.sha256(self.json + b"\0" + self.config).hexdigest()
 
     @cached_property
@@ -136,8 +148,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [token for token in self.added_tokens if token.special]
 
     @cached_property
+    def added_texts(self) -> dict[int, str]:
+        """Text of each added token, keyed by id."""
+        return {token.id: token.content for token in self.added_tokens}
+
+    @cached_property
     def control_spellings(self) -> tuple[str, ...]:
-        """Texts that become a special token where a trainer tokenizes with this tokenizer as it comes."""
+        """Texts that become a special token when a trainer encodes them with the unmodified tokenizer."""
         found = {token.content for token in self.added_tokens if token.special or token.id in self.control_ids}
         if others := self.control_ids - {token.id for token in self.added_tokens}:
             found |= {token for token, index in self.vocabulary.items() if index in others}
@@ -145,49 +162,50 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def plain_tokens(self) -> list[AddedToken]:
-        """Added, but text like any other: runs of spaces, say."""
+        """Added tokens that are ordinary text, such as runs of spaces."""
         return [token for token in self.added_tokens if not token.special and token.id not in self.control_ids]
 
     @cached_property
     def vocab_size(self) -> int:
-        """One more than the largest id. A control id that nothing names does not make it larger."""
+        """Largest id plus one, counting only the ids of the vocabulary and of added tokens."""
         return 1 + max([*self.vocabulary.values(), *(token.id for token in self.added_tokens)])
 
     @cached_property
     def template(self) -> Template:
-        """The special tokens that the tokenizer's own post-processor puts around one sequence."""
+        """Special tokens that the tokenizer's own post-processor adds around one sequence."""
         return _template(self.file.post_processor, self.name)
 
     @cached_property
     def control_ids(self) -> frozenset[int]:
-        """All but the one for unknown text, which text may rightly become."""
-        around = {*self.template.prefix, *self.template.suffix}
+        """Ids of all control tokens. The unknown token is not one of them, as text may legitimately become it."""
+        template_ids = {*self.template.prefix, *self.template.suffix}
         more = self._configured("additional_special_tokens")
         named = {self._configured(role) for role in ROLES} | {_content(one) for one in (more or ())}
         added = {
             token.id
             for token in self.added_tokens
-            if (token.special or token.content in named or token.id == self.end_id or has_task(token.content))
+            if (token.special or token.content in named or token.id == self.end_id or is_control_name(token.content))
             and token.content != self._unknown_token
         }
-        return frozenset(added | around | ({self.pad_id} if self.pad_id is not None else set()))
+        return frozenset(added | template_ids | ({self.pad_id} if self.pad_id is not None else set()))
 
     @cached_property
     def pad_id(self) -> int | None:
+        """Id of the padding token, or None if the tokenizer has none."""
         named = self._configured("pad_token")
         if named is None and self.file.padding is not None:
             return int(self.file.padding["pad_id"])
-        names = self._marked_first(PAD_NAMES) if named is None else (named,)
+        names = self._special_first(PAD_NAMES) if named is None else (named,)
         by_name = {token.content: token.id for token in self.added_tokens}
         ids = [by_name[name] for name in names if name in by_name]
         return next(iter(ids), None) if ids or named is None else self.vocabulary.get(named)
 
     @cached_property
     def end_id(self) -> int | None:
-        """The token that ends a text; for an instruct model that of its base model, not the one that ends a turn."""
+        """Id of the token that ends a text. For an instruct model, that of its base model, not the end of a turn."""
         if self._configured("eos_token") in CHAT_END_NAMES:
             added = {token.content: token.id for token in self.added_tokens}
-            texts = [name for name in self._marked_first(END_NAMES) if name in added and name not in CHAT_END_NAMES]
+            texts = [name for name in self._special_first(END_NAMES) if name in added and name not in CHAT_END_NAMES]
             if texts:
                 return added[texts[0]]
         return self.named_id("eos_token", END_NAMES)
@@ -205,50 +223,54 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def mask_id(self) -> int | None:
-        """The mask token of a masked model. Gemma's `<mask>` does not count: its template has no suffix."""
+        """Id of the mask token of a masked model. Gemma's `<mask>` does not count, as its template has no suffix."""
         is_masked = self._configured("mask_token") is not None or bool(self.template.suffix)
         return self.named_id("mask_token", MASK_NAMES) if is_masked else None
 
     @cached_property
     def ids_by_token(self) -> dict[str, int]:
-        """All that have a name, control tokens too."""
+        """Id of every token, control tokens included, keyed by its text."""
         return {**self.vocabulary, **{token.content: token.id for token in self.added_tokens}}
 
     def id_of(self, token: str) -> int | None:
+        """Return the id of a token, or None if the tokenizer has no such token."""
         by_name = {one.content: one.id for one in self.added_tokens}
         return by_name[token] if token in by_name else self.vocabulary.get(token)
 
     def named_id(self, setting: str, names: Sequence[str]) -> int | None:
-        """The token that tokenizer_config.json names so, else the first of these that there is."""
+        """Return the id of the token in a setting of tokenizer_config.json, or of the first of `names` that exists."""
         named = self._configured(setting)
-        found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else self._marked_first(names)))
+        found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else self._special_first(names)))
         return next((index for index in found if index is not None), None)
 
     def _configured(self, setting: str) -> Any:
-        """The token that tokenizer_config.json names so."""
+        """Return a setting of tokenizer_config.json. A token object is reduced to its text."""
         return _content(self._decode(self.config, dict[str, Any]).get(setting))
 
-    def _marked_first(self, names: Sequence[str]) -> list[str]:
-        """Those that are marked as special before others: Gemma's </s> is HTML, and <eos> ends its texts."""
+    def _special_first(self, names: Sequence[str]) -> list[str]:
+        """Sort names that are marked as special first. In Gemma, </s> is HTML and <eos> ends a text."""
         marked = {token.content for token in self.special_tokens}
         return sorted(names, key=lambda name: name not in marked)
 
     def plain_json(self) -> bytes:
-        """The tokenizer.json without anything that text could turn into a control token."""
+        """Return the tokenizer.json without control tokens, so that no text can become one."""
         tree = self._decode(self.json, dict[str, msgspec.Raw])
-        is_found_by_spelling = self.model.type in FOUND_BY_SPELLING
+        matches_token_text = self.model.type in MODELS_MATCHING_TOKEN_TEXT
         changed = {
             "added_tokens": self._plain_added_tokens(tree),
             "truncation": None,
             "padding": None,
             "post_processor": None,
-            "model": self._model_with_control_tokens_renamed() if is_found_by_spelling else tree["model"],
+            "model": self._model_with_control_tokens_renamed() if matches_token_text else tree["model"],
         }
         return msgspec.json.encode({**tree, **changed})
 
     def _plain_added_tokens(self, tree: dict[str, msgspec.Raw]) -> list[dict[str, Any]]:
-        """Control tokens go; beside plain ones, those beyond the vocabulary only change their spelling."""
-        # `tokenizers` numbers added tokens by their place in the list: taking one out would renumber those after it.
+        """Return the added tokens without control tokens.
+
+        If there are plain added tokens, control tokens outside the vocabulary are renamed instead of removed.
+        """
+        # `tokenizers` numbers added tokens by their position in the list. Removing one would renumber those after it.
         if not self.plain_tokens:
             return []
         plain_ids = {token.id for token in self.plain_tokens}
@@ -257,15 +279,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if token["id"] in plain_ids:
                 kept.append(token)
             elif token["content"] not in self.vocabulary:
-                kept.append({**token, "content": UNSPELLABLE + token["content"]})
+                kept.append({**token, "content": HIDDEN_PREFIX + token["content"]})
         return kept
 
     def _model_with_control_tokens_renamed(self) -> dict[str, Any]:
         unknown = self.model.unk_token
 
         def renamed(token: str, index: int) -> str:
-            # WordPiece and WordLevel find their unknown token by name; Unigram has its number.
-            return UNSPELLABLE + token if index in hidden and token != unknown else token
+            # WordPiece and WordLevel look up their unknown token by its text. Unigram stores its id.
+            return HIDDEN_PREFIX + token if index in hidden and token != unknown else token
 
         hidden = self.control_ids | {token.id for token in self.special_tokens}
         model = self._decode(self.file.model, dict[str, Any])
@@ -276,27 +298,27 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def continuing(self) -> "Definition":
-        """The same tokenizer for a text that goes on after other tokens: without a blank before it, or taken off it.
+        """The same tokenizer for text that follows other tokens: it neither adds nor strips a space at the start.
 
-        The definition itself where nothing puts a blank there. With the others, a file that is cut into parts would
-        get a blank at each cut: `get` and `_version` would become `get` and ` _version`.
+        It is this definition itself if the tokenizer does neither. With a tokenizer that adds spaces, a file that is
+        encoded in parts would get a space at each cut: `get` and `_version` would become `get` and ` _version`.
         """
         tree = self._decode(self.json, dict[str, Any])
-        changed = {name: _without_blank(tree.get(name)) for name in ("normalizer", "pre_tokenizer")}
-        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # which takes nothing off, whatever its settings
-            changed["decoder"] = _without_blank(tree.get("decoder"))
+        changed = {name: _without_prefix_space(tree.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # it never strips a space, whatever its settings
+            changed["decoder"] = _without_prefix_space(tree.get("decoder"))
         if all(step == tree.get(name) for name, step in changed.items()):
             return self
         return msgspec.structs.replace(self, json=msgspec.json.encode({**tree, **changed}))
 
     @cached_property
     def puts_blank_before_text(self) -> bool:
-        """Encodes a part of a text as if a blank stood before it."""
-        own, goes_on = self.file, self.continuing.file
-        return (own.normalizer, own.pre_tokenizer) != (goes_on.normalizer, goes_on.pre_tokenizer)
+        """True if the tokenizer encodes each part of a text as if a space preceded it."""
+        own, without = self.file, self.continuing.file
+        return (own.normalizer, own.pre_tokenizer) != (without.normalizer, without.pre_tokenizer)
 
     def check(self) -> None:
-        """A damaged tokenizer says so before a build begins, whatever is wrong with it."""
+        """Raise TokenizerError if the tokenizer is damaged in any way, so that a build does not start with it."""
         try:
             ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
             if not all(0 <= index < self.vocab_size <= LARGEST_VOCABULARY for index in ids) or self.vocab_size <= 0:
@@ -310,7 +332,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """What text becomes that the vocabulary has nothing for."""
+        """Id for text that the vocabulary does not cover, or None if the tokenizer has no unknown token."""
         return None if self._unknown_token is None else self.id_of(self._unknown_token)
 
     @cached_property
@@ -321,13 +343,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
-        """The model's own, without added tokens that are not in it."""
+        """Id of each token of the model, keyed by its text. Added tokens outside the model are not included."""
         vocab: dict[str, int] | list[tuple[str, float]] = self._decode(self.model.vocab, VOCABULARY)
         if not vocab:
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty.")
         return vocab if isinstance(vocab, dict) else {token: index for index, (token, _) in enumerate(vocab)}
 
-    def _decode(self, content: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
+    def _decode(self, content: bytes | msgspec.Raw, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -335,18 +357,21 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def _content(token: Any) -> Any:
-    """A token as tokenizer_config.json has it: its spelling, or an object with that in it."""
+    """Return the text of a token in tokenizer_config.json, which is a string or an object with `content`."""
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _without_blank(step: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A step of a normalizer, pre-tokenizer or decoder that leaves the beginning of a text as it is; None: no step."""
+def _without_prefix_space(step: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Change a normalizer, pre-tokenizer or decoder so that it neither adds nor strips a space at the start of a text.
+
+    Return None if nothing of the step remains.
+    """
     kind = step.get("type") if step is not None else None
     if step is None or kind == "Prepend" or (kind == "Strip" and step.get("start") and step.get("content") == " "):
         return None
     if kind == "Sequence":
         name = next(name for name in ("normalizers", "pretokenizers", "decoders") if name in step)
-        inner = [_without_blank(one) for one in step[name]]
+        inner = [_without_prefix_space(one) for one in step[name]]
         return {**step, name: [one for one in inner if one is not None]}
     if kind == "Metaspace":
         settings = {"add_prefix_space": False, "prepend_scheme": "never"}
@@ -368,11 +393,11 @@ def _template(processor: dict[str, Any] | None, name: str) -> Template:
             tuple(index for part in reversed(parts) for index in part.prefix),
             tuple(index for part in parts for index in part.suffix),
         )
-    raise TokenizerError(f"the tokenizer {name!r} adds its special tokens by {kind!r}, which gristmill does not know.")
+    raise TokenizerError(f"the tokenizer {name!r} has the post-processor {kind!r}, which gristmill does not support.")
 
 
 def _from_pieces(processor: dict[str, Any]) -> Template:
-    """`[{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, …]`"""
+    """Read a template like `[{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, …]`."""
     prefix: list[int] = []
     suffix: list[int] = []
     side = prefix

@@ -1,7 +1,8 @@
-"""A tokenizer from the Hugging Face Hub: fetched once into the cache, read from there ever after, also offline.
+"""Download tokenizers from the Hugging Face Hub into the cache. A cached tokenizer is read without network access.
 
-gigatoken's Hub client does the transfer. It follows HF_ENDPOINT, HF_TOKEN and the cache layout of huggingface_hub, so a
-tokenizer that is in the user's Hugging Face cache already is not fetched at all; each revision is an entry of its own.
+gigatoken's Hub client downloads the files. It respects HF_ENDPOINT and HF_TOKEN and uses the cache layout of
+huggingface_hub. A tokenizer that is already in the user's Hugging Face cache is not downloaded again. Each revision is
+a separate cache entry.
 """
 
 import os
@@ -14,75 +15,86 @@ from gristmill.core.errors import HubError, TokenizerError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.core.plain_files import read_plain_text
 
-LONGEST_ID = 200
-OLDER_PAIR = ("vocab.json", "merges.txt")
-WAYS_TO_SHIP = ((TOKENIZER,), OLDER_PAIR)
+MAX_ID_CHARACTERS = 200
+VOCAB_AND_MERGES = ("vocab.json", "merges.txt")
+FILE_SETS = ((TOKENIZER,), VOCAB_AND_MERGES)
 
 
 class Downloaded(NamedTuple):
+    """A tokenizer in the cache."""
+
     folder: Path
     commit: str
 
 
-class _NotThereError(Exception):
+class _NotFoundError(Exception):
     pass
 
 
 def is_repo_id(name: str) -> bool:
-    """`org/name` or `org/name@revision`; never what looks like a file."""
-    from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does without
+    """Return True if the name has the form `org/name` or `org/name@revision` and does not look like a file."""
+    from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does not need it
 
-    return name.isascii() and len(name) <= LONGEST_ID and looks_like_repo_id(name.partition("@")[0])
+    return name.isascii() and len(name) <= MAX_ID_CHARACTERS and looks_like_repo_id(name.partition("@")[0])
 
 
 def download(name: str, cache_dir: str | None) -> Downloaded:
+    """Return a tokenizer in the cache, and download it if needed.
+
+    Raise HubError if the Hub cannot be reached, and TokenizerError if it has no such tokenizer or denies access.
+    """
     repo, _, revision = name.partition("@")
     revision = revision or "main"
     with _cache(cache_dir) as cache:
-        for wanted in sorted(WAYS_TO_SHIP, key=lambda files: _cached(cache, repo, revision, files[-1]) is None):
+        for names in sorted(FILE_SETS, key=lambda files: _cached(cache, repo, revision, files[-1]) is None):
             try:
-                files = [_fetch(cache, repo, revision, file) for file in wanted]
-            except _NotThereError:
+                files = [_fetch(cache, repo, revision, file) for file in names]
+            except _NotFoundError:
                 continue
-            _fetch_if_there(cache, repo, files[0].parent.name, revision, TOKENIZER_CONFIG)
+            _fetch_optional(cache, repo, files[0].parent.name, revision, TOKENIZER_CONFIG)
             return Downloaded(files[0].parent, files[0].parent.name)
     raise TokenizerError(
         f"{_endpoint()} has no tokenizer {repo!r} at revision {revision!r}: "
-        f"neither {TOKENIZER} nor {' and '.join(OLDER_PAIR)}. Check the name."
+        f"neither {TOKENIZER} nor {' and '.join(VOCAB_AND_MERGES)}. Check the name."
     )
 
 
 def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
     from gigatoken.gigatoken_rs import hub_file  # noqa: PLC0415
 
-    present = _cached(cache, repo, revision, file)
-    if present is not None:
-        return present
+    cached_file = _cached(cache, repo, revision, file)
+    if cached_file is not None:
+        return cached_file
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
-        raise HubError(f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids fetching it.")
+        raise HubError(
+            f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids downloading it."
+        )
     try:
         return hub_file(repo, file, revision=revision)
     except FileNotFoundError:
-        raise _NotThereError from None
+        raise _NotFoundError from None
     except PermissionError:
         raise TokenizerError(
-            f"{_endpoint()} does not give out {repo!r} without permission. "
+            f"{_endpoint()} denies access to {repo!r}. "
             "Set HF_TOKEN to a token that may read it, and accept the model's terms on its page if it has any."
         ) from None
     except (OSError, RuntimeError) as error:
         raise HubError(
-            f"fetching {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. Run the command again."
+            f"downloading {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. Run the command again."
         ) from None
 
 
-def _fetch_if_there(cache: Path, repo: str, commit: str, revision: str, file: str) -> None:
-    """That it is not there is noted as huggingface_hub notes it, so that nobody has to ask again."""
+def _fetch_optional(cache: Path, repo: str, commit: str, revision: str, file: str) -> None:
+    """Download a file that a repository may not have.
+
+    If it is missing, record that in the cache as huggingface_hub does, so that later calls skip the request.
+    """
     absent = _entry(cache, repo) / ".no_exist" / commit / file
     if absent.exists():
         return
     try:
         _fetch(cache, repo, revision, file)
-    except _NotThereError:
+    except _NotFoundError:
         with suppress(OSError):
             absent.parent.mkdir(parents=True, exist_ok=True)
             absent.touch()
@@ -93,7 +105,10 @@ def _entry(cache: Path, repo: str) -> Path:
 
 
 def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
-    """huggingface_hub's layout: refs/REVISION holds the commit, snapshots/COMMIT the files."""
+    """Return the path of a cached file, or None.
+
+    In the layout of huggingface_hub, refs/REVISION holds the commit, and snapshots/COMMIT holds the files.
+    """
     entry = _entry(cache, repo)
     try:
         commit = read_plain_text(entry / "refs" / revision, "ascii").strip()
@@ -105,7 +120,7 @@ def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
 
 @contextmanager
 def _cache(cache_dir: str | None) -> Iterator[Path]:
-    """gigatoken takes the cache folder from the environment alone."""
+    """Set the cache folder in the environment, as gigatoken reads it only from there, and restore it afterwards."""
     variable = "HF_HUB_CACHE"
     before = os.environ.get(variable)
     if cache_dir is not None:
@@ -132,6 +147,6 @@ def _endpoint() -> str:
 
 
 def _cause(error: Exception) -> str:
-    """The client reports a chain of causes over several lines; the last one says what happened."""
+    """Return the last line of an error. The client reports a chain of causes, one per line, the root cause last."""
     lines = [line.strip() for line in str(error).partition("Location:")[0].splitlines() if line.strip()]
     return lines[-1].partition(": ")[2] or lines[-1] if lines else type(error).__name__

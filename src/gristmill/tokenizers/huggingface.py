@@ -1,4 +1,4 @@
-"""Hugging Face `tokenizers`: every model type there is, and the oracle that the fast engine is tested against."""
+"""Encode with Hugging Face `tokenizers`, which supports every model type. Tests compare the fast engine with it."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -9,45 +9,50 @@ import numpy.typing as npt
 
 from gristmill.core.errors import TokenizerError
 from gristmill.core.extras import require
-from gristmill.tokenizers.definition import UNSPELLABLE, Definition
+from gristmill.tokenizers.definition import HIDDEN_PREFIX, Definition
 from gristmill.tokenizers.tokenizer import (
     AnyText,
     Encoded,
     EncodedTexts,
     Ids,
     Offsets,
-    decoded_around,
-    utf8_of,
-    utf8_of_each,
+    all_to_utf8,
+    decode_with_added,
+    to_utf8,
 )
 
 
 def require_tokenizers(definition: Definition) -> str:
-    """Return the package's name and version; raise MissingExtraError if it is not installed. Imports nothing."""
+    """Return the name and version of the package, without importing it.
+
+    Raise MissingExtraError if it is not installed.
+    """
     require(f"the tokenizer {definition.name!r} ({definition.model.type})", "tokenizers", "tokenizers")
     return f"tokenizers {version('tokenizers')}"
 
 
 class ReferenceTokenizer:
+    """Tokenizer protocol over Hugging Face `tokenizers`."""
+
     def __init__(self, definition: Definition) -> None:
         self.engine = require_tokenizers(definition)
-        import tokenizers  # noqa: PLC0415 - an extra
+        import tokenizers  # noqa: PLC0415 - an optional dependency
 
         self.definition = definition
         self.vocab_size = definition.vocab_size
-        self.gives_text_back = False  # many lose blanks or capitals; of none it is certain
+        self.gives_text_back = False  # many models lose spaces or capitals, and none is known to be lossless
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
-        self._spelled = {
-            token.id: token.content.encode()
-            for token in definition.added_tokens
-            if (self._engine.id_to_token(token.id) or UNSPELLABLE).startswith(UNSPELLABLE)
+        self._added_texts = {
+            index: text.encode()
+            for index, text in definition.added_texts.items()
+            if (self._engine.id_to_token(index) or HIDDEN_PREFIX).startswith(HIDDEN_PREFIX)
         }
 
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
-        utf8 = utf8_of(text, self.definition.name)
+        utf8 = to_utf8(text, self.definition.name)
         characters = utf8.decode()
         encoding = self._engine.encode(characters, add_special_tokens=False)
         ids = np.array(encoding.ids, np.uint32)
@@ -59,14 +64,14 @@ class ReferenceTokenizer:
         return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        checked = utf8_of_each(texts, self.definition.name)
+        checked = all_to_utf8(texts, self.definition.name)
         return [self.encode(utf8, with_starts=with_starts) for utf8 in checked]
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
         return EncodedTexts.of(self.encode_many(texts, with_starts=with_starts))
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
-        return decoded_around(np.ascontiguousarray(ids, np.uint32), self._spelled, self._decode, self.vocab_size)
+        return decode_with_added(np.ascontiguousarray(ids, np.uint32), self._added_texts, self._decode, self.vocab_size)
 
     def _decode(self, ids: Ids) -> bytes:
         text: str = self._engine.decode(ids.tolist(), skip_special_tokens=False)
@@ -74,7 +79,7 @@ class ReferenceTokenizer:
 
 
 def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:
-    """Character offsets of the tokens -> the bytes at which they begin, and the length."""
+    """Convert the character offsets of tokens to byte offsets of their starts, followed by the length in bytes."""
     starts = np.zeros(len(offsets) + 1, np.int64)
     starts[:-1] = [start for start, _ in offsets]
     if num_bytes != len(characters):

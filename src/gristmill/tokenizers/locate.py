@@ -1,4 +1,4 @@
-"""Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
+"""Find a tokenizer in the package, in a file or folder, or on the Hub, and return its Definition."""
 
 import os
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from gristmill.tokenizers.definition import Definition
 
 BUNDLED = "codebert"
 BUNDLED_FILE = "bundled/codebert.json.zst"
-BUNDLED_ON_HUB = "microsoft/codebert-base"
-"""Where the same vocabulary lies on the Hub."""
+BUNDLED_HUB_ID = "microsoft/codebert-base"
+"""Hub id of the bundled vocabulary."""
 CODEBERT_CONFIG: dict[str, Any] = {
     "tokenizer_class": "RobertaTokenizer",
     "model_max_length": 512,
@@ -33,7 +33,7 @@ CODEBERT_CONFIG: dict[str, Any] = {
     "pad_token": "<pad>",
     "mask_token": "<mask>",
 }
-USUAL_ROLES: dict[str, tuple[str, ...]] = {
+ROLES_BY_TOKEN: dict[str, tuple[str, ...]] = {
     "[PAD]": ("pad_token",),
     "[UNK]": ("unk_token",),
     "[CLS]": ("cls_token",),
@@ -50,6 +50,7 @@ ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def locate(name: str, *, cache_dir: str | None = None) -> Definition:
+    """Return the definition of a tokenizer, given as in `load_tokenizer`. Raise TokenizerError if there is none."""
     if name == BUNDLED:
         return _bundled()
     path = Path(os.path.expanduser(name))
@@ -60,7 +61,7 @@ def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     if hub.is_repo_id(name):
         return _from_hub(name, cache_dir)
     raise TokenizerError(
-        f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'."
+        f"there is no tokenizer {name!r}: use 'codebert', a file, a folder or a Hub id such as 'org/name'."
     )
 
 
@@ -71,22 +72,22 @@ def _bundled() -> Definition:
 
 
 def _from_hub(name: str, cache_dir: str | None) -> Definition:
-    """The bundled one for its namesake on the Hub, if that is not in the cache and the Hub cannot be asked."""
+    """Download a tokenizer. If CodeBERT's is neither in the cache nor reachable on the Hub, use the bundled copy."""
     try:
         downloaded = hub.download(name, cache_dir)
     except TokenizerError as error:
-        if name == BUNDLED_ON_HUB and isinstance(error, HubError):
+        if name == BUNDLED_HUB_ID and isinstance(error, HubError):
             return _bundled()
         if nearest(name, [BUNDLED]) is not None:
-            raise TokenizerError(f"{error} Did you mean {BUNDLED!r}, which is in the package?") from None
+            raise TokenizerError(f"{error} Did you mean {BUNDLED!r}, which is part of gristmill?") from None
         raise
     return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
 
 
-def stand_in_notes(asked: str, used: Definition) -> Iterator[str]:
-    """Where another tokenizer was used than the one that was named."""
-    if asked == BUNDLED_ON_HUB and used.name == BUNDLED:
-        yield f"{asked} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."
+def stand_in_notes(requested: str, used: Definition) -> Iterator[str]:
+    """Yield a note if the bundled tokenizer replaced the requested one."""
+    if requested == BUNDLED_HUB_ID and used.name == BUNDLED:
+        yield f"{requested} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."
 
 
 def _from_folder(
@@ -101,20 +102,20 @@ def _from_folder(
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
             json, config = _from_vocab_and_merges(folder, config)
         else:
-            raise TokenizerError(f"the folder {str(folder)!r} holds no tokenizer.json, nor vocab.json and merges.txt.")
+            raise TokenizerError(f"the folder {str(folder)!r} has neither {TOKENIZER} nor vocab.json and merges.txt.")
     except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"cannot read the tokenizer {name!r}: {error}.") from None
     if config is None:
-        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast", **_named_tokens(json, name)})
+        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast", **_guess_roles(json, name)})
     definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
     definition.check()
     return definition
 
 
-def _named_tokens(json: bytes, name: str) -> dict[str, str]:
-    """What a bare tokenizer.json does not say and a collator asks for: which of its tokens pads, masks and so on."""
+def _guess_roles(json: bytes, name: str) -> dict[str, str]:
+    """Guess the roles of special tokens from their names: a collator needs them, and tokenizer.json lacks them."""
     special = {token.content for token in Definition(name=name, json=json, config=b"{}").special_tokens}
-    return {role: token for token, roles in USUAL_ROLES.items() if token in special for role in roles}
+    return {role: token for token, roles in ROLES_BY_TOKEN.items() if token in special for role in roles}
 
 
 def _checked_config(config: bytes, name: str) -> bytes:
@@ -126,7 +127,10 @@ def _checked_config(config: bytes, name: str) -> bytes:
 
 
 def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
-    """The older pair of files holds GPT-2's byte-level BPE; RoBERTa's five special tokens make it a RoBERTa."""
+    """Convert vocab.json and merges.txt, which hold a byte-level BPE as in GPT-2.
+
+    A vocabulary with RoBERTa's five special tokens is taken for a RoBERTa tokenizer.
+    """
     try:
         vocab = msgspec.json.decode(read_plain(folder / "vocab.json"), type=dict[str, int])
     except msgspec.MsgspecError as error:
@@ -136,7 +140,7 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
     unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
     if unknown is not None:
         raise TokenizerError(
-            f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary."
+            f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} does not produce a token of vocab.json."
         )
     if config is None:
         config = _to_json(CODEBERT_CONFIG if _is_roberta(vocab) else {"tokenizer_class": "GPT2Tokenizer"})
@@ -148,7 +152,7 @@ def _is_roberta(vocab: dict[str, int]) -> bool:
 
 
 def byte_level_tree(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
-    """A tokenizer.json for GPT-2's byte-level BPE, with RoBERTa's special tokens where the vocabulary has them."""
+    """Return a tokenizer.json for GPT-2's byte-level BPE, with RoBERTa's special tokens if the vocabulary has them."""
     specials = ROBERTA_TOKENS if _is_roberta(vocab) else tuple(token for token in vocab if token == "<|endoftext|>")
     return {
         "version": "1.0",

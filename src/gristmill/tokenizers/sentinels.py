@@ -1,4 +1,4 @@
-"""Ids of tokens with a task: the mask, those around the parts of a fill-in-the-middle text, those before files."""
+"""Look up the ids of a tokenizer's mask token, fill-in-the-middle sentinels, and repository and file markers."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,61 +9,67 @@ from gristmill.tokenizers.definition import Definition
 
 
 class RepoIds(NamedTuple):
-    """What stands before a repository's name, and before each file's path."""
+    """Markers of repositories and files."""
 
     repo: int
+    """Id before the name of a repository."""
     file: int
+    """Id before the path of each file."""
 
 
 class FimIds(NamedTuple):
+    """Sentinels of fill in the middle."""
+
     prefix: int
     middle: int
     suffix: int
 
 
 def mask_id(definition: Definition) -> int:
+    """Return the id of the mask token. Raise ConfigError if the tokenizer has none."""
     found = definition.named_id("mask_token", MASK_NAMES)
     if found is None:
         raise ConfigError(
-            f"the tokenizer {definition.name!r} has no mask token, which --variants noise needs. Leave noise out, or "
-            "use a tokenizer with one, like codebert."
+            f"the tokenizer {definition.name!r} has no mask token, which --variants noise needs. Leave out noise, or "
+            "use a tokenizer that has one, such as codebert."
         )
     return found
 
 
 def repo_ids(definition: Definition) -> RepoIds:
+    """Return the ids of the repository and file markers. Raise ConfigError if the tokenizer has none."""
     for names in REPO_NAMES:
         found = [index for index in map(definition.id_of, names) if index is not None]
         if len(found) == len(names):
             return RepoIds(*found)
     raise ConfigError(
-        f"the tokenizer {definition.name!r} has no tokens that mark repositories and files (like <repo_name> and "
-        "<file_sep>), which --pack repo needs. Try --pack best-fit, a tokenizer like bigcode/starcoder2-3b, or one of "
-        "your own by gristmill tokenizer train."
+        f"the tokenizer {definition.name!r} has no tokens that mark repositories and files (such as <repo_name> and "
+        "<file_sep>), which --pack repo needs. Try --pack best-fit, a tokenizer such as bigcode/starcoder2-3b, or "
+        "train your own with 'gristmill tokenizer train'."
     )
 
 
 def require_spelled_fim(definition: Definition, ids: Iterable[int], option: str) -> None:
-    """Raise ConfigError if no text gives the ids of a fill-in-the-middle row when the tokenizer encodes it.
+    """Raise ConfigError if a fill-in-the-middle row cannot be stored as text, because no text encodes to its ids.
 
-    `ids`: special ids of such rows. `option`: the one that asks for texts.
+    `ids` are the special ids of such rows. `option` is the command-line option that requests text.
     """
-    spelled = {token.id: token for token in definition.added_tokens}
-    tokens = [spelled.get(index) for index in ids]
-    why = None
+    tokens_by_id = {token.id: token for token in definition.added_tokens}
+    tokens = [tokens_by_id.get(index) for index in ids]
+    reason = None
     if definition.puts_blank_before_text:
-        why = "it puts a blank before each part of a text"
+        reason = "it adds a space before each part of a text"
     elif any(token is None or token.lstrip or token.rstrip or token.single_word for token in tokens):
-        why = "it does not find its tokens for fill-in-the-middle wherever a text spells them"
-    if why is not None:
+        reason = "it does not recognize its fill-in-the-middle tokens everywhere in a text"
+    if reason is not None:
         raise ConfigError(
-            f"{option} does not go with --fim and the tokenizer {definition.name!r}: {why}, so no text "
-            "gives the ids of such a row. Leave out one of them."
+            f"{option} cannot be combined with --fim and the tokenizer {definition.name!r}: {reason}, so no text "
+            "encodes to the ids of such a row. Leave out one of them."
         )
 
 
 def fim_family(definition: Definition) -> FimFamily | None:
-    """The family whose fill-in-the-middle tokens the tokenizer has; None if it has no such tokens."""
+    """Return the family whose fill-in-the-middle tokens the tokenizer has, or None if it has no such tokens."""
     for family in FIM_FAMILIES:
         named = (family.prefix, family.middle, family.suffix, *(() if family.end is None else (family.end,)))
         if all(definition.id_of(name) is not None for name in named):
@@ -72,11 +78,12 @@ def fim_family(definition: Definition) -> FimFamily | None:
 
 
 def fim_ids(definition: Definition) -> FimIds:
+    """Return the ids of the fill-in-the-middle sentinels. Raise ConfigError if the tokenizer has none."""
     family = fim_family(definition)
     if family is not None:
         found = [definition.id_of(name) for name in (family.prefix, family.middle, family.suffix)]
         return FimIds(*(index for index in found if index is not None))
     raise ConfigError(
-        f"the tokenizer {definition.name!r} has no tokens for fill in the middle (like <fim_prefix>), which --fim "
-        "needs. Use a tokenizer that has them, like bigcode/starcoder2-3b, or --fim 0."
+        f"the tokenizer {definition.name!r} has no tokens for fill in the middle (such as <fim_prefix>), which --fim "
+        "needs. Use a tokenizer that has them, such as bigcode/starcoder2-3b, or --fim 0."
     )

@@ -1,4 +1,4 @@
-"""The one small protocol behind which every engine stands, and the way to one.
+"""Define the protocol that all tokenizer engines implement, and load tokenizers.
 
 tokenizer = load_tokenizer("codebert")
 tokenizer.encode(b"def f(): pass").ids
@@ -23,35 +23,39 @@ Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 AnyText = bytes | str
-"""Text as callers hand it over: UTF-8, or a str that can be written as UTF-8."""
+"""Text passed by a caller: UTF-8, or a str that can be encoded as UTF-8."""
 
 
 class Encoded(NamedTuple):
+    """Ids and positions of one text."""
+
     ids: Ids
     newline_tokens: Indices
-    """For each line feed in the text, the index of the last token that begins before it; -1 if there is none."""
+    """For each line feed in the text, the index of the last token that starts at or before it, or -1."""
     starts: Offsets | None
-    """The byte at which each token begins, and at the end the text's length; where it was asked for."""
+    """Byte offset of each token, followed by the length of the text. None if not requested."""
     control_id: int | None
-    """A control token that the text has become after all: a reason not to use it."""
+    """A control token that the engine found in the text, or None. A text with one must not be used."""
 
 
 class EncodedTexts(NamedTuple):
-    """Several texts, their ids end to end."""
+    """Ids and positions of several texts, concatenated."""
 
     ids: npt.NDArray[Any]
     edges: Offsets
-    """Where each text's ids begin, and the end."""
+    """Offset of each text's first id, followed by the number of ids."""
     newline_tokens: Indices
-    """As in Encoded: counted from the start of each text."""
+    """As in Encoded, counted from the first token of each text."""
     newline_edges: Offsets
+    """Offset of each text's first entry in `newline_tokens`, followed by the number of entries."""
     starts: list[Offsets]
-    """Of each text, where it was asked for; else empty."""
+    """Token starts of each text, as in Encoded. Empty if not requested."""
     control_ids: dict[int, int]
-    """By the number of the text: a control token that it has become after all."""
+    """Control token that the engine found in a text, keyed by the number of the text."""
 
     @classmethod
     def of(cls, texts: Sequence[Encoded]) -> "EncodedTexts":
+        """Concatenate texts that were encoded one by one."""
         return cls(
             ids=np.concatenate([np.zeros(0, np.uint32), *(one.ids for one in texts)]),
             edges=np.cumsum([0, *(len(one.ids) for one in texts)]),
@@ -62,6 +66,7 @@ class EncodedTexts(NamedTuple):
         )
 
     def each(self) -> list[Encoded]:
+        """Split into one record for each text."""
         ids, newlines = (list(pairwise(edges.tolist())) for edges in (self.edges, self.newline_edges))
         starts: Sequence[Offsets | None] = self.starts or [None] * len(ids)
         return [
@@ -76,39 +81,43 @@ class EncodedTexts(NamedTuple):
 
 
 class Tokenizer(Protocol):
+    """A loaded tokenizer. All engines return the same ids for the same definition."""
+
     engine: str
-    """What does the encoding, with its version."""
+    """Name and version of the library that encodes."""
     vocab_size: int
-    """One more than the largest id."""
+    """Largest id plus one."""
     gives_text_back: bool
-    """Whatever was encoded: the bytes of the tokens, joined, are the text."""
+    """True if the joined bytes of the tokens are exactly the encoded text, for every text."""
 
     @property
     def definition(self) -> Definition: ...
 
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
-        """Encode UTF-8; control tokens spelled out in the text stay text.
+        """Encode one text. A literal control token in it is encoded as ordinary text.
 
-        Raise TokenizerError if the text is not valid Unicode, whatever the engine.
+        Every engine raises TokenizerError if the text is not valid Unicode.
         """
         ...
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        """Encode each text; an error names the document by its number."""
+        """Encode each text. An error names the text by its number."""
         ...
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
-        """The same, end to end; faster than one by one."""
+        """Encode all texts into one record, which is faster than `encode_many`."""
         ...
 
-    def decode(self, ids: npt.ArrayLike) -> bytes: ...
+    def decode(self, ids: npt.ArrayLike) -> bytes:
+        """Return the UTF-8 text of ids, with control tokens as their literal text."""
+        ...
 
 
-def utf8_of(text: AnyText, tokenizer: str) -> bytes:
-    """Return the text as UTF-8; raise TokenizerError if it is not valid Unicode.
+def to_utf8(text: AnyText, tokenizer: str) -> bytes:
+    """Return the text as UTF-8. Raise TokenizerError if it is not valid Unicode.
 
-    No engine may see anything else: gigatoken ends the process over a character that is cut short, or makes ids up.
-    The check takes a fortieth of the time of the fastest engine.
+    Engines must not get invalid input: gigatoken aborts the process or returns wrong ids for a truncated character.
+    The check takes 1/40 of the time of the fastest engine.
     """
     try:
         if isinstance(text, str):
@@ -120,30 +129,34 @@ def utf8_of(text: AnyText, tokenizer: str) -> bytes:
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         unit, found = ("byte", text[error.start]) if isinstance(text, bytes) else ("character", ord(text[error.start]))
         raise TokenizerError(
-            f"the tokenizer {tokenizer!r} takes valid Unicode only: {unit} {error.start} ({found:#04x}) is not UTF-8, "
-            f"{error.reason}. Decode the text by its own encoding first."
+            f"the tokenizer {tokenizer!r} accepts only valid Unicode: {unit} {error.start} ({found:#04x}) is not "
+            f"UTF-8, {error.reason}. Decode the text with its own encoding first."
         ) from None
-    raise TokenizerError(f"the tokenizer {tokenizer!r} takes bytes or str, not {type(text).__name__}.")
+    raise TokenizerError(f"the tokenizer {tokenizer!r} accepts bytes or str, not {type(text).__name__}.")
 
 
-def utf8_of_each(texts: Sequence[AnyText], tokenizer: str) -> list[bytes]:
+def all_to_utf8(texts: Sequence[AnyText], tokenizer: str) -> list[bytes]:
+    """Return each text as UTF-8. The TokenizerError for an invalid text names it by its number."""
     checked: list[bytes] = []
     for number, text in enumerate(texts):
         try:
-            checked.append(utf8_of(text, tokenizer))
+            checked.append(to_utf8(text, tokenizer))
         except TokenizerError as error:
             raise TokenizerError(f"document {number}: {error}") from None
     return checked
 
 
-def decoded_around(ids: Ids, spelled: Mapping[int, bytes], decode: Callable[[Ids], bytes], num_known: int) -> bytes:
-    """Decode what lies between tokens that the engine does not have, like <fim_prefix>, and spell these out.
+def decode_with_added(
+    ids: Ids, added_texts: Mapping[int, bytes], decode: Callable[[Ids], bytes], engine_vocab_size: int
+) -> bytes:
+    """Decode ids, and insert the text of added tokens that the engine does not have, such as <fim_prefix>.
 
-    Raise LookupError for an id beyond those that the engine has (`num_known`) which is no added token.
+    `added_texts` has the text of these tokens, keyed by id. Raise LookupError for an id that is neither in it nor below
+    `engine_vocab_size`.
     """
     pieces, done = list[bytes](), 0
-    for at in np.flatnonzero((ids >= num_known) | np.isin(ids, list(spelled))).tolist():
-        pieces += [decode(ids[done:at]), spelled[int(ids[at])]]
+    for at in np.flatnonzero((ids >= engine_vocab_size) | np.isin(ids, list(added_texts))).tolist():
+        pieces += [decode(ids[done:at]), added_texts[int(ids[at])]]
         done = at + 1
     return b"".join((*pieces, decode(ids[done:]))) if pieces else decode(ids)
 
@@ -163,20 +176,28 @@ def load_tokenizer(
 def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
 ) -> Tokenizer:
-    """`codebert`, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a Hub id (`org/name`)."""
+    """Load a tokenizer.
+
+    `name` is `codebert`, the path of a tokenizer.json, a folder with tokenizer.json or with vocab.json and merges.txt,
+    or a Hub id such as `org/name` or `org/name@revision`. `cache_dir` replaces the user's Hugging Face cache.
+    Raise TokenizerError if the tokenizer cannot be loaded.
+    """
     definition = locate(name, cache_dir=cache_dir)
-    return _on_card(definition) if device == "cuda" else tokenizer_for(definition)
+    return _load_on_gpu(definition) if device == "cuda" else tokenizer_for(definition)
 
 
-def _on_card(definition: Definition) -> "CudaTokenizer":
-    """Nobody else has it: what it remembers of words is its caller's."""
+def _load_on_gpu(definition: Definition) -> "CudaTokenizer":
+    """Load a new tokenizer on the GPU. It is not shared, because its table of known words belongs to the caller."""
     from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - it imports this module
 
     return CudaTokenizer.load(definition)
 
 
 def tokenizer_for(definition: Definition) -> Tokenizer:
-    """gigatoken where it gives the reference's ids and offsets, else the reference itself; once per process."""
+    """Load the engine for a definition, once per process.
+
+    The engine is gigatoken if its ids and offsets equal those of `tokenizers`, otherwise `tokenizers` itself.
+    """
     from gristmill.tokenizers import gigatoken, huggingface  # noqa: PLC0415 - each imports its engine
 
     if definition.key not in _loaded:
@@ -185,7 +206,7 @@ def tokenizer_for(definition: Definition) -> Tokenizer:
 
 
 def tokenizer_in(folder: Path, key: str | None = None) -> Tokenizer:
-    """The tokenizer that a dataset folder carries; with its key, one that is loaded is found without reading it."""
+    """Load the tokenizer in a dataset folder. The folder is not read if the tokenizer with this `key` is loaded."""
     return _loaded[key] if key is not None and key in _loaded else tokenizer_for(Definition.read(folder))
 
 

@@ -1,4 +1,4 @@
-"""Special ids around the windows of a dataset: by the tokenizer's template, or by where documents begin and end."""
+"""Determine the special ids around the windows of a dataset: the tokenizer's template, or marks around documents."""
 
 from typing import NamedTuple
 
@@ -9,18 +9,20 @@ from gristmill.tokenizers.sentinels import fim_family, fim_ids
 
 
 class WindowFrame(NamedTuple):
+    """Special ids around a window."""
+
     prefix: tuple[int, ...]
-    """Before each window."""
+    """Ids before each window."""
     suffix: tuple[int, ...]
-    """Behind each window."""
+    """Ids after each window."""
     closing: tuple[int, ...]
-    """Behind the last window of a document."""
+    """Ids after the last window of a document."""
     end_id: int | None
-    """End of a document in a stream of tokens."""
+    """Id that ends a document in a stream of tokens."""
 
 
 def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
-    """Return the special ids of windows. Raise ConfigError if the tokenizer does not have the named end token."""
+    """Return the special ids of windows. Raise ConfigError if the tokenizer does not have the configured end token."""
     end_id = _end_id(window.end_token, definition)
     if window.special_tokens != "documents":
         return WindowFrame(*definition.template, (), end_id)
@@ -28,32 +30,35 @@ def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
 
 
 class FimFrame(NamedTuple):
-    """Special ids of a window that is rewritten for fill in the middle."""
+    """Special ids of a window that is rearranged for fill in the middle."""
 
     prefix: int
+    """Sentinel before the prefix."""
     middle: int
+    """Sentinel before the middle."""
     suffix: int
-    """Sentinels."""
+    """Sentinel before the suffix."""
     end: int | None
-    """End token behind the middle, inside the window; None if the ids around the window have it, or there is none."""
+    """End token after the middle, inside the window. None if the ids after the window include it or there is none."""
     closes: bool
-    """The ids that end a document follow the window."""
+    """True if the ids that end a document follow the window."""
     spm_share: float
-    """As the model's family was trained."""
+    """Share of windows in SPM order with which the model's family was trained."""
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Control ids inside the window."""
+        """All control ids inside the window."""
         return self.prefix, self.middle, self.suffix, *(() if self.end is None else (self.end,))
 
 
 def fim_frame(window: WindowConfig, definition: Definition, *, has_documents: bool = False) -> FimFrame:
-    """Return the special ids of rewritten windows. Raise ConfigError if the tokenizer has none.
+    """Return the special ids of fill-in-the-middle windows. Raise ConfigError if the tokenizer has no sentinels.
 
-    `has_documents`: rows have text and no ids. The trainer adds the end token, unless fill in the middle has its own.
+    With `has_documents`, rows are texts and not ids. The trainer adds the end token, unless the family has a separate
+    end token for fill in the middle.
     """
     sentinels, family, frame = fim_ids(definition), fim_family(definition), window_frame(window, definition)
-    assert family is not None, "fim_ids has found it"
+    assert family is not None, "fim_ids raises if there is no family"
     end = frame.end_id if family.end is None else definition.id_of(family.end)
     if has_documents:
         return FimFrame(*sentinels, None if family.end is None else end, closes=False, spm_share=family.spm_share)
@@ -70,10 +75,10 @@ def _end_id(name: str | None, definition: Definition) -> int | None:
         return None
     found = definition.id_of(name)
     if found is None or found not in definition.control_ids:
-        what = "no such token" if found is None else "it as text, which a source may spell"
+        problem = "no such token" if found is None else "that token only as ordinary text, which may occur in sources"
         known = ", ".join(token.content for token in definition.special_tokens[:8])
         raise ConfigError(
-            f"--end-token {name!r}: the tokenizer {definition.name!r} has {what}. Try --end-token none"
+            f"--end-token {name!r}: the tokenizer {definition.name!r} has {problem}. Try --end-token none"
             + (f", or one of its special tokens: {known}." if known else ".")
         )
     return found

@@ -103,7 +103,7 @@ def _token_bytes(tokenizer: Tokenizer) -> _TokenBytes:
 
 def _special_names(definition: Definition) -> dict[int, str]:
     """Return the names of control tokens, the end token and the token for unknown text, by id."""
-    added = {token.id: token.content for token in definition.added_tokens}
+    added = definition.added_texts
     named = {token.id: token.content for token in definition.special_tokens}
     hidden = {*definition.control_ids, *(one for one in (definition.unknown_id, definition.end_id) if one is not None)}
     if hidden - added.keys():

@@ -8,12 +8,15 @@ from support.cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
 
 
 @pytest.fixture(scope="session")
-def make_card(
+def make_gpu(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[tuple[str, ...]], CardOnCpu]:
-    """A card for these compile options. Its library is compiled once for all workers, and kept for the next run."""
+    """Return a function that simulates a GPU for given compile options.
+
+    The kernels are compiled once for all workers and cached for the next run.
+    """
     if shutil.which("g++") is None:
-        pytest.skip("the kernels are compiled with g++, which is not there")
+        pytest.skip("compiling the kernels needs g++")
     if pytestconfig.pluginmanager.hasplugin("cacheprovider"):
         folder = pytestconfig.cache.mkdir("kernels")
     else:

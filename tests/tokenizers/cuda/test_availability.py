@@ -1,4 +1,4 @@
-"""What `--device cuda` asks of the machine, against drivers made here: they answer as NVIDIA's does."""
+"""Test the requirements of `--device cuda` with compiled stand-ins for the NVIDIA driver."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ int cuDriverGetVersion(int* version) {{ *version = {version}; return 0; }}
 @pytest.fixture
 def with_driver(tmp_path, monkeypatch):
     if shutil.which("gcc") is None:
-        pytest.skip("the driver is compiled with gcc, which is not there")
+        pytest.skip("compiling the driver needs gcc")
     monkeypatch.setattr(availability, "find_spec", lambda name: name)
     monkeypatch.setattr(availability, "_is_installed", {"cupy-cuda13x"}.__contains__)
 
@@ -40,32 +40,34 @@ def with_driver(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("major", "minor"), [(8, 0), (8, 9), (9, 0), (12, 1)])
-def test_cards_from_ampere_on_will_do(with_driver, major, minor):
+def test_gpus_from_ampere_on_are_accepted(with_driver, major, minor):
     with_driver(major=major, minor=minor)
     availability.require_cuda()
 
 
 @pytest.mark.parametrize(("major", "minor"), [(7, 5), (7, 0), (6, 1)])
-def test_an_older_card_is_refused_by_name(with_driver, major, minor):
+def test_an_older_gpu_is_rejected_by_name(with_driver, major, minor):
     with_driver(major=major, minor=minor)
-    said = rf"^Stand-in 9000 has compute capability {major}\.{minor}, and 8\.0 \(Ampere\) is the least that can\. Leave"
-    with pytest.raises(DeviceError, match=said):
+    message = (
+        rf"^Stand-in 9000 has compute capability {major}\.{minor}, but 8\.0 \(Ampere\) or higher is required\. Leave"
+    )
+    with pytest.raises(DeviceError, match=message):
         availability.require_cuda()
 
 
-def test_a_driver_without_cards_is_no_gpu(with_driver):
+def test_a_driver_without_gpus_is_an_error(with_driver):
     with_driver(count=0)
-    with pytest.raises(DeviceError, match=r"^there is no GPU: NVIDIA's driver shows none\. Leave"):
+    with pytest.raises(DeviceError, match=r"^there is no GPU: the NVIDIA driver reports none\. Leave"):
         availability.require_cuda()
 
 
-def test_a_driver_that_fails_is_no_gpu(with_driver):
+def test_a_failing_driver_is_an_error(with_driver):
     with_driver(error=100)
-    with pytest.raises(DeviceError, match=r"^there is no GPU: NVIDIA's driver shows none \(error 100\)\. Leave"):
+    with pytest.raises(DeviceError, match=r"^there is no GPU: the NVIDIA driver failed with error 100\. Leave"):
         availability.require_cuda()
 
 
-def test_a_package_for_a_newer_driver_is_named_with_the_right_one(with_driver, monkeypatch):
+def test_a_cupy_package_for_a_newer_driver_is_an_error(with_driver, monkeypatch):
     with_driver(version=12080)
     with pytest.raises(DeviceError, match=r"^cupy-cuda13x is installed, .* CUDA 12\. .* install 'cupy-cuda12x\[ctk\]'"):
         availability.require_cuda()
@@ -73,6 +75,6 @@ def test_a_package_for_a_newer_driver_is_named_with_the_right_one(with_driver, m
     availability.require_cuda()
 
 
-def test_a_package_is_looked_for_without_importing_it():
+def test_installed_packages_are_found_without_import():
     assert availability._is_installed("numpy")
     assert not availability._is_installed("cupy-cuda99x")

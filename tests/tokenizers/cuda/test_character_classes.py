@@ -1,4 +1,4 @@
-"""Characters that are stable under NFC, against `unicodedata` and the normalizer of `tokenizers`."""
+"""Compare the characters that are stable under NFC with `unicodedata` and with the normalizer of `tokenizers`."""
 
 import random
 import unicodedata
@@ -36,8 +36,8 @@ def test_stable_characters_in_any_order():
         assert_unchanged("".join(random.Random(seed).sample(stable(), len(stable()))))
 
 
-def test_no_stable_character_joins_what_composes():
-    """Every character that begins a composed one, before every 7th stable character and all that are near it."""
+def test_no_stable_character_composes_with_a_preceding_one():
+    """Test each character that can start a composition before every 7th stable character and those close to it."""
     decomposed = {unicodedata.normalize("NFD", one) for one in SCALARS}
     first = sorted({one[0] for one in decomposed if len(one) > 1}.union("\uac00\ud788").intersection(stable()))
     known = np.array([one for one in stable() if unicodedata.category(one) != "Co"])
@@ -50,7 +50,7 @@ def test_no_stable_character_joins_what_composes():
             assert_unchanged(text)
 
 
-def test_what_the_normalizer_changes_alone_is_not_stable():
+def test_characters_that_the_normalizer_changes_are_not_stable():
     changed = {one for one in SCALARS if normalizers.NFC().normalize_str(one) != one}
     assert "\u212b" in changed
     assert changed.isdisjoint(stable())
@@ -72,15 +72,15 @@ def test_what_the_normalizer_changes_alone_is_not_stable():
     }.items(),
     ids=lambda named: named[0],
 )
-def test_left_to_the_cpu(one):
+def test_unstable_characters_are_left_to_the_cpu(one):
     assert one[1] not in stable()
 
 
-def test_ascii_and_what_source_code_has_is_stable():
+def test_ascii_and_common_characters_of_source_code_are_stable():
     assert set(map(chr, range(128))) | set("éßäñ字漢각が→≠…’“µ🙂\u00a0\u200b\ufeff\u1100\ue000") <= set(stable())
 
 
-def test_classes_are_the_same_for_stable_characters_alone():
+def test_nfc_changes_only_the_classes_of_unstable_characters():
     plain, checked = (character_classes(QWEN2._replace(with_nfc=with_nfc)) for with_nfc in (False, True))
     assert np.array_equal(np.flatnonzero(checked != LEFT_TO_CPU), stable_code_points())
     assert np.array_equal(checked[stable_code_points()], plain[stable_code_points()])
@@ -88,16 +88,16 @@ def test_classes_are_the_same_for_stable_characters_alone():
 
 
 @pytest.mark.parametrize("in_sequence", [False, True])
-def test_nfc_is_taken_and_texts_that_it_changes_go_to_the_reference(in_sequence):
+def test_nfc_is_supported_with_the_reference_as_fallback(in_sequence):
     definition = with_nfc(definition_named("qwen2"), in_sequence=in_sequence)
     assert Pattern.of(definition) == QWEN2._replace(with_nfc=True)
     assert " and tokenizers " in tokenizer_for(definition).engine
 
 
 @pytest.mark.parametrize("more", [b'{"type":"NFKC"}', b'{"type":"NFC"},{"type":"Lowercase"}', b""])
-def test_any_other_normalizer_is_refused(more):
-    spelled = definition_named("qwen2").json.replace(
+def test_other_normalizers_are_rejected(more):
+    changed = definition_named("qwen2").json.replace(
         b'"normalizer":null', b'"normalizer":{"type":"Sequence","normalizers":[%b]}' % more
     )
     with pytest.raises(NotOnGpuError, match="its normalizer Sequence"):
-        Pattern.of(definition_of(spelled.decode()))
+        Pattern.of(definition_of(changed.decode()))

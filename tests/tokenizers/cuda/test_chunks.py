@@ -1,4 +1,4 @@
-"""Documents cut for the card and put together again: nothing lost, nothing twice, no id another."""
+"""Test that cutting documents for the GPU and joining the results loses, repeats and changes nothing."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gristmill.tokenizers.cuda.chunks import pieces_of, spans_of
+from gristmill.tokenizers.cuda.chunks import cut_into_pieces, group_into_chunks
 from gristmill.tokenizers.cuda.cuda_tokenizer import splice
 from support.card_texts import REVEALING, definition_named, ids_by_reference, joined
 
@@ -22,7 +22,7 @@ CUT = st.sampled_from(
 
 def pieces_in(documents, chunk_bytes):
     text, offsets = joined(documents)
-    return text, offsets, pieces_of(text, offsets, chunk_bytes)
+    return text, offsets, cut_into_pieces(text, offsets, chunk_bytes)
 
 
 @given(documents=DOCUMENTS, chunk_bytes=st.integers(1, 20))
@@ -35,7 +35,7 @@ def test_every_byte_is_in_exactly_one_piece(documents, chunk_bytes):
 
 
 @given(documents=DOCUMENTS, chunk_bytes=st.integers(1, 20))
-def test_a_piece_is_too_long_only_where_it_cannot_be_cut(documents, chunk_bytes):
+def test_a_piece_is_too_long_only_if_it_cannot_be_cut(documents, chunk_bytes):
     text, _, pieces = pieces_in(documents, chunk_bytes)
     assert np.array_equal(pieces.too_long, np.diff(pieces.offsets) > chunk_bytes)
     for piece in np.flatnonzero(pieces.too_long):
@@ -51,15 +51,15 @@ def test_documents_are_cut_only_where_no_word_can_cross(documents, chunk_bytes):
 
 
 def is_safe(text, at):
-    """Behind a line feed between two visible ASCII characters."""
+    """True after a line feed between two visible ASCII characters."""
     around = text[at - 2 : at + 1]
     return at >= 2 and len(around) == 3 and around[1:2] == b"\n" and all(0x20 < byte < 0x7F for byte in around[::2])
 
 
 @given(documents=DOCUMENTS, chunk_bytes=st.integers(1, 20), max_documents=st.integers(1, 5))
-def test_spans_hold_every_piece_that_fits_once_and_in_order(documents, chunk_bytes, max_documents):
+def test_chunks_hold_every_piece_that_fits_once_and_in_order(documents, chunk_bytes, max_documents):
     _, _, pieces = pieces_in(documents, chunk_bytes)
-    spans = list(spans_of(pieces, chunk_bytes, max_documents))
+    spans = list(group_into_chunks(pieces, chunk_bytes, max_documents))
     for first, end in spans:
         assert 0 < end - first <= max_documents
         assert pieces.offsets[end] - pieces.offsets[first] <= chunk_bytes
@@ -70,12 +70,12 @@ def test_spans_hold_every_piece_that_fits_once_and_in_order(documents, chunk_byt
 def test_documents_that_fit_are_not_copied():
     _, offsets, pieces = pieces_in([b"abc", b"", b"de"], 3)
     assert pieces.offsets is offsets
-    assert list(spans_of(pieces, 5, 100)) == [(0, 3)]
+    assert list(group_into_chunks(pieces, 5, 100)) == [(0, 3)]
 
 
-def test_a_text_that_begins_behind_others():
-    text = np.frombuffer(b"left out|x\ny\nz", np.uint8)
-    pieces = pieces_of(text, np.array([9, 14]), 3)
+def test_documents_may_start_inside_the_text():
+    text = np.frombuffer(b"not used|x\ny\nz", np.uint8)
+    pieces = cut_into_pieces(text, np.array([9, 14]), 3)
     assert pieces.offsets.tolist() == [9, 11, 14]
     assert pieces.first_pieces.tolist() == [0, 2]
 
@@ -83,13 +83,13 @@ def test_a_text_that_begins_behind_others():
 @pytest.mark.parametrize("name", REVEALING)
 @settings(max_examples=60, deadline=None)
 @given(text=st.lists(CUT, min_size=3, max_size=25).map("".join), chunk_bytes=st.integers(3, 12))
-def test_the_ids_of_pieces_are_those_of_the_whole(name, text, chunk_bytes):
+def test_ids_of_pieces_equal_ids_of_the_document(name, text, chunk_bytes):
     content, _, pieces = pieces_in([text.encode()], chunk_bytes)
     assume(len(pieces.too_long) > 1)
     edges = pieces.offsets.tolist()
     parts = [content[start:end].tobytes() for start, end in pairwise(edges)]
-    (whole,) = ids_by_reference(definition_named(name), [text.encode()])
-    assert np.array_equal(np.concatenate(ids_by_reference(definition_named(name), parts)), whole)
+    (expected,) = ids_by_reference(definition_named(name), [text.encode()])
+    assert np.array_equal(np.concatenate(ids_by_reference(definition_named(name), parts)), expected)
 
 
 @given(
@@ -97,7 +97,7 @@ def test_the_ids_of_pieces_are_those_of_the_whole(name, text, chunk_bytes):
     found=st.lists(st.lists(st.integers(100, 200), max_size=5), min_size=8, max_size=8),
     data=st.data(),
 )
-def test_splicing_is_replacing_lists(counts, found, data):
+def test_splice_replaces_the_ids_of_missing_pieces(counts, found, data):
     missing = sorted(data.draw(st.sets(st.sampled_from(range(len(counts)))))) if counts else []
     offsets = np.cumsum([0, *counts])
     ids = np.arange(offsets[-1], dtype=np.uint16)

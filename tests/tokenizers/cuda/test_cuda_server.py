@@ -1,4 +1,4 @@
-"""One process encodes for all workers: the same bytes, whatever becomes of it, and nothing of it stays behind."""
+"""Test the GPU process: builds have the same bytes with it, even if it fails, and nothing of it remains afterwards."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def config_for(source, out, *, output=None, **options):
 
 
 class OnceReady(Progress):
-    """Step 1 begins when the process that serves has got so far: else it would be over before."""
+    """Delay step 1 until the GPU process has reached a state. Otherwise step 1 could end before it."""
 
     def __init__(self, marks, *, waits_for="socket"):
         super().__init__()
@@ -89,9 +89,9 @@ def pid_in(marks):
     return int((marks / "pid").read_text())
 
 
-def until(is_so):
+def until(condition):
     deadline = time.monotonic() + SECONDS
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -108,7 +108,7 @@ def is_gone(pid):
 
 
 def served_build(config, make_encoder, marks, waits_for="socket"):
-    """-> What is said of the card, the notes, and what is left of it in this process."""
+    """Build, and return the facts about the GPU, the notes, and what the GPU process left in this process."""
     before = leftovers()
     progress = OnceReady(marks, waits_for=waits_for)
     manifest = build_without(config, progress, (), make_encoder)
@@ -117,7 +117,7 @@ def served_build(config, make_encoder, marks, waits_for="socket"):
 
 
 def leftovers():
-    """Children, threads, open files without a name."""
+    """Return child processes, threads, and open or mapped anonymous files."""
     links = {f"{number}" for number in os.listdir("/proc/self/fd") if "memfd" in link_of(number)}
     maps = {line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:gristmill" in line}
     return {*links, *maps, *(child.pid for child in psutil.Process().children()), *threading.enumerate()}
@@ -132,7 +132,7 @@ def link_of(number):
 
 @pytest.fixture
 def built(source, tmp_path):
-    """A build with a stand-in, in a process of its own, from which workers are forked."""
+    """Build with a stand-in for the GPU, in a separate process that forks the workers."""
 
     def builds(stand_in, *, waits_for="socket", **options):
         make_encoder = partial(*((stand_ins.made, stand_in) if isinstance(stand_in, type) else (stand_in,)), tmp_path)
@@ -179,7 +179,7 @@ def test_texts_of_windows_are_the_same(built, source, tmp_path):
         (stand_ins.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
     ],
 )
-def test_whatever_becomes_of_the_server_the_bytes_are_the_same(built, expected, tmp_path, workers, case):
+def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, tmp_path, workers, case):
     stand_in, waits_for, trouble = case
     gpu, notes = built(stand_in, waits_for=waits_for, workers=workers)
     assert everything(tmp_path / "out") == expected
@@ -187,8 +187,8 @@ def test_whatever_becomes_of_the_server_the_bytes_are_the_same(built, expected, 
     assert notes == [f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."]
 
 
-def test_a_server_that_hangs_is_not_waited_for(built, expected, tmp_path):
-    """It does so for ten minutes; each worker waits for a quarter of the time after which it counts as hung itself."""
+def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
+    """It hangs for ten minutes. Each worker waits for a quarter of its own time limit."""
     gpu, notes = built(stand_ins.Hanging)
     assert everything(tmp_path / "out") == expected
     assert gpu.trouble == "its process no longer answers"
@@ -204,8 +204,8 @@ def build_dying_over_batches(config, make_encoder, marks):
     return served_build(config, make_encoder, marks)
 
 
-def test_a_worker_that_dies_over_a_whole_batch_is_no_files_fault(source, expected, tmp_path):
-    """The batch is tried again, file by file."""
+def test_a_worker_death_on_a_batch_is_retried_file_by_file(source, expected, tmp_path):
+    """The batch is processed again, file by file."""
     make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
     in_a_process(build_dying_over_batches, config_for(source, tmp_path / "out"), make_encoder, tmp_path)
     assert everything(tmp_path / "out") == expected
@@ -215,18 +215,18 @@ BAD = "json/decoder.py"
 
 
 def build_dying_over_a_text(config, make_encoder, marks, text):
-    plain = FastTokenizer._understood
+    plain = FastTokenizer._annotate
 
-    def understood(self, ids, edges, texts, **options):
+    def annotate(self, ids, edges, texts, **options):
         if text in texts:
             die()
         return plain(self, ids, edges, texts, **options)
 
-    FastTokenizer._understood = understood
+    FastTokenizer._annotate = annotate
     return served_build(config, make_encoder, marks)
 
 
-def test_a_text_over_which_workers_die_is_found_in_its_batch(source, tmp_path):
+def test_a_text_that_kills_workers_is_found_in_its_batch(source, tmp_path):
     make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
     config = config_for(source, tmp_path / "out", skip_failed=True)
     in_a_process(build_dying_over_a_text, config, make_encoder, tmp_path, (source / BAD).read_bytes())
@@ -250,7 +250,7 @@ def build_that_ends(config, make_encoder, marks):
     return is_gone(pid_in(marks)), leftovers() - before
 
 
-def test_a_build_that_fails_leaves_no_server(source, tmp_path):
+def test_a_failed_build_leaves_no_gpu_process(source, tmp_path):
     make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
     config = config_for(source, tmp_path / "out")
     assert in_a_process(build_that_ends, config, make_encoder, tmp_path) == (True, set())
@@ -273,7 +273,7 @@ def build_and_stay(config, make_encoder, marks, waits_for):
     ("stand_in", "waits_for"),
     [(partial(stand_ins.made, stand_ins.CpuEncoder), "socket"), (stand_ins.never_ready, "start")],
 )
-def test_a_build_that_is_killed_takes_its_server_along(source, tmp_path, stand_in, waits_for):
+def test_a_killed_build_ends_its_gpu_process(source, tmp_path, stand_in, waits_for):
     config = config_for(source, tmp_path / "out")
     with started(build_and_stay, config, partial(stand_in, tmp_path), tmp_path, waits_for) as process:
         wait_for(tmp_path / "there")
@@ -283,11 +283,9 @@ def test_a_build_that_is_killed_takes_its_server_along(source, tmp_path, stand_i
         until(lambda: is_gone(server))
 
 
-# The tokenizer of a worker, without a build around it.
-
-
 @contextmanager
 def served(tokenizer, folder, kind=stand_ins.CpuEncoder):
+    """Yield the tokenizer of a worker and the GPU process, without a build."""
     tokenizer.definition.write(folder)
     run_config = RunConfig(device="cuda")
     with server_for(run_config, tokenizer, folder, partial(stand_ins.made, kind, folder)) as server:
@@ -295,12 +293,12 @@ def served(tokenizer, folder, kind=stand_ins.CpuEncoder):
         yield client.served(tokenizer, server.address), server
 
 
-def assert_same(found, wanted):
-    for one, other in zip(found, wanted, strict=True):
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
         for column in ("ids", "newline_tokens", "starts"):
-            mine, theirs = getattr(one, column), getattr(other, column)
-            assert mine.dtype == theirs.dtype
-            assert np.array_equal(mine, theirs)
+            left, right = getattr(one, column), getattr(other, column)
+            assert left.dtype == right.dtype
+            assert np.array_equal(left, right)
         assert one.control_id == other.control_id
 
 
@@ -312,30 +310,30 @@ def with_far_ids():
 @pytest.mark.parametrize(
     "make_tokenizer", [partial(load_tokenizer, "codebert"), with_far_ids], ids=["uint16", "uint32"]
 )
-def test_empty_documents_and_batches_larger_than_the_memory(tmp_path, make_tokenizer):
+def test_empty_documents_and_batches_larger_than_shared_memory(tmp_path, make_tokenizer):
     cpu = make_tokenizer()
     large = b"def largest(of_them):\n    return max(of_them)\n\n" * 20_000
     with served(cpu, tmp_path, stand_ins.Pinning) as (tokenizer, server):
-        odd = [b"", b"x = 1\n\n", b"", "größe 😀\r\n".encode(), b""]
-        batches = ([b""], odd, [large, b"", large], [large.swapcase(), b"", large], [])
+        small = [b"", b"x = 1\n\n", b"", "größe 😀\r\n".encode(), b""]
+        batches = ([b""], small, [large, b"", large], [large.swapcase(), b"", large], [])
         found = [tokenizer.encode_many(texts, with_starts=True) for texts in batches]
         for texts, encoded in zip(batches, found, strict=True):
             assert_same(encoded, cpu.encode_many(texts, with_starts=True))
-        assert tokenizer.is_served
+        assert tokenizer.is_connected
         assert server.end().documents == 12
-    grown, small = (int(line) for line in (tmp_path / "memory").read_text().splitlines()[2:0:-1])
-    assert grown > 5 * len(large) > -small > 0
+    grown, first = (int(line) for line in (tmp_path / "memory").read_text().splitlines()[2:0:-1])
+    assert grown > 5 * len(large) > -first > 0
 
 
 @pytest.mark.parametrize("engine", [FastTokenizer.load, huggingface.ReferenceTokenizer])
-def test_many_texts_are_each_encoded_as_by_itself(codebert, engine):
+def test_encode_many_equals_encode_for_each(codebert, engine):
     tokenizer = engine(codebert.definition)
     texts = [b"x = 1\n", b"", "größe\n\n".encode()]
-    wanted = [tokenizer.encode(text, with_starts=True) for text in texts]
-    assert_same(tokenizer.encode_many(texts, with_starts=True), wanted)
+    expected = [tokenizer.encode(text, with_starts=True) for text in texts]
+    assert_same(tokenizer.encode_many(texts, with_starts=True), expected)
 
 
-def test_a_text_that_is_not_utf8_is_refused_and_the_card_goes_on(tmp_path, codebert):
+def test_invalid_utf8_is_an_error_and_the_gpu_process_continues(tmp_path, codebert):
     with served(codebert, tmp_path) as (tokenizer, server):
         for bad in (b"\xff", "\ud800"):
             with pytest.raises(TokenizerError, match=r"^document 1: "):
@@ -346,33 +344,33 @@ def test_a_text_that_is_not_utf8_is_refused_and_the_card_goes_on(tmp_path, codeb
         assert server.end().documents == 1
 
 
-def test_a_batch_that_is_too_large_is_the_cpus(tmp_path, codebert, monkeypatch):
-    monkeypatch.setattr(client, "LARGEST_BYTES", 5)
+def test_a_batch_that_is_too_large_is_encoded_on_the_cpu(tmp_path, codebert, monkeypatch):
+    monkeypatch.setattr(client, "MAX_BATCH_BYTES", 5)
     with served(codebert, tmp_path) as (tokenizer, server):
         assert [len(one.ids) for one in tokenizer.encode_many([b"x = 1\n"])] == [len(codebert.encode(b"x = 1\n").ids)]
-        assert tokenizer.is_served
+        assert tokenizer.is_connected
         assert len(tokenizer.encode_many([b"x"])) == 1
         assert server.end().documents == 1
 
 
-def test_after_its_end_the_cpu_goes_on(tmp_path, codebert):
+def test_the_cpu_continues_after_the_gpu_process_ends(tmp_path, codebert):
     with served(codebert, tmp_path) as (tokenizer, server):
         tokenizer.encode_many([b"x = 1\n"])
         server.end()
         assert_same(
             tokenizer.encode_many([b"x = 2\n"], with_starts=True), [codebert.encode(b"x = 2\n", with_starts=True)]
         )
-        assert not tokenizer.is_served
+        assert not tokenizer.is_connected
 
 
-def test_nobody_is_asked_where_nobody_listens(codebert):
+def test_the_cpu_encodes_if_no_process_listens(codebert):
     tokenizer = client.ServedTokenizer(codebert, Address.new(1.0))
-    assert not tokenizer.is_served
+    assert not tokenizer.is_connected
     assert_same(tokenizer.encode_many([b"x"], with_starts=True), codebert.encode_many([b"x"], with_starts=True))
     assert (tokenizer.engine, tokenizer.decode(tokenizer.encode(b"x").ids)) == (codebert.engine, b"x")
 
 
-def test_a_tokenizer_that_the_fast_engine_refuses_stays_on_the_cpu(tmp_path):
+def test_a_tokenizer_without_gigatoken_is_left_to_the_cpu(tmp_path):
     tokenizer = huggingface.ReferenceTokenizer(
         Definition(name="wp", json=tokenizers_made_here.word_piece().encode(), config=b"{}")
     )
@@ -382,11 +380,8 @@ def test_a_tokenizer_that_the_fast_engine_refuses_stays_on_the_cpu(tmp_path):
     assert client.served(tokenizer, Address.new(1.0)) is tokenizer
 
 
-# What is said.
-
-
 @pytest.mark.parametrize("begin", [build, plan, partial(prepare_shard, shard=Shard(1, 1))])
-def test_without_the_extra_nothing_begins(tmp_path, monkeypatch, begin):
+def test_a_missing_extra_stops_before_any_work(tmp_path, monkeypatch, begin):
     monkeypatch.setattr(availability, "find_spec", lambda _: None)
     source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[gpu\]'"):
@@ -395,7 +390,7 @@ def test_without_the_extra_nothing_begins(tmp_path, monkeypatch, begin):
 
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="there may be a GPU")
-def test_without_a_card_nothing_begins(tmp_path, monkeypatch):
+def test_a_missing_gpu_stops_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(availability, "find_spec", lambda name: name)
     source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(
@@ -404,20 +399,20 @@ def test_without_a_card_nothing_begins(tmp_path, monkeypatch):
         build(config_for(source, tmp_path / "out"))
 
 
-def test_a_cluster_has_no_one_card(tmp_path):
+def test_a_gpu_cannot_be_combined_with_ray(tmp_path):
     code, line = refusal(run("build", tmp_path, "--out", tmp_path / "out", "--device", "cuda", "--runner", "ray"))
     assert code == 2
     assert line.startswith("--device cuda goes with --runner local")
 
 
 @pytest.mark.parametrize(
-    ("busy", "prepare", "shape", "said"),
+    ("busy", "prepare", "shape", "text"),
     [
         (0.4, 9, 3, "the card waited for reading and cleaning"),
         (0.4, 9, 20, "writing took"),
         (7, 9, 3, "workers waited for the card"),
     ],
 )
-def test_the_summary_names_the_limit(busy, prepare, shape, said):
+def test_the_summary_names_the_limit(busy, prepare, shape, text):
     facts = GpuFacts(documents=1, seconds_busy=busy, seconds_ready=8.0)
-    assert said in _limit(facts, {"prepare": prepare, "shape": shape})
+    assert text in _limit(facts, {"prepare": prepare, "shape": shape})

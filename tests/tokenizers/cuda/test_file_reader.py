@@ -1,4 +1,4 @@
-"""Files read by processes straight into memory that the card reads; the card's part is played by the CPU."""
+"""Test the processes that read files directly into memory for the GPU, which the CPU simulates."""
 
 import gc
 import os
@@ -17,12 +17,12 @@ from support.card_texts import definition_named
 CHUNK_BYTES = 1 << 16
 
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files without a name")
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has anonymous files")
 
 
 @pytest.fixture
-def tokenizer(make_card):
-    made = CudaTokenizer.over(definition_named("codebert"), make_card, chunk_bytes=CHUNK_BYTES)
+def tokenizer(make_gpu):
+    made = CudaTokenizer.with_gpu(definition_named("codebert"), make_gpu, chunk_bytes=CHUNK_BYTES)
     yield made
     if made._reader is not None:
         made._reader.close()
@@ -30,7 +30,7 @@ def tokenizer(make_card):
 
 @pytest.fixture
 def paths(tmp_path):
-    """Some empty, some odd, none larger than a chunk; together many chunks."""
+    """Files of many chunks in total, none larger than a chunk, some of them empty or not ASCII."""
     generator = np.random.default_rng(0)
     names = [f"{number:03d} é.py" for number in range(300)]
     for number, name in enumerate(names):
@@ -55,11 +55,11 @@ def assert_read(tokenizer, paths):
     assert batch.num_on_cpu == expected.num_on_cpu
 
 
-def test_files_give_the_ids_of_what_is_in_them(tokenizer, paths):
+def test_files_give_the_ids_of_their_content(tokenizer, paths):
     assert_read(tokenizer, paths)
 
 
-def test_a_file_that_is_not_utf8_is_refused_by_its_number_and_the_next_call_works(tokenizer, paths, tmp_path):
+def test_an_invalid_file_is_named_by_its_number_and_the_next_call_works(tokenizer, paths, tmp_path):
     (tmp_path / "latin.py").write_bytes(b"x = '\xe9'\n")
     with pytest.raises(TokenizerError, match=r"document 2: .* byte 5 \(0xe9\) is not UTF-8"):
         tokenizer.encode_files([*paths[:2], str(tmp_path / "latin.py"), *paths[2:]])
@@ -68,20 +68,20 @@ def test_a_file_that_is_not_utf8_is_refused_by_its_number_and_the_next_call_work
     assert_read(tokenizer, [])
 
 
-def test_a_file_larger_than_a_buffer_is_read_with_the_others_too(tokenizer, paths, tmp_path):
+def test_a_file_larger_than_a_buffer_is_read_with_the_others(tokenizer, paths, tmp_path):
     large = tmp_path / "large.py"
     large.write_bytes(b"x = 1\n" * CHUNK_BYTES)
     assert_read(tokenizer, [*paths[:5], str(large), *paths[5:9]])
     assert_read(tokenizer, paths[:20])
 
 
-def test_a_file_that_is_not_there_is_named_and_the_next_call_works(tokenizer, paths, tmp_path):
+def test_a_missing_file_is_named_and_the_next_call_works(tokenizer, paths, tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*nowhere\.py.*No such file"):
         tokenizer.encode_files([*paths, str(tmp_path / "nowhere.py")])
     assert_read(tokenizer, paths)
 
 
-def test_a_reader_that_dies_is_told_and_the_next_call_works(tokenizer, paths):
+def test_a_killed_reader_is_reported_and_the_next_call_works(tokenizer, paths):
     assert_read(tokenizer, paths[:3])
     for process in tokenizer._reader._processes:
         process.send_signal(signal.SIGKILL)
@@ -91,8 +91,8 @@ def test_a_reader_that_dies_is_told_and_the_next_call_works(tokenizer, paths):
     assert_read(tokenizer, paths)
 
 
-def test_nothing_is_left_of_readers_that_nobody_has_any_more(tokenizer):
-    files = file_reader.FileReader(tokenizer._card, CHUNK_BYTES, num_cores=4)
+def test_unreferenced_readers_end_their_processes(tokenizer):
+    files = file_reader.FileReader(tokenizer._gpu, CHUNK_BYTES, num_cores=4)
     numbers = [process.pid for process in files._processes]
     assert all(map(psutil.pid_exists, numbers))
     del files
@@ -100,28 +100,28 @@ def test_nothing_is_left_of_readers_that_nobody_has_any_more(tokenizer):
     assert not any(map(psutil.pid_exists, numbers))
 
 
-def test_a_call_that_was_broken_off_leaves_nothing_for_the_next(tokenizer, paths):
+def test_an_aborted_call_does_not_affect_the_next(tokenizer, paths):
     class BrokenOffError(Exception):
         pass
 
     def break_off(*_):
         raise BrokenOffError
 
-    gathered = tokenizer._gather
-    tokenizer._gather = lambda *_: break_off
-    with pytest.raises(BrokenOffError) as kept:  # with its trace, as a notebook keeps it
+    gathered = tokenizer._new_buffer
+    tokenizer._new_buffer = lambda *_: break_off
+    with pytest.raises(BrokenOffError) as kept:  # keep its traceback, as a notebook does
         tokenizer.encode_files(paths)
-    tokenizer._gather = gathered
+    tokenizer._new_buffer = gathered
     assert_read(tokenizer, paths[::-1])
     assert kept.value.__traceback__ is not None
 
 
-def test_a_name_that_no_file_can_have_is_told(tokenizer):
+def test_an_invalid_file_name_is_an_error(tokenizer):
     with pytest.raises(InputError, match=r"cannot read .*embedded null"):
         tokenizer.encode_files(["x\0y"])
 
 
-def test_a_file_fits_if_it_leaves_a_byte(tmp_path):
+def test_a_file_fits_if_a_byte_remains_free(tmp_path):
     for name, size in (("a", 3), ("b", 0), ("c", 4)):
         (tmp_path / name).write_bytes(name.encode() * size)
     memory = memoryview(bytearray(8))

@@ -1,9 +1,10 @@
-"""What may be done with a long word: windows of it merged apart and joined, and many merges at once.
+"""Test that a long word can be merged in windows that are joined afterwards, and with many merges at once.
 
-Why joining is exact, in any order of merges. Take a stretch of the word that no merge has left so far. The next merge in
-it is the earliest pair in it, the leftmost of equals, whatever lies outside: so it goes through the same steps as it
-would alone. Hence tokens are the word's encoding exactly when each two neighbours are the encoding of their own bytes,
-and where two windows have a token in common, the first up to it and the second from it on have only such neighbours.
+Joining is exact for any order of merges, for this reason. Take a span of the word whose edges no merge has crossed so
+far. The next merge inside the span is the pair of the lowest rank in it, leftmost first, whatever is outside. So the
+span goes through the same merges as it would alone. Therefore a sequence of tokens is the word's encoding exactly if
+every two adjacent tokens are the encoding of their own bytes. If two windows have a token in common, this holds for all
+adjacent tokens of the first window up to that token, and of the second window from that token on.
 """
 
 import random
@@ -38,7 +39,7 @@ class Merging:
         return bpe([self.byte_ids[byte] for byte in text], self.ranks, self.products)
 
     def all_at_once(self, text):
-        """All occurrences of the earliest pair in one pass from the left, then those of the next."""
+        """Merge all occurrences of the pair of the lowest rank in one pass from the left, then repeat."""
         ids = [self.byte_ids[byte] for byte in text]
         while found := {self.ranks[key] for key in self.keys(ids) if key in self.ranks}:
             ids = self.with_rank_merged(ids, min(found))
@@ -56,7 +57,7 @@ class Merging:
         return [left << 21 | right for left, right in pairwise(ids)]
 
     def in_windows(self, text, window_bytes, overlap_bytes):
-        """Joined at the first token that two neighbours both have; None where they have none."""
+        """Join windows at the first token that two of them have in common. Return None if there is none."""
         joined, start = self.spans(text[:window_bytes], 0), 0
         while start + window_bytes < len(text):
             start += window_bytes - overlap_bytes
@@ -68,7 +69,7 @@ class Merging:
         return [index for _, _, index in joined]
 
     def spans(self, text, start):
-        """(start, end, id) of each token."""
+        """Return (start, end, id) of each token."""
         ids = self.one_by_one(text)
         ends = (start + np.cumsum([self.bytes_by_id[index] for index in ids])).tolist()
         return list(zip([start, *ends[:-1]], ends, ids, strict=True))
@@ -76,7 +77,7 @@ class Merging:
 
 @st.composite
 def merge_lists(draw, *, is_in_order):
-    """Over a, b and c. A token is not made again once it is used; those that may be out of order are shuffled."""
+    """Draw merges over a, b and c that do not produce a token again after its use. Shuffle them if not in order."""
     tokens, merges, used = ["a", "b", "c"], [], set()
     for _ in range(draw(st.integers(1, 12))):
         left, right = draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens))
@@ -90,7 +91,7 @@ def merge_lists(draw, *, is_in_order):
 @pytest.mark.parametrize("is_in_order", [True, False])
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), text=TEXT)
-def test_merging_one_by_one_gives_the_references_ids(is_in_order, data, text):
+def test_merging_one_by_one_gives_the_reference_ids(is_in_order, data, text):
     merges = data.draw(merge_lists(is_in_order=is_in_order))
     merging = Merging.of(merges)
     assert merging.tables.is_in_order or not is_in_order
@@ -100,15 +101,15 @@ def test_merging_one_by_one_gives_the_references_ids(is_in_order, data, text):
 @pytest.mark.parametrize("is_in_order", [True, False])
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), text=TEXT, overlap_bytes=st.integers(3, 11))
-def test_windows_that_share_a_token_join_to_the_whole(is_in_order, data, text, overlap_bytes):
+def test_windows_that_share_a_token_join_to_the_words_ids(is_in_order, data, text, overlap_bytes):
     merging = Merging.of(data.draw(merge_lists(is_in_order=is_in_order)))
     joined = merging.in_windows(text.encode(), 12, overlap_bytes)
     assume(joined is not None)
     assert joined == merging.one_by_one(text.encode())
 
 
-def test_windows_joined_out_of_order_give_the_whole_for_every_short_text():
-    """The violation that merging all at once falls for, planted."""
+def test_windows_join_exactly_with_merges_out_of_order():
+    """Use merges for which merging all occurrences at once gives wrong tokens."""
     merging = Merging.of([("aa", "a"), ("b", "aaa"), ("a", "a"), ("a", "b")])
     assert not merging.tables.is_in_order
     num_joined = 0
@@ -123,12 +124,12 @@ def test_windows_joined_out_of_order_give_the_whole_for_every_short_text():
 
 @settings(max_examples=300, deadline=None)
 @given(merges=merge_lists(is_in_order=True), text=TEXT)
-def test_in_order_all_occurrences_of_the_earliest_pair_may_merge_at_once(merges, text):
+def test_merges_in_order_can_be_applied_to_all_occurrences_at_once(merges, text):
     merging = Merging.of(merges)
     assert merging.all_at_once(text.encode()) == merging.one_by_one(text.encode())
 
 
-def test_out_of_order_they_may_not():
+def test_merges_out_of_order_cannot_be_applied_at_once():
     merging = Merging.of([("aa", "a"), ("a", "a")])
     assert not merging.tables.is_in_order
     assert merging.all_at_once(b"aaaa") != merging.one_by_one(b"aaaa")

@@ -1,4 +1,4 @@
-"""The arrays that kernels look words up in, against the merges they come from and the ids of `tokenizers`."""
+"""Compare the lookup tables of the kernels with the merges of a tokenizer and with the ids of `tokenizers`."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from gristmill.core.errors import NotOnGpuError, TokenizerError
 from gristmill.tokenizers.cuda import merge_tables as merging
 from gristmill.tokenizers.cuda.character_classes import character_classes
-from gristmill.tokenizers.cuda.merge_tables import EMPTY, NO_ID, MergeTables, bpe, byte_characters, slots_of
+from gristmill.tokenizers.cuda.merge_tables import EMPTY, NO_ID, MergeTables, bpe, byte_characters, first_slots
 from gristmill.tokenizers.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2, Pattern
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
@@ -27,19 +27,19 @@ TEXTS = [
 ]
 
 
-def definition(spelled):
-    return Definition(name="test", json=spelled.encode(), config=b"{}")
+def definition(content):
+    return Definition(name="test", json=content.encode(), config=b"{}")
 
 
-def changed(spelled, change):
-    tree = json.loads(spelled)
+def changed(content, change):
+    tree = json.loads(content)
     change(tree)
     return definition(json.dumps(tree))
 
 
 def rank_of(tables, left, right):
-    """The search that a kernel makes."""
-    slot = int(slots_of(np.array([left << 21 | right], np.uint64), tables.table_bits)[0])
+    """Search the table as a kernel does."""
+    slot = int(first_slots(np.array([left << 21 | right], np.uint64), tables.table_bits)[0])
     while (entry := int(tables.table[slot])) != EMPTY:
         if entry >> 22 == left << 21 | right:
             return entry & (1 << 22) - 1
@@ -69,7 +69,7 @@ def test_every_merge_is_found_and_no_other_pair(codebert):
     assert all(rank_of(tables, *pair) is None for pair in absent)
 
 
-def test_a_table_is_at_most_half_full_and_found_in_whatever_its_size():
+def test_tables_of_any_size_are_at_most_half_full_and_searchable():
     for num_merges in (0, 1, 7, 8, 9, 100, 5000):
         keys = np.random.default_rng(num_merges).choice(1 << 42, num_merges, replace=False).astype(np.uint64)
         bits = max(4, (2 * num_merges - 1).bit_length())
@@ -81,14 +81,14 @@ def test_a_table_is_at_most_half_full_and_found_in_whatever_its_size():
         assert found == list(range(num_merges))
 
 
-def test_what_runs_over_the_end_of_the_table_goes_on_from_its_start():
+def test_entries_beyond_the_end_of_the_table_wrap_around():
     candidates = np.arange(1, 200_000, dtype=np.uint64)
-    at_the_end = candidates[slots_of(candidates, 4) == 15][:5]
+    at_the_end = candidates[first_slots(candidates, 4) == 15][:5]
     tables = MergeTables._make([None, None, merging._table(at_the_end, 4), 4, *[None] * (len(MergeTables._fields) - 4)])
     assert [rank_of(tables, 0, key) for key in at_the_end.tolist()] == [0, 1, 2, 3, 4]
 
 
-def test_the_alphabet_is_that_of_the_reference():
+def test_the_byte_alphabet_matches_the_reference():
     engine = Tokenizer.from_str(made.byte_level_of([]))
     encoded = [engine.pre_tokenizer.pre_tokenize_str(chr(byte))[0][0] for byte in range(0x21)]
     assert "".join(encoded) == byte_characters()[:0x21]
@@ -96,7 +96,7 @@ def test_the_alphabet_is_that_of_the_reference():
     assert len(set(byte_characters())) == 256
 
 
-def test_words_of_two_bytes_have_their_token_or_none(codebert):
+def test_pair_ids_match_the_merges(codebert):
     tables = MergeTables.of(codebert.definition)
     for first in range(0, 256, 3):
         for second in range(256):
@@ -110,7 +110,7 @@ def test_codeberts_ids_fit_in_two_bytes_and_its_merges_are_in_order(codebert):
     assert (tables.id_bits, tables.is_in_order, tables.exceptions) == (16, True, ())
 
 
-def test_one_merge_that_comes_before_the_token_it_uses_is_out_of_order(codebert):
+def test_a_merge_before_the_token_it_uses_is_out_of_order(codebert):
     def plant(tree):
         merges = tree["model"]["merges"]
         merges.insert(0, merges.pop(merges.index(["Ġt", "he"])))
@@ -118,13 +118,13 @@ def test_one_merge_that_comes_before_the_token_it_uses_is_out_of_order(codebert)
     assert not MergeTables.of(changed(codebert.definition.json, plant)).is_in_order
 
 
-def test_a_token_made_again_after_its_use_is_out_of_order():
+def test_a_token_produced_again_after_its_use_is_out_of_order():
     once = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "d")]
     assert MergeTables.of(definition(made.byte_level_of(once))).is_in_order
     assert not MergeTables.of(definition(made.byte_level_of([*once, ("a", "bc")]))).is_in_order
 
 
-def test_an_id_beyond_two_bytes_is_seen():
+def test_an_id_beyond_two_bytes_needs_32_bits():
     def move(tree):
         tree["model"]["vocab"]["ab"] = 70_000
 
@@ -141,19 +141,19 @@ def test_merges_may_be_pairs_or_strings():
     assert all(np.array_equal(one, other) for one, other in zip(pairs, strings, strict=True))
 
 
-def test_exceptions_are_tokens_that_their_own_bytes_do_not_become():
+def test_exceptions_are_tokens_that_merges_do_not_produce():
     merges = [("b", "c"), ("a", "b"), ("ab", "c"), ("x", "y")]
-    tokens = ["qz", "Ġqzx", "▁", "q z", "\xadq"]  # the last three: no text spells them
-    spelled = made.byte_level_of(merges, tokens, ignore_merges=True)
-    tables = MergeTables.of(definition(spelled))
-    assert {token.spelled for token in tables.exceptions} == {b"abc", b"qz", b" qzx"}
-    engine = Tokenizer.from_str(spelled)
+    tokens = ["qz", "Ġqzx", "▁", "q z", "\xadq"]  # no text contains the last three
+    content = made.byte_level_of(merges, tokens, ignore_merges=True)
+    tables = MergeTables.of(definition(content))
+    assert {token.content for token in tables.exceptions} == {b"abc", b"qz", b" qzx"}
+    engine = Tokenizer.from_str(content)
     assert all(engine.encode(word.decode()).ids == [index] for word, index in tables.exceptions)
     assert tables.pair_ids[ord("q") | ord("z") << 8] == engine.token_to_id("qz")
     assert MergeTables.of(definition(made.byte_level_of(merges, tokens))).exceptions == ()
 
 
-def test_a_control_token_that_is_a_word_is_an_exception_as_the_reference_has_it():
+def test_a_control_token_in_the_vocabulary_is_an_exception_as_in_the_reference():
     def mark(tree):
         token = {"id": tree["model"]["vocab"]["PAD"], "content": "PAD", "special": True, "normalized": False}
         tree["added_tokens"] = [{**token, "single_word": False, "lstrip": False, "rstrip": False}]
@@ -163,19 +163,19 @@ def test_a_control_token_that_is_a_word_is_an_exception_as_the_reference_has_it(
     assert ReferenceTokenizer(marked).encode(b"PAD").control_id == exception.id
 
 
-def encoded_by_tables(spelled, text):
-    pattern, tables = Pattern.of(definition(spelled)), MergeTables.of(definition(spelled))
+def encoded_by_tables(content, text):
+    pattern, tables = Pattern.of(definition(content)), MergeTables.of(definition(content))
     starts = np.flatnonzero(word_starts(text, pattern, character_classes(pattern)))
     words = [text[start:end] for start, end in pairwise([*starts.tolist(), len(text)])]
     return [index for word in words for index in merged(tables, word)]
 
 
 @pytest.mark.parametrize("pattern", [GPT2, STARCODER2, CL100K, QWEN2], ids=lambda pattern: pattern.name)
-def test_pattern_classes_and_tables_give_the_references_ids(pattern):
-    spelled = made.of_pattern(pattern)
-    assert Pattern.of(definition(spelled)) == pattern
+def test_patterns_and_tables_give_the_reference_ids(pattern):
+    content = made.of_pattern(pattern)
+    assert Pattern.of(definition(content)) == pattern
     for text in TEXTS:
-        assert encoded_by_tables(spelled, text.encode()) == Tokenizer.from_str(spelled).encode(text).ids
+        assert encoded_by_tables(content, text.encode()) == Tokenizer.from_str(content).encode(text).ids
 
 
 def set_in(part, **values):
@@ -235,18 +235,18 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("named", REFUSALS)
-def test_what_the_card_cannot_do_is_refused_by_name(named):
+def test_unsupported_tokenizers_are_rejected_with_the_reason(named):
     refused = changed(made.byte_level(), REFUSALS[named])
     with pytest.raises(NotOnGpuError, match=f"'test' cannot be encoded exactly on a GPU: .*{named}.*The CPU serves it"):
         Pattern.of(refused), MergeTables.of(refused)
 
 
-def test_too_many_merges_are_refused(monkeypatch):
-    monkeypatch.setattr(merging, "MOST_MERGES", 3)
+def test_too_many_merges_are_rejected(monkeypatch):
+    monkeypatch.setattr(merging, "MAX_MERGES", 3)
     with pytest.raises(NotOnGpuError, match="4 merges, and 3 is the most"):
         MergeTables.of(definition(made.byte_level_of([("a", letter) for letter in "bcde"])))
 
 
-def test_damaged_merges_say_so():
+def test_damaged_merges_are_an_error():
     with pytest.raises(TokenizerError, match="damaged"):
         MergeTables.of(changed(made.byte_level(), lambda tree: tree["model"].update(merges=[5])))

@@ -1,4 +1,4 @@
-"""The rules for word starts against the regexes of `tokenizers`: every short text, every character, random text."""
+"""Compare the rules for word starts with the regexes of `tokenizers`: every short text, every character, random text."""
 
 import importlib.util
 import itertools
@@ -29,8 +29,9 @@ from support.source_trees import ROOT
 from support.word_pieces import PIECES
 from support.word_starts_in_numpy import word_starts
 
-# The rules see classes, and of which class each character is the engine is asked for all of them, below. Most stand for
-# nothing yet, or privately, or are letters without case, as those of Chinese: of these every 64th is tried in context.
+# The rules depend only on character classes, and another test compares the class of every character with the engine.
+# Most characters are unassigned, for private use, or letters without case such as Chinese. Every 64th of these is tested
+# in context.
 ALIKE = {"Cn", "Co", "Lo"}
 STRUCTURE = "s'1!é \t\n\r\u00a0"
 APOSTROPHES = f"'srelvdSL{LONG_S}! "
@@ -48,30 +49,30 @@ every_pattern = pytest.mark.parametrize(("splitter", "pattern"), FOUR, ids=[patt
 
 
 def assert_same(splitter, pattern, texts):
-    """The texts lie end to end, as documents do on a card."""
+    """Compare the starts in concatenated texts, as documents are on a GPU."""
     found, expected = starts_by_rules(pattern, texts), starts_by_regex(splitter, texts)
     if not np.array_equal(found, expected):
         ends = np.cumsum([len(text.encode()) for text in texts])
         first = int(np.searchsorted(ends, int(np.argmax(found != expected)), "right"))
         start, end = ends[first] - len(texts[first].encode()), ends[first]
-        pytest.fail(f"{texts[first]!r}: got {found[start:end]}, the regex says {expected[start:end]}")
+        pytest.fail(f"{texts[first]!r}: got {found[start:end]}, but the regex gives {expected[start:end]}")
 
 
 @lru_cache(maxsize=4)
 def starts_by_rules(pattern, texts):
-    """Once for all regexes that are spelled otherwise and mean the same pattern."""
+    """Cached, as several regexes have the same pattern."""
     ends = itertools.accumulate(len(text.encode()) for text in texts[:-1])
     return word_starts("".join(texts).encode(), pattern, classes_of(pattern), [0, *ends])
 
 
 def starts_by_regex(splitter, texts):
-    """Per byte; `tokenizers` counts characters."""
-    places, first = list[int](), 0
+    """Return the starts per byte. `tokenizers` counts characters."""
+    positions, first = list[int](), 0
     for text in texts:
-        places += [first + start for _, (start, _) in splitter.pre_tokenize_str(text)]
+        positions += [first + start for _, (start, _) in splitter.pre_tokenize_str(text)]
         first += len(text)
     by_character = np.zeros(first, bool)
-    by_character[places] = True
+    by_character[positions] = True
     utf8 = np.frombuffer("".join(texts).encode(), np.uint8)
     starts = np.zeros(len(utf8), bool)
     starts[(utf8 & 0xC0) != 0x80] = by_character
@@ -120,8 +121,8 @@ def test_random_characters(splitter, pattern, text):
     assert_same(splitter, pattern, (text,))
 
 
-def test_the_classes_are_those_of_the_installed_engine(monkeypatch):
-    """Of every character: in the file, and as the kernels are given them."""
+def test_classes_match_the_installed_engine(monkeypatch):
+    """Compare the class of every character, in the file and as passed to the kernels."""
     spec = importlib.util.spec_from_file_location("write_classes", ROOT / "tools/write_classes.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
@@ -138,22 +139,22 @@ def test_surrogates_and_file_separators_are_other():
     assert not classes_of(GPT2)[[0xD800, 0xDFFF, *range(0x1C, 0x20)]].any()
 
 
-def test_the_long_s_alone_matches_a_contraction_beyond_ascii():
+def test_long_s_is_the_only_non_ascii_letter_of_contractions():
     letters = "|".join(sorted(set("".join(CONTRACTIONS))))
     found = pre_tokenizers.Split(Regex(f"(?i:{letters})"), "removed", invert=True).pre_tokenize_str(SCALARS)
     matched = {character for run, _ in found for character in run}
     assert {character for character in matched if not character.isascii()} == {LONG_S}
 
 
-def test_digits_knows_numbers_that_no_regex_does():
+def test_digits_has_numbers_that_regexes_do_not_have():
     newer = np.flatnonzero(classes_of(STARCODER2) != classes_of(CL100K))
     assert newer.tolist() == [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)]
 
 
-def test_possessive_spellings_mean_something_else_here():
+def test_possessive_quantifiers_have_another_meaning_here():
     threes = pre_tokenizers.Split(Regex(r"\p{N}{1,3}+"), "isolated").pre_tokenize_str("1234567")
     assert [word for word, _ in threes] == ["1234567"]
 
 
-def test_the_four_regexes_are_known():
+def test_the_three_regexes_are_supported():
     assert {GPT2_REGEX, CL100K_REGEX, QWEN2_REGEX} < PATTERNS_BY_REGEX.keys()

@@ -125,7 +125,7 @@ class _Counter:
 
     def counts(self, num_bytes: int, languages: dict[str, TextCounts]) -> TokenizerCounts:
         definition, num_tokens = self._definition, self._splits.total()
-        contents = {token.id: token.content for token in definition.added_tokens}
+        contents = definition.added_texts
         mask = definition.named_id("mask_token", MASK_NAMES)
         return TokenizerCounts(
             name=definition.name,

@@ -1,1 +1,1 @@
-"""Text to ids on an NVIDIA GPU."""
+"""Encode text to token ids on an NVIDIA GPU."""

@@ -1,10 +1,8 @@
-"""What each character is to the regexes that split text into words: a letter, a number, whitespace, or other.
+"""Load the class of each character for the regexes that split text into words: letter, number, whitespace or other.
 
-The classes are those of the engine inside `tokenizers`, not Python's: its Unicode is newer, and U+001C to U+001F are no
-whitespace there. tools/write_classes.py asks it about every character and writes classes.txt, one run a line;
-tests/tokenizers/cuda/test_word_starts.py asks it again.
-
-    41 5a letter
+The classes are those of the regex engine in `tokenizers`, not Python's. That engine has a newer Unicode version and
+does not treat U+001C to U+001F as whitespace. tools/write_classes.py queries it for every character and writes
+classes.txt, one range per line, such as `41 5a letter`. tests/tokenizers/cuda/test_word_starts.py verifies the file.
 """
 
 import unicodedata
@@ -16,22 +14,21 @@ import numpy.typing as npt
 
 from gristmill.tokenizers.cuda.patterns import Pattern
 
-# Characters that the normalization NFC leaves as they are, whatever stands beside them.
-
-NO_CHARACTERS = {"Cn", "Cs"}
-"""The categories of what is not assigned, and of surrogates."""
+UNUSABLE_CATEGORIES = {"Cn", "Cs"}
+"""Categories of unassigned code points and of surrogates."""
 
 
 def stable_code_points() -> npt.NDArray[np.uint32]:
-    characters = [one for one in map(chr, range(0x110000)) if unicodedata.category(one) not in NO_CHARACTERS]
+    """Return the characters that NFC leaves unchanged, whatever their neighbors are."""
+    characters = [one for one in map(chr, range(0x110000)) if unicodedata.category(one) not in UNUSABLE_CATEGORIES]
     unchanged = [one for one in characters if unicodedata.normalize("NFC", one) == one]
-    joining = _joining(unchanged)
-    stable = [ord(one) for one in unchanged if not unicodedata.combining(one) and one not in joining]
+    composable = _composable(unchanged)
+    stable = [ord(one) for one in unchanged if not unicodedata.combining(one) and one not in composable]
     return np.array(stable, np.uint32)
 
 
-def _joining(composed: Iterable[str]) -> set[str]:
-    """What may become one with a character before it: U+0301 of é, and the vowels of Hangul's syllables."""
+def _composable(composed: Iterable[str]) -> set[str]:
+    """Return the characters that may compose with a preceding one, such as U+0301 in é and the vowels of Hangul."""
     return {later for one in composed for later in unicodedata.normalize("NFD", one)[1:]}
 
 
@@ -40,15 +37,15 @@ Classes = npt.NDArray[np.uint8]
 NUM_CODE_POINTS = 0x110000
 OTHER, LETTER, NUMBER, WHITESPACE = 0, 1, 2, 3
 NEWER_NUMBER = 4
-"""In the file alone: a number to the pre-tokenizer Digits, whose Unicode is newer, and other to a regex."""
+"""Number for the pre-tokenizer Digits, whose Unicode is newer, and other for a regex. Used only in the file."""
 NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
 LEFT_TO_CPU = 5
-"""Where text is normalized: a character that this may change, or that may change its neighbours."""
+"""Character that NFC may change, or that may change its neighbors. Used only if the tokenizer normalizes text."""
 CLASSES_FILE = "classes.txt"
 
 
 def character_classes(pattern: Pattern) -> Classes:
-    """The class of each code point. Surrogates, which no UTF-8 spells, are other."""
+    """Return the class of each code point. Surrogates, which UTF-8 cannot encode, are other."""
     classes = np.zeros(NUM_CODE_POINTS, np.uint8)
     for line in resources.files(__package__).joinpath(CLASSES_FILE).read_text("ascii").splitlines():
         if not line.startswith("#"):

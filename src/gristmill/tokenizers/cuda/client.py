@@ -1,6 +1,6 @@
-"""In a worker: the CPU's tokenizer, whose batches the card encodes as long as it can.
+"""Tokenizer of a worker that sends batches to the GPU process.
 
-Until the card is ready, and from the first thing that goes wrong on, it is the CPU's tokenizer and nothing else.
+The CPU encodes until the GPU process is ready, and for good after the first failure.
 """
 
 import os
@@ -26,36 +26,38 @@ from gristmill.tokenizers.cuda.exchange import (
     Memory,
     Request,
     ToClient,
-    columns_of,
-    connection_of,
-    first_line,
+    create_memory,
+    describe_error,
     id_type_for,
-    mapped,
-    new_memory,
+    map_memory,
     num_bytes_for,
+    open_connection,
     send,
+    view_columns,
 )
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
-from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, utf8_of_each
+from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, all_to_utf8
 
-LARGEST_BYTES = 64 << 20
-"""Of one batch. A larger one, a single file then, would take up to five times its size for memory between the two."""
+MAX_BATCH_BYTES = 64 << 20
+"""Maximum size of a batch for the GPU. Its shared memory takes up to five times that. Only a large file exceeds it."""
 
 
-class _NotServedError(Exception):
-    """The card's process says that it cannot, or says nothing."""
+class _RequestError(Exception):
+    """The GPU process reported an error, sent an invalid answer, or did not answer in time."""
 
 
 class ServedTokenizer:
+    """Tokenizer protocol over the GPU process, with a CPU engine as fallback."""
+
     def __init__(self, cpu: FastTokenizer, address: Address) -> None:
         self._cpu, self._address = cpu, address
-        self.engine = cpu.engine  # the ids are equal, and a dataset must not tell
+        self.engine = cpu.engine  # the ids are equal, and the dataset must be the same on both devices
         self.vocab_size = cpu.vocab_size
         self.gives_text_back = cpu.gives_text_back
         self.encode = cpu.encode
         self.decode = cpu.decode
-        self._line: _Line | None = None
+        self._server: _ServerConnection | None = None
         self._has_given_up = False
 
     @property
@@ -63,118 +65,124 @@ class ServedTokenizer:
         return self._cpu.definition
 
     @property
-    def is_served(self) -> bool:
-        """Whether the card is ready; to ask takes no time."""
-        if self._line is None and not self._has_given_up:
+    def is_connected(self) -> bool:
+        """True if the GPU process is ready. Connects to it if needed, which does not block."""
+        if self._server is None and not self._has_given_up:
             try:
-                self._line = _Line.open(self._address, self.vocab_size)
+                self._server = _ServerConnection.open(self._address, self.vocab_size)
             except OSError:
                 self._has_given_up = True
-        return self._line is not None
+        return self._server is not None
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        return self.encode_all(utf8_of_each(texts, self.definition.name), with_starts=with_starts).each()
+        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).each()
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
-        checked = utf8_of_each(texts, self.definition.name)
-        answer = self._ids(checked) if checked and sum(map(len, checked)) <= LARGEST_BYTES else None
+        checked = all_to_utf8(texts, self.definition.name)
+        answer = self._encode_on_gpu(checked) if checked and sum(map(len, checked)) <= MAX_BATCH_BYTES else None
         if answer is None:
             return self._cpu.encode_all(checked, with_starts=with_starts)
-        return self._cpu.understood(*answer, checked, with_starts=with_starts)
+        return self._cpu.annotate(*answer, checked, with_starts=with_starts)
 
-    def _ids(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets] | None:
-        """All ids, and where each text's begin; None where the card is not ready, or not any more."""
-        if not self.is_served or self._line is None:
+    def _encode_on_gpu(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets] | None:
+        """Return the ids of all texts and the offset of each text's ids, or None if the GPU is not available."""
+        if not self.is_connected or self._server is None:
             return None
         try:
-            return self._line.ids_of(texts)
-        except (OSError, EOFError, MemoryError, ValueError, msgspec.MsgspecError, _NotServedError) as error:
-            self._line.close(str(error) if isinstance(error, _NotServedError) else first_line(error))
-            self._line, self._has_given_up = None, True
+            return self._server.encode(texts)
+        except (OSError, EOFError, MemoryError, ValueError, msgspec.MsgspecError, _RequestError) as error:
+            self._server.close(str(error) if isinstance(error, _RequestError) else describe_error(error))
+            self._server, self._has_given_up = None, True
             return None
 
 
-class _Line:
-    """To the card's process: a connection, and memory that grows with the batches."""
+class _ServerConnection:
+    """Connection to the GPU process, with shared memory that grows with the batches."""
 
     def __init__(self, connection: Connection, address: Address, vocab_size: int) -> None:
-        self._connection, self._seconds = connection, address.seconds_to_answer
+        self._connection, self._seconds = connection, address.answer_seconds
         self._vocab_size, self._id_type = vocab_size, id_type_for(vocab_size)
         self._memory: Memory = np.zeros(0, np.uint8)
 
     @classmethod
-    def open(cls, address: Address, vocab_size: int) -> "_Line | None":
-        """None where nobody listens, which is at once clear; OSError where whoever does is not to be talked to."""
+    def open(cls, address: Address, vocab_size: int) -> "_ServerConnection | None":
+        """Connect without waiting. Return None if no process listens yet.
+
+        Raise OSError if the connection fails or another user's process is at the other end.
+        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
-            connected.settimeout(address.seconds_to_answer)
+            connected.settimeout(address.answer_seconds)
             try:
                 connected.connect(address.name)
             except ConnectionRefusedError:
                 return None
-            return cls(connection_of(connected), address, vocab_size)
+            return cls(open_connection(connected), address, vocab_size)
 
-    def ids_of(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets]:
+    def encode(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets]:
         joined = b"".join(texts)
         request = Request(len(texts), len(joined))
         columns = self._columns(request)
         columns.text[:] = np.frombuffer(joined, np.uint8)
         columns.offsets[:] = np.cumsum([0, *map(len, texts)])
-        self._ask(request)
-        edges = columns.id_offsets.astype(np.int64)  # the memory is for the next batch
+        self._request(request)
+        edges = columns.id_offsets.astype(np.int64)  # a copy, as the next batch reuses the memory
         ids = columns.ids[: edges[-1]].copy()
-        self._refuse_nonsense(edges, ids)
+        self._check_answer(edges, ids)
         return ids, edges
 
     def _columns(self, request: Request) -> Columns:
         num_bytes = num_bytes_for(request, self._id_type)
         if num_bytes > len(self._memory):
             self._grow(num_bytes + num_bytes // 4)
-        return columns_of(self._memory, request, self._id_type)
+        return view_columns(self._memory, request, self._id_type)
 
     def _grow(self, num_bytes: int) -> None:
-        descriptor, size = new_memory(num_bytes)
+        descriptor, size = create_memory(num_bytes)
         try:
             send(self._connection, Mapped(size, np.dtype(self._id_type).itemsize))
-            reduction.send_handle(self._connection, descriptor, None)  # the last word matters on Windows alone
-            self._memory = mapped(descriptor, size)
+            reduction.send_handle(self._connection, descriptor, None)  # the process id matters only on Windows
+            self._memory = map_memory(descriptor, size)
         finally:
             os.close(descriptor)
 
-    def _ask(self, request: Request) -> None:
+    def _request(self, request: Request) -> None:
         send(self._connection, request)
         if not self._connection.poll(self._seconds):
-            raise _NotServedError(f"no answer within {self._seconds:g} s")
+            raise _RequestError(f"no answer within {self._seconds:g} s")
         answer = msgspec.msgpack.decode(self._connection.recv_bytes(MAX_MESSAGE_BYTES), type=ToClient)
         if not isinstance(answer, Done):
-            raise _NotServedError(answer.reason)
+            raise _RequestError(answer.reason)
 
-    def _refuse_nonsense(self, id_offsets: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
-        """What no tokenizer gives would end a build further on; here it costs a look and the CPU helps."""
+    def _check_answer(self, id_offsets: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
+        """Raise if no tokenizer could have produced the answer. Invalid ids would fail the build at a later step."""
         is_in_order = id_offsets[0] == 0 and bool((np.diff(id_offsets) >= 0).all())
         if not is_in_order or len(ids) != id_offsets[-1] or (len(ids) and int(ids.max()) >= self._vocab_size):
-            raise _NotServedError("its answer makes no sense")
+            raise _RequestError("its answer makes no sense")
 
     def close(self, reason: str) -> None:
-        """Whoever has not answered in time may still write into the memory: it is not used again."""
+        """Report the reason and disconnect. The memory is not reused, as a late answer may still be written to it."""
         with suppress(OSError):
             send(self._connection, GaveUp(reason[:MAX_REASON_CHARACTERS]))
         self._connection.close()
 
 
 def served(tokenizer: Tokenizer, address: Address) -> Tokenizer:
-    """One for each process: what a fork has copied is its parent's line, and not used."""
+    """Return a tokenizer that uses the GPU process, or the tokenizer itself if the GPU does not support it.
+
+    Each process has its own connection. A forked process does not use the connection that it inherits.
+    """
     if not isinstance(tokenizer, FastTokenizer):
         return tokenizer
     key = (os.getpid(), address)
-    if key not in _served:
-        _served.clear()
-        _served[key] = ServedTokenizer(tokenizer, address)
-    return _served[key]
+    if key not in _tokenizers:
+        _tokenizers.clear()
+        _tokenizers[key] = ServedTokenizer(tokenizer, address)
+    return _tokenizers[key]
 
 
-def forget_served() -> None:
-    """In a process that goes on after a build: the line and its memory are given back."""
-    _served.clear()
+def drop_connection() -> None:
+    """Drop the connection and its memory, for a process that continues after a build."""
+    _tokenizers.clear()
 
 
-_served: dict[tuple[int, Address], ServedTokenizer] = {}
+_tokenizers: dict[tuple[int, Address], ServedTokenizer] = {}

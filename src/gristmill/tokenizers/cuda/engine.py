@@ -1,10 +1,10 @@
-"""Text in, ids out: the kernels over chunks, with copies in both directions going on beside them.
+"""Run the kernels over chunks of text, overlapped with the copies to and from the GPU.
 
              ┌ copy in ┐┌ copy in ┐┌ copy in ┐
                         ┌ kernels ┐┌ kernels ┐┌ kernels ┐
                                    ┌ copy out ┐┌ copy out ┐┌ copy out ┐
 
-A slot holds what belongs to one chunk from the first copy to the last; there are a few, used in turn.
+A slot holds the buffers of one chunk from the first copy to the last. There are NUM_SLOTS of them, used in turn.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.tokenizers.cuda.card import COMPUTE, COPY_IN, COPY_OUT, Card, Launch, Stage
+from gristmill.tokenizers.cuda.gpu import COMPUTE, COPY_IN, COPY_OUT, Gpu, Launch, Stage
 from gristmill.tokenizers.cuda.merge_tables import EMPTY, NO_ID, RANK_BITS, ExceptionTable, MergeTables
 from gristmill.tokenizers.cuda.structs import CHUNK, ENGINE, MARGIN, MERGE, RESULT, TILE, Sizes
 
@@ -26,7 +26,7 @@ BLOCKS_PER_PROCESSOR = 8
 
 
 def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
-    """The table with the product beside the rank: on the card one load of 16 bytes takes as long as one of 8."""
+    """Return the merge table with rank and product in one entry. A GPU loads 16 bytes as fast as 8."""
     entries = np.zeros(len(tables.table), MERGE)
     is_used = tables.table != np.uint64(EMPTY)
     ranks = (tables.table & np.uint64((1 << RANK_BITS) - 1)).astype(np.int64)
@@ -37,45 +37,45 @@ def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
 
 
 class Text(NamedTuple):
-    """Of one chunk."""
+    """Text of one chunk."""
 
     content: Bytes
     starts: npt.NDArray[np.int64]
-    """Where its pieces begin."""
+    """Offset of each piece."""
 
 
-class Done(NamedTuple):
-    """One chunk's ids, on the card; good until `receive` is over."""
+class ChunkIds(NamedTuple):
+    """Ids of one chunk in GPU memory. Valid until `receive` returns."""
 
     ids_address: int
     num_ids: int
     id_offsets: npt.NDArray[np.uint32]
-    """Of each piece."""
+    """Offset of each piece's ids."""
     flags: npt.NDArray[np.uint8]
-    """1 for pieces whose ids here are not to be used."""
+    """1 for a piece whose ids are invalid. The CPU must encode it."""
     num_new_words: int
     num_clears: int
-    """How often the word table has been emptied up to now."""
+    """Number of times that the word table has been cleared so far."""
 
 
 class _Slot:
-    """Addresses on the card, and pinned memory that goes there or comes from there."""
+    """GPU buffers of one chunk, and the pinned memory that is copied to or from them."""
 
-    def __init__(self, card: Card, sizes: Sizes) -> None:
-        self.text = card.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
-        self.ids = card.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
+    def __init__(self, gpu: Gpu, sizes: Sizes) -> None:
+        self.text = gpu.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
+        self.ids = gpu.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
         head_bytes = CHUNK.itemsize + 4 * sizes.max_documents
-        self.head, self.head_here = card.allocate(head_bytes), card.pinned(head_bytes)
-        # Written by the kernels themselves: a copy of it would wait for the ids of the chunk before, on the same wire.
-        self.answer = card.pinned(RESULT.itemsize + 5 * sizes.max_documents)
+        self.head, self.pinned_head = gpu.allocate(head_bytes), gpu.pinned(head_bytes)
+        # The kernels write to it directly. A copy would have to wait for the ids of the previous chunk on the bus.
+        self.answer = gpu.pinned(RESULT.itemsize + 5 * sizes.max_documents)
         self.num_pieces = 0
         self.computed: Any = None
-        self.taken: Any = None
+        self.copied_out: Any = None
 
     def describe(self, text: Text) -> Bytes:
-        """The chunk's structure and its pieces' starts, as they go to the card."""
+        """Fill in the chunk's structure and the starts of its pieces, and return the bytes to copy to the GPU."""
         self.num_pieces, num_bytes = len(text.starts), len(text.content)
-        head = self.head_here[: CHUNK.itemsize].view(CHUNK)[0]
+        head = self.pinned_head[: CHUNK.itemsize].view(CHUNK)[0]
         head["text"], head["documents"], head["ids"] = self.text, self.head + CHUNK.itemsize, self.ids
         answer, edge = self.answer.ctypes.data, RESULT.itemsize + 4 * self.num_pieces
         head["result"], head["id_offsets"], head["flags"] = answer, answer + RESULT.itemsize, answer + edge
@@ -83,13 +83,13 @@ class _Slot:
         head["num_bytes"], head["num_documents"] = num_bytes, self.num_pieces
         head["num_tiles"] = num_bytes // TILE + 1
         end = CHUNK.itemsize + 4 * self.num_pieces
-        self.head_here[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
-        return self.head_here[:end]
+        self.pinned_head[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
+        return self.pinned_head[:end]
 
-    def done(self) -> Done:
+    def chunk_ids(self) -> ChunkIds:
         edge = RESULT.itemsize + 4 * self.num_pieces
         result = self.answer[: RESULT.itemsize].view(RESULT)[0]
-        return Done(
+        return ChunkIds(
             ids_address=self.ids,
             num_ids=int(result["num_ids"]),
             id_offsets=self.answer[RESULT.itemsize : edge].view(np.uint32),
@@ -100,8 +100,10 @@ class _Slot:
 
 
 class Engine:
-    def __init__(self, card: Card, tables: MergeTables, classes: npt.NDArray[np.uint8], sizes: Sizes) -> None:
-        self.card, self.sizes = card, sizes
+    """A tokenizer's tables on a GPU, with the kernels that use them."""
+
+    def __init__(self, gpu: Gpu, tables: MergeTables, classes: npt.NDArray[np.uint8], sizes: Sizes) -> None:
+        self.gpu, self.sizes = gpu, sizes
         exceptions = ExceptionTable.of(tables.exceptions)
         fields = {
             "classes": self._upload(classes),
@@ -120,8 +122,8 @@ class Engine:
             "exceptions_mask": len(exceptions.entries) - 1,
             "longest_exception": exceptions.longest,
         }
-        fields |= {name: card.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
-        self._zeroed, at = card.allocate(sum(sizes.zeroed().values())), 0
+        fields |= {name: gpu.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
+        self._zeroed, at = gpu.allocate(sum(sizes.zeroed().values())), 0
         for name, num_bytes in sizes.zeroed().items():
             if name in (ENGINE.names or ()):
                 fields[name] = self._zeroed + at
@@ -132,97 +134,101 @@ class Engine:
             structure[name] = value
         self._state, self._entries = fields["state"], fields["entries"]
         self._engine = self._upload(structure)
-        many = card.num_processors * BLOCKS_PER_PROCESSOR
-        self._stages = _stages(many, sizes.max_tiles, has_exceptions=exceptions.longest > 0)
+        num_blocks = gpu.num_processors * BLOCKS_PER_PROCESSOR
+        self._stages = _stages(num_blocks, sizes.max_tiles, has_exceptions=exceptions.longest > 0)
         self.num_clears = 0
-        """How often the word table has been emptied, as far as chunks that are done tell."""
-        self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
-        card.wait(card.record(COMPUTE))
+        """Number of times that the word table has been cleared, as of the last finished chunk."""
+        self._slots = [_Slot(gpu, sizes) for _ in range(NUM_SLOTS)]
+        gpu.wait(gpu.record(COMPUTE))
 
-    def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
-        """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
+    def run(self, texts: Iterable[Text], receive: Callable[[ChunkIds], None]) -> None:
+        """Encode chunks, and call `receive` for each in order. It may queue copies in the stream COPY_OUT."""
         under_way: deque[_Slot] = deque()
         with ExitStack() as stack:
-            if isinstance(texts, Generator):  # whoever fills memory for it is done before the next run
+            if isinstance(texts, Generator):  # stop filling its buffers before the next run
                 stack.callback(texts.close)
-            stack.callback(self._wait_for_all)  # what is under way reads memory that the next run writes
+            stack.callback(self._wait_for_all)  # queued copies read memory that the next run overwrites
             for number, text in enumerate(texts):
                 if len(under_way) == NUM_SLOTS - 1:
-                    self._take(under_way.popleft(), receive)
+                    self._collect(under_way.popleft(), receive)
                 slot = self._slots[number % NUM_SLOTS]
-                self._give(slot, text)
+                self._submit(slot, text)
                 under_way.append(slot)
             while under_way:
-                self._take(under_way.popleft(), receive)
+                self._collect(under_way.popleft(), receive)
 
     def _wait_for_all(self) -> None:
         for stream in (COPY_IN, COMPUTE, COPY_OUT):
-            self.card.wait(self.card.record(stream))
+            self.gpu.wait(self.gpu.record(stream))
 
     def forget(self) -> None:
-        """Empties the word table."""
-        self.card.zero(self._entries, self.sizes.scratch()["entries"], COMPUTE)
-        self.card.zero(self._state, self.sizes.scratch()["state"], COMPUTE)
-        self.card.wait(self.card.record(COMPUTE))
+        """Clear the word table."""
+        self.gpu.zero(self._entries, self.sizes.scratch()["entries"], COMPUTE)
+        self.gpu.zero(self._state, self.sizes.scratch()["state"], COMPUTE)
+        self.gpu.wait(self.gpu.record(COMPUTE))
 
     def stage_seconds(self, texts: Iterable[Text]) -> dict[str, float]:
-        """What each kernel takes over all chunks, one after the other, with the text on the card already."""
-        card = self.card
+        """Measure the total time of each kernel over all chunks, without copies and without overlap."""
+        gpu = self.gpu
         seconds: dict[str, float] = {}
         slot = self._slots[0]
         for text in texts:
-            card.copy_in(slot.head, slot.describe(text), COMPUTE)
-            card.copy_in(slot.text, text.content, COMPUTE)
-            card.zero(self._zeroed, self._num_zeroed, COMPUTE)  # all this takes longer than to say what comes next
-            marks = [card.mark(COMPUTE)]
+            gpu.copy_in(slot.head, slot.describe(text), COMPUTE)
+            gpu.copy_in(slot.text, text.content, COMPUTE)
+            gpu.zero(self._zeroed, self._num_zeroed, COMPUTE)  # lasts longer than queuing the launches
+            marks = [gpu.mark(COMPUTE)]
             launches = [launch for stage in self._stages for branch in stage for launch in branch]
             for launch in launches:
-                card.launch(*launch, self._engine, slot.head)
-                marks.append(card.mark(COMPUTE))
+                gpu.launch(*launch, self._engine, slot.head)
+                marks.append(gpu.mark(COMPUTE))
             for (kernel, *_), first, last in zip(launches, marks, marks[1:], strict=False):
-                seconds[kernel] = seconds.get(kernel, 0.0) + card.seconds_between(first, last)
+                seconds[kernel] = seconds.get(kernel, 0.0) + gpu.seconds_between(first, last)
         return seconds
 
-    def _give(self, slot: _Slot, text: Text) -> None:
-        card = self.card
+    def _submit(self, slot: _Slot, text: Text) -> None:
+        gpu = self.gpu
         if slot.computed is not None:
-            card.hold(COPY_IN, slot.computed)
-        if slot.taken is not None:
-            card.hold(COMPUTE, slot.taken)
-        card.copy_in(slot.head, slot.describe(text), COPY_IN)
-        card.copy_in(slot.text, text.content, COPY_IN)
-        arrived = card.record(COPY_IN)
-        card.zero(self._zeroed, self._num_zeroed, COMPUTE)
-        card.hold(COMPUTE, arrived)
-        card.launch_all(self._stages, self._engine, slot.head)
-        slot.computed = card.record(COMPUTE)
+            gpu.hold(COPY_IN, slot.computed)
+        if slot.copied_out is not None:
+            gpu.hold(COMPUTE, slot.copied_out)
+        gpu.copy_in(slot.head, slot.describe(text), COPY_IN)
+        gpu.copy_in(slot.text, text.content, COPY_IN)
+        arrived = gpu.record(COPY_IN)
+        gpu.zero(self._zeroed, self._num_zeroed, COMPUTE)
+        gpu.hold(COMPUTE, arrived)
+        gpu.launch_all(self._stages, self._engine, slot.head)
+        slot.computed = gpu.record(COMPUTE)
 
-    def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:
-        self.card.wait(slot.computed)
-        done = slot.done()
-        self.num_clears = done.num_clears
-        receive(done)
-        slot.taken = self.card.record(COPY_OUT)
+    def _collect(self, slot: _Slot, receive: Callable[[ChunkIds], None]) -> None:
+        self.gpu.wait(slot.computed)
+        chunk_ids = slot.chunk_ids()
+        self.num_clears = chunk_ids.num_clears
+        receive(chunk_ids)
+        slot.copied_out = self.gpu.record(COPY_OUT)
 
     def _upload(self, array: npt.NDArray[Any]) -> int:
-        address = self.card.allocate(array.nbytes)
-        self.card.copy_in(address, array, COMPUTE)
-        self.card.wait(self.card.record(COMPUTE))
+        address = self.gpu.allocate(array.nbytes)
+        self.gpu.copy_in(address, array, COMPUTE)
+        self.gpu.wait(self.gpu.record(COMPUTE))
         return address
 
 
-def _stages(many: int, max_tiles: int, *, has_exceptions: bool) -> list[Stage]:
-    """A block for each tile that a chunk may have; what is not a tile's goes by lists of any length."""
+def _stages(num_blocks: int, max_tiles: int, *, has_exceptions: bool) -> list[Stage]:
+    """Return the launches for one chunk.
+
+    Kernels that work on tiles have a block for each tile of the largest chunk. The others loop over lists of any
+    length with a fixed number of blocks.
+    """
     return [
-        [[Launch("begin_chunk", many, THREADS)]],
+        [[Launch("begin_chunk", num_blocks, THREADS)]],
         [[Launch("word_starts", max_tiles, THREADS)]],
         [[Launch("look_up_words", max_tiles, THREADS)]],
-        [[Launch("look_up_long_words", many, THREADS)]],
+        [[Launch("look_up_long_words", num_blocks, THREADS)]],
         [
-            [Launch("merge_words", 2 * many, THREADS // 2)],
-            [Launch("merge_windows", many, THREADS // 2), Launch("join_windows", many, 32)],
+            [Launch("merge_words", 2 * num_blocks, THREADS // 2)],
+            [Launch("merge_windows", num_blocks, THREADS // 2), Launch("join_windows", num_blocks, 32)],
         ],
-        *([[[Launch("apply_exceptions", many, THREADS)]]] if has_exceptions else []),
+        *([[[Launch("apply_exceptions", num_blocks, THREADS)]]] if has_exceptions else []),
         [[Launch("emit", max_tiles, THREADS)]],
-        [[Launch("end_chunk", many // 4 + 1, THREADS)]],
+        [[Launch("end_chunk", num_blocks // 4 + 1, THREADS)]],
     ]

@@ -1,10 +1,11 @@
-"""What a worker and the process that owns the card have between them: a socket, and memory that both see.
+"""Define the protocol between a worker and the GPU process: messages over a socket, and data in shared memory.
 
-A request in that memory:
+Layout of a request in shared memory:
 
-    texts, joined | offsets (int64) | room for ids (uint16 or uint32) | id offsets (int64)
+    concatenated texts | offsets (int64) | space for ids (uint16 or uint32) | id offsets (int64)
 
-Over the socket go a few bytes that say so: Mapped (with the memory's descriptor) once, then Request -> Done or Failed.
+The worker first sends Mapped with the descriptor of the memory. Then it sends a Request for each batch, and the GPU
+process answers with Done or Failed.
 """
 
 import mmap
@@ -19,12 +20,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-SECONDS_FOR_MESSAGE = 5.0
-"""To send or read a message that is under way, a few bytes: one that stops in the middle holds up nobody."""
+MESSAGE_SECONDS = 5.0
+"""Time limit for sending or receiving one message of a few bytes, so that a stalled peer does not block others."""
 MAX_MESSAGE_BYTES = 1 << 16
 MAX_REASON_CHARACTERS = 1000
 WORD_BYTES = 8
-"""All four columns begin at multiples of this."""
+"""Alignment of the four columns."""
 MIB = 1 << 20
 
 Memory = npt.NDArray[np.uint8]
@@ -32,41 +33,45 @@ IdType = type[np.uint16] | type[np.uint32]
 
 
 class Address(NamedTuple):
-    """Where the process that owns the card is asked."""
+    """Address of the GPU process."""
 
     name: str
-    """In Linux's abstract namespace: there is no file that could stay behind, or whose path could be too long."""
-    seconds_to_answer: float
-    """After which a worker does without."""
+    """Name of the socket. It is in Linux's abstract namespace, so no file remains and no path can be too long."""
+    answer_seconds: float
+    """Time after which a worker stops waiting for an answer and uses the CPU."""
 
     @classmethod
-    def new(cls, seconds_to_answer: float) -> "Address":
-        return cls(f"\0gristmill-{secrets.token_hex(16)}", seconds_to_answer)
+    def new(cls, answer_seconds: float) -> "Address":
+        return cls(f"\0gristmill-{secrets.token_hex(16)}", answer_seconds)
 
 
 class Mapped(msgspec.Struct, frozen=True, tag=True):
-    """From now on requests lie in this memory; its descriptor follows."""
+    """Announce new shared memory for the next requests. Its descriptor follows."""
 
     num_bytes: int
     id_bytes: int
 
 
 class Request(msgspec.Struct, frozen=True, tag=True):
+    """Ask for the ids of the texts in shared memory."""
+
     num_documents: int
     num_text_bytes: int
 
 
 class GaveUp(msgspec.Struct, frozen=True, tag=True):
-    """A worker goes on without the card."""
+    """Report that a worker continues without the GPU."""
 
     reason: str
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    pass
+    """Report that the ids are in shared memory."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
+    """Report that a request failed."""
+
     reason: str
 
 
@@ -75,17 +80,17 @@ ToClient = Done | Failed
 
 
 class Columns(NamedTuple):
-    """A request, as arrays over the memory."""
+    """Views of a request's data in shared memory."""
 
     text: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
-    """Where each document begins in the text, and where the last one ends."""
+    """Start of each document in the text, followed by the end of the last."""
     ids: npt.NDArray[Any]
     id_offsets: npt.NDArray[np.int64]
 
 
-def columns_of(memory: Memory, request: Request, id_type: IdType) -> Columns:
-    """ValueError where the memory is too small for it."""
+def view_columns(memory: Memory, request: Request, id_type: IdType) -> Columns:
+    """Return views of a request's data. Raise ValueError if the memory is too small."""
     sizes = _column_bytes(request, np.dtype(id_type).itemsize)
     if min(request.num_documents, request.num_text_bytes) < 0 or sum(sizes) > len(memory):
         raise ValueError(f"{request} does not fit into {len(memory)} bytes")
@@ -94,25 +99,29 @@ def columns_of(memory: Memory, request: Request, id_type: IdType) -> Columns:
 
 
 def num_bytes_for(request: Request, id_type: IdType) -> int:
+    """Return the size of the shared memory that a request needs."""
     return sum(_column_bytes(request, np.dtype(id_type).itemsize))
 
 
 def _column_bytes(request: Request, id_bytes: int) -> tuple[int, int, int, int]:
-    """A token has a byte at least, but for one that a tokenizer may put in front of each document."""
+    """Return the size of each column.
+
+    Each token covers at least one byte, except for one token that a tokenizer may add before each document.
+    """
     offsets = WORD_BYTES * (request.num_documents + 1)
     num_ids = request.num_text_bytes + request.num_documents
-    return _whole_words(request.num_text_bytes), offsets, _whole_words(num_ids * id_bytes), offsets
+    return _round_up_to_words(request.num_text_bytes), offsets, _round_up_to_words(num_ids * id_bytes), offsets
 
 
-def _whole_words(num_bytes: int) -> int:
+def _round_up_to_words(num_bytes: int) -> int:
     return -(-num_bytes // WORD_BYTES) * WORD_BYTES
 
 
-def new_memory(num_bytes: int) -> tuple[int, int]:
-    """The descriptor of a file without a name, and its size.
+def create_memory(num_bytes: int) -> tuple[int, int]:
+    """Create an anonymous file in memory, and return its descriptor and size.
 
-    Its pages are taken now: a machine that has none left says so here, by an OSError, and not by a signal in the middle
-    of a copy.
+    Its pages are allocated at once. If the machine has too little memory, this raises OSError here, instead of a signal
+    during a later copy.
     """
     descriptor = os.memfd_create("gristmill", os.MFD_CLOEXEC)
     size = -(-num_bytes // MIB) * MIB
@@ -124,22 +133,26 @@ def new_memory(num_bytes: int) -> tuple[int, int]:
     return descriptor, size
 
 
-def mapped(descriptor: int, num_bytes: int) -> Memory:
-    """It stays mapped for as long as the array, or one over it, is held."""
+def map_memory(descriptor: int, num_bytes: int) -> Memory:
+    """Map the file. It remains mapped as long as the array or a view of it exists."""
     return np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
 
 
 def id_type_for(vocab_size: int) -> IdType:
+    """Return the smallest type for all ids."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def connection_of(connected: socket.socket) -> Connection:
-    """One that never waits for long. PermissionError if another user is at its far end: the name is free for all."""
+def open_connection(connected: socket.socket) -> Connection:
+    """Convert a socket to a Connection with time limits.
+
+    Raise PermissionError if the process at the other end belongs to another user, as any user can bind the name.
+    """
     _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if user != os.geteuid():
-        raise PermissionError(f"user {user} is at the other end, this is {os.geteuid()}")
+        raise PermissionError(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
     connected.settimeout(None)
-    limit = struct.pack("ll", int(SECONDS_FOR_MESSAGE), 0)
+    limit = struct.pack("ll", int(MESSAGE_SECONDS), 0)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connected.setsockopt(socket.SOL_SOCKET, option, limit)
     return Connection(connected.detach())
@@ -149,7 +162,7 @@ def send(connection: Connection, message: ToServer | ToClient) -> None:
     connection.send_bytes(msgspec.msgpack.encode(message))
 
 
-def first_line(error: BaseException) -> str:
-    """`MemoryError`, or `ValueError: too large`"""
+def describe_error(error: BaseException) -> str:
+    """Describe an error in one line, such as `MemoryError` or `ValueError: too large`."""
     text = (str(error).strip().splitlines() or [""])[0][:MAX_REASON_CHARACTERS]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

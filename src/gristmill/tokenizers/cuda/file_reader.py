@@ -1,7 +1,7 @@
-"""Files -> pinned memory, by a few processes, ahead of the card.
+"""Read files into pinned memory with a few processes, ahead of the GPU.
 
-Threads do not help here: opening and reading a small file is mostly work that holds the interpreter. Processes read
-into memory that the card reads by itself, so nothing is copied in between.
+Threads do not help, because opening and reading a small file mostly holds the interpreter lock. The processes read into
+memory that the GPU accesses directly, so no further copy is needed.
 """
 
 import marshal
@@ -20,28 +20,31 @@ import numpy.typing as npt
 
 from gristmill.core.errors import InputError
 from gristmill.tokenizers.cuda import reader_process
-from gristmill.tokenizers.cuda.card import Card
 from gristmill.tokenizers.cuda.engine import NUM_SLOTS, Text
+from gristmill.tokenizers.cuda.gpu import Gpu
 
 BUFFER_BYTES = 8 << 20
-FILES_AT_ONCE = 192
+FILES_PER_TASK = 192
 MAX_PROCESSES = 8
 
 
 class FileTooLargeError(Exception):
-    pass
+    """A file is larger than a buffer."""
 
 
 class _Task(NamedTuple):
+    """Files that a process reads into one buffer."""
+
     process: "subprocess.Popen[bytes]"
     buffer: int
+    """Number of the buffer."""
     paths: list[bytes]
 
 
 class FileReader:
-    """Its processes and memory stay, for the next call."""
+    """Processes that read files into pinned buffers. They are kept for the next call."""
 
-    def __init__(self, card: Card, chunk_bytes: int, num_cores: int) -> None:
+    def __init__(self, gpu: Gpu, chunk_bytes: int, num_cores: int) -> None:
         num_processes = min(MAX_PROCESSES, max(1, num_cores - 1))
         self._num_buffers = NUM_SLOTS + num_processes + 1
         self._buffer_bytes = min(BUFFER_BYTES, chunk_bytes)
@@ -50,65 +53,66 @@ class FileReader:
         try:
             os.ftruncate(descriptor, num_bytes)
             self._memory: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
-            card.pin(self._memory)
+            gpu.pin(self._memory)
             self._processes: list[subprocess.Popen[bytes]] = []
-            self.close = weakref.finalize(self, _end, self._processes, card, self._memory)
-            """Also when nobody has it any more, and at Python's end."""
-            self._processes += (_started(descriptor, num_bytes) for _ in range(num_processes))
+            self.close = weakref.finalize(self, _stop, self._processes, gpu, self._memory)
+            """Stop the processes and unpin the memory. Also called on garbage collection and at exit."""
+            self._processes += (_start_process(descriptor, num_bytes) for _ in range(num_processes))
         finally:
             os.close(descriptor)
 
     def texts(self, paths: Sequence[bytes], sizes: list[int]) -> Iterator[Text]:
-        """In order; `sizes` gets each file's. FileTooLargeError for one that is larger than a buffer.
+        """Yield the texts of the files in order, and append the size of each file to `sizes`.
 
-        When the engine asks for the next text, it has read all but the last NUM_SLOTS - 1.
+        Raise FileTooLargeError for a file larger than a buffer, and InputError for one that cannot be read. When the
+        engine requests the next text, it has read all but the last NUM_SLOTS - 1.
         """
-        left = deque(list(paths[at : at + FILES_AT_ONCE]) for at in range(0, len(paths), FILES_AT_ONCE))
+        pending = deque(list(paths[at : at + FILES_PER_TASK]) for at in range(0, len(paths), FILES_PER_TASK))
         free, idle = deque(range(self._num_buffers)), deque(self._processes)
         under_way: deque[_Task] = deque()
         in_use: deque[int] = deque()
         try:
-            while left or under_way:
-                while left and idle and free:
-                    under_way.append(self._give(_Task(idle.popleft(), free.popleft(), left.popleft())))
+            while pending or under_way:
+                while pending and idle and free:
+                    under_way.append(self._send_task(_Task(idle.popleft(), free.popleft(), pending.popleft())))
                 task = under_way.popleft()
-                found, trouble = self._answer(task)
-                rest = task.paths[len(found) :]
-                if trouble is not None:
+                sizes_read, error = self._receive_answer(task)
+                remaining = task.paths[len(sizes_read) :]
+                if error is not None:
                     idle.append(task.process)
-                    raise InputError(f"cannot read {os.fsdecode(rest[0])!r}: {trouble}.")
-                if rest and not found:
+                    raise InputError(f"cannot read {os.fsdecode(remaining[0])!r}: {error}.")
+                if remaining and not sizes_read:
                     idle.append(task.process)
-                    raise FileTooLargeError(rest[0])
-                if rest:  # there is always a buffer for it: there are more than processes and slots together
-                    under_way.appendleft(self._give(_Task(task.process, free.popleft(), rest)))
+                    raise FileTooLargeError(remaining[0])
+                if remaining:  # a buffer is always free, as there are more buffers than processes and slots together
+                    under_way.appendleft(self._send_task(_Task(task.process, free.popleft(), remaining)))
                 else:
                     idle.append(task.process)
-                sizes += found
-                yield self._text(task.buffer, found)
+                sizes += sizes_read
+                yield self._text(task.buffer, sizes_read)
                 in_use.append(task.buffer)
                 if len(in_use) == NUM_SLOTS:
                     free.append(in_use.popleft())
         finally:
-            for task in under_way:  # what was asked for is taken, so that nobody gets it the next time
+            for task in under_way:  # discard pending answers, so that the next call does not receive them
                 with suppress(InputError):
-                    self._answer(task)
+                    self._receive_answer(task)
 
-    def _give(self, task: _Task) -> _Task:
+    def _send_task(self, task: _Task) -> _Task:
         begin = task.buffer * self._buffer_bytes
         assert task.process.stdin is not None
-        with suppress(BrokenPipeError):  # it died, which its answer tells
+        with suppress(BrokenPipeError):  # the process died, which _receive_answer reports
             reader_process.send(task.process.stdin, (begin, begin + self._buffer_bytes, task.paths))
         return task
 
-    def _answer(self, task: _Task) -> reader_process.Answer:
+    def _receive_answer(self, task: _Task) -> reader_process.Answer:
         assert task.process.stdout is not None
         message = reader_process.receive(task.process.stdout)
         if message is None:
             raise InputError(
-                f"the process that read {os.fsdecode(task.paths[0])!r} died (exit code {task.process.wait()})."
+                f"the process reading {os.fsdecode(task.paths[0])!r} died (exit code {task.process.wait()})."
             )
-        answer: reader_process.Answer = marshal.loads(message)  # noqa: S302 - from a process of ours
+        answer: reader_process.Answer = marshal.loads(message)  # noqa: S302 - from a child process
         return answer
 
     def _text(self, buffer: int, sizes: list[int]) -> Text:
@@ -117,18 +121,18 @@ class FileReader:
         return Text(self._memory[begin : begin + int(edges[-1])], edges[:-1])
 
 
-def _end(processes: "list[subprocess.Popen[bytes]]", card: Card, memory: npt.NDArray[np.uint8]) -> None:
+def _stop(processes: "list[subprocess.Popen[bytes]]", gpu: Gpu, memory: npt.NDArray[np.uint8]) -> None:
     for process in processes:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                with suppress(OSError):  # a message that it did not read any more
+                with suppress(OSError):  # flushing an unread message fails
                     stream.close()
-    with suppress(Exception):  # at Python's end the driver may be gone already
-        card.unpin(memory)
+    with suppress(Exception):  # at exit, the driver may already be unloaded
+        gpu.unpin(memory)
 
 
-def _started(descriptor: int, num_bytes: int) -> "subprocess.Popen[bytes]":
+def _start_process(descriptor: int, num_bytes: int) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-I", "-S", str(reader_process.__file__), str(descriptor), str(num_bytes)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(descriptor,))

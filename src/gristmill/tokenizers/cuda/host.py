@@ -1,7 +1,7 @@
-"""In the parent of a build: starts the process that owns the card, and asks it at the end what it did.
+"""Start the GPU process from the main process of a build, and collect its statistics at the end.
 
-It starts before the workers do and loads beside the scan. The parent needs no thread for it, so that workers can still
-be forked, and waits for it nowhere: what the card is not ready for, the CPU does.
+The GPU process starts before the workers and loads during the scan. The main process needs no thread for it, so workers
+can still be forked. It never waits for the GPU process: the CPU encodes until the GPU is ready.
 """
 
 import os
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from gristmill.config.settings import RunConfig
 from gristmill.core.manifest import GpuFacts
 from gristmill.tokenizers.cuda.availability import require_cuda
-from gristmill.tokenizers.cuda.client import forget_served
+from gristmill.tokenizers.cuda.client import drop_connection
 from gristmill.tokenizers.cuda.exchange import MAX_REASON_CHARACTERS, Address
 from gristmill.tokenizers.cuda.server import END, Encoder, Job, MakeEncoder
 from gristmill.tokenizers.cuda.serving import NoServer
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
 
 
-# The card's own encoder, as the process that owns the card is given it.
+class GpuEncoder:
+    """Encoder of the GPU process that uses a GPU."""
 
-
-class CardEncoder:
     def __init__(self, tokenizer: "CudaTokenizer") -> None:
         self._tokenizer = tokenizer
 
@@ -56,27 +55,27 @@ class CardEncoder:
         self._tokenizer.unpin(memory)
 
 
-def card_encoder(folder: Path) -> Encoder:
-    """For the tokenizer in that folder."""
-    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - slow to import, and only where it is used
+def gpu_encoder(folder: Path) -> Encoder:
+    """Load the tokenizer in a folder on the GPU."""
+    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - slow, and not needed by the caller
 
-    return CardEncoder(CudaTokenizer.load(Definition.read(folder)))
+    return GpuEncoder(CudaTokenizer.load(Definition.read(folder)))
 
 
-SECONDS_TO_END = 5.0
-MAX_SECONDS_TO_ANSWER = 30.0
-"""A batch of a MiB takes the card milliseconds: who waits longer, behind all other workers, waits in vain."""
-SHARE_OF_TASK_SECONDS = 0.25
-"""For an answer: a worker must be done on the CPU before it counts as hung itself."""
-START = "import sys; sys.path[:] = {path!r}; from gristmill.tokenizers.cuda.server import main; main({descriptor})"
-"""Not by multiprocessing's spawn: that would run a script without a main guard a second time."""
+SHUTDOWN_SECONDS = 5.0
+MAX_ANSWER_SECONDS = 30.0
+"""Maximum wait for an answer. The GPU encodes 1 MiB in milliseconds, so a full queue of workers takes far less."""
+ANSWER_SHARE_OF_TASK_SECONDS = 0.25
+"""Share of a task's time limit to wait for an answer. The rest is for encoding on the CPU within that limit."""
+CODE = "import sys; sys.path[:] = {path!r}; from gristmill.tokenizers.cuda.server import main; main({descriptor})"
+"""Code of the GPU process. multiprocessing's spawn would run a script without a main guard a second time."""
 
 
 class Server:
-    """The process that owns the card, seen from the build."""
+    """Handle of the GPU process in the main process of a build."""
 
     def __init__(self, make_encoder: partial[Encoder], address: Address) -> None:
-        """OSError where the system has no room for it."""
+        """Start the process. Raise OSError if the system cannot."""
         self.address: Address | None = address
         self._facts: GpuFacts | None = None
         self._started_at = time.monotonic()
@@ -85,76 +84,77 @@ class Server:
         near, far = socket.socketpair()
         self._control = Connection(near.detach())
         try:
-            self._process = _started(far.fileno(), self._output)
+            self._process = _start_process(far.fileno(), self._output)
         except BaseException:
             self._control.close()
             self._output.close()
             raise
         finally:
             far.close()
-        with suppress(OSError):  # it died: that is told at the end
+        with suppress(OSError):  # the process died, which end() reports
             self._control.send(job)
 
     def end(self) -> GpuFacts:
-        """Ends it, if it has not ended: what it did, and what went wrong."""
+        """End the process if it still runs, and return its statistics and the first problem."""
         if self._facts is None:
             try:
-                self._facts = self._asked()
+                self._facts = self._collect_facts()
             finally:
                 self.close()
         return self._facts
 
-    def _asked(self) -> GpuFacts:
+    def _collect_facts(self) -> GpuFacts:
         if not self._control.poll(0):
             seconds = time.monotonic() - self._started_at
             return GpuFacts(trouble=f"it was not ready when step 1 was over, after {seconds:.1f} s")
         try:
             first = self._control.recv()
-            if isinstance(first, GpuFacts):  # it refused, or could not load
+            if isinstance(first, GpuFacts):  # it could not load the tokenizer
                 return first
             self._control.send(END)
-            if not self._control.poll(SECONDS_TO_END):
+            if not self._control.poll(SHUTDOWN_SECONDS):
                 return GpuFacts(trouble="its process no longer answers")
             facts = self._control.recv()
         except (EOFError, OSError):
-            return GpuFacts(trouble=self._last_words())
+            return GpuFacts(trouble=self._describe_death())
         assert isinstance(facts, GpuFacts)
         return facts
 
-    def _last_words(self) -> str:
-        with suppress(subprocess.TimeoutExpired):  # its line is gone a moment before itself
-            self._process.wait(SECONDS_TO_END)
+    def _describe_death(self) -> str:
+        with suppress(subprocess.TimeoutExpired):  # the connection closes shortly before the process exits
+            self._process.wait(SHUTDOWN_SECONDS)
         self._output.seek(0)
         lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
-        said = f": {lines[-1][:MAX_REASON_CHARACTERS]}" if lines else ""
-        return f"its process died (exit code {self._process.returncode}){said}"
+        last_line = f": {lines[-1][:MAX_REASON_CHARACTERS]}" if lines else ""
+        return f"its process died (exit code {self._process.returncode}){last_line}"
 
     def close(self) -> None:
-        """Whatever it is at."""
+        """Kill the process, whatever it is doing."""
         self._process.kill()
-        with suppress(subprocess.TimeoutExpired):  # in the driver's hands: it goes when that lets it
-            self._process.wait(SECONDS_TO_END)
+        with suppress(subprocess.TimeoutExpired):  # it may be blocked in the driver, and exits when that returns
+            self._process.wait(SHUTDOWN_SECONDS)
         self._control.close()
         self._output.close()
-        forget_served()
+        drop_connection()
 
 
-def started_server(
+def start_server(
     run: RunConfig, tokenizer: Tokenizer, folder: Path, make_encoder: MakeEncoder | None = None
 ) -> Server | NoServer:
+    """Start the GPU process, or return a NoServer with the reason if the tokenizer or the system does not allow it."""
     if make_encoder is None:
         require_cuda()
     if not isinstance(tokenizer, FastTokenizer):
         return NoServer(GpuFacts(trouble=f"the tokenizer {tokenizer.definition.name!r} runs on the CPU alone"))
-    seconds = min(MAX_SECONDS_TO_ANSWER, SHARE_OF_TASK_SECONDS * run.task_seconds)
+    seconds = min(MAX_ANSWER_SECONDS, ANSWER_SHARE_OF_TASK_SECONDS * run.task_seconds)
     try:
-        return Server(partial(make_encoder or card_encoder, folder), Address.new(seconds))
+        return Server(partial(make_encoder or gpu_encoder, folder), Address.new(seconds))
     except OSError as error:
         return NoServer(GpuFacts(trouble=f"its process cannot be started: {error.strerror or error}"))
 
 
-def _started(descriptor: int, output: IO[bytes]) -> "subprocess.Popen[bytes]":
-    code = START.format(path=sys.path, descriptor=descriptor)
+def _start_process(descriptor: int, output: IO[bytes]) -> "subprocess.Popen[bytes]":
+    code = CODE.format(path=sys.path, descriptor=descriptor)
     return subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(descriptor,)
     )

@@ -1,72 +1,79 @@
-"""Many documents' ids in one array, as they come from the card."""
+"""Collect the ids of many documents in one array, in host memory or in GPU memory."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.tokenizers.cuda.card import COPY_OUT, Card
-from gristmill.tokenizers.cuda.engine import Done
+from gristmill.tokenizers.cuda.engine import ChunkIds
+from gristmill.tokenizers.cuda.gpu import COPY_OUT, Gpu
 
-FIRST_IDS = 1 << 16
+INITIAL_IDS = 1 << 16
 
 
 class Batch(NamedTuple):
-    """`batch.ids[batch.offsets[n] : batch.offsets[n + 1]]` are document n's. On the card, both are cupy's arrays."""
+    """Ids of a batch of documents. Those of document n are `ids[offsets[n] : offsets[n + 1]]`.
+
+    In GPU memory, both arrays are cupy arrays.
+    """
 
     ids: npt.NDArray[Any]
-    """uint16 where every id fits, else uint32."""
+    """uint16 if every id of the tokenizer fits, otherwise uint32."""
     offsets: npt.NDArray[np.int64]
+    """Offset of each document's ids, followed by the number of ids."""
     num_on_cpu: int = 0
-    """Documents, or pieces of large ones, that the CPU did. The ids are the same, but the number can differ from run to
-    run when more words are new than the word table has room for: which of them find room depends on the card's threads.
+    """Number of documents, or pieces of large documents, that the CPU encoded.
+
+    The ids are the same on both. The number can differ between runs if a batch has more new words than fit into the
+    word table, because the GPU's threads fill the table in no fixed order.
     """
 
 
-class Gathered:
-    """Ids of chunk after chunk, in pinned memory; it doubles when they do not fit."""
+class IdBuffer:
+    """Growable buffer of token ids in pinned memory. Doubles its capacity when full."""
 
-    def __init__(self, card: Card, kind: type[np.uint16] | type[np.uint32], expected_ids: int) -> None:
-        self._card, self._kind = card, np.dtype(kind)
-        self._ids = self._room(max(expected_ids, FIRST_IDS))
+    def __init__(self, gpu: Gpu, dtype: type[np.uint16] | type[np.uint32], expected_ids: int) -> None:
+        self._gpu, self._dtype = gpu, np.dtype(dtype)
+        self._ids = self._allocate(max(expected_ids, INITIAL_IDS))
         self.num_ids = 0
         self.counts: list[npt.NDArray[np.int64]] = []
-        """Ids of each piece."""
+        """Number of ids of each piece, one array per chunk."""
         self.flags: list[npt.NDArray[np.bool_]] = []
+        """True for each piece that the CPU must encode, one array per chunk."""
 
-    def __call__(self, done: Done) -> None:
-        end = self.num_ids + done.num_ids
+    def __call__(self, chunk_ids: ChunkIds) -> None:
+        end = self.num_ids + chunk_ids.num_ids
         if end > len(self._ids):
             self._grow(end)
-        self._copy(done)
+        self._copy(chunk_ids)
         self.num_ids = end
-        edges = np.append(done.id_offsets.astype(np.int64), done.num_ids)
+        edges = np.append(chunk_ids.id_offsets.astype(np.int64), chunk_ids.num_ids)
         self.counts.append(edges[1:] - edges[:-1])
-        self.flags.append(done.flags.astype(bool))
+        self.flags.append(chunk_ids.flags.astype(bool))
 
     @property
     def ids(self) -> Any:
         return self._ids[: self.num_ids]
 
-    def _room(self, num_ids: int) -> Any:
-        return self._card.pinned(num_ids * self._kind.itemsize).view(self._kind)
+    def _allocate(self, num_ids: int) -> Any:
+        return self._gpu.pinned(num_ids * self._dtype.itemsize).view(self._dtype)
 
-    def _copy(self, done: Done) -> None:
-        self._card.copy_out(self._ids[self.num_ids : self.num_ids + done.num_ids], done.ids_address, COPY_OUT)
+    def _copy(self, chunk_ids: ChunkIds) -> None:
+        self._gpu.copy_out(self._ids[self.num_ids : self.num_ids + chunk_ids.num_ids], chunk_ids.ids_address, COPY_OUT)
 
     def _grow(self, num_ids: int) -> None:
-        self._card.wait(self._card.record(COPY_OUT))
-        larger = self._room(max(2 * len(self._ids), num_ids))
+        self._gpu.wait(self._gpu.record(COPY_OUT))
+        larger = self._allocate(max(2 * len(self._ids), num_ids))
         larger[: self.num_ids] = self._ids[: self.num_ids]
         self._ids = larger
 
 
-class GatheredOnCard(Gathered):
-    """The same in the card's memory: arrays of cupy, which torch takes without a copy (DLPack)."""
+class GpuIdBuffer(IdBuffer):
+    """Growable buffer in GPU memory: a cupy array, which PyTorch can use without a copy (DLPack)."""
 
-    def _room(self, num_ids: int) -> Any:
-        return self._card.array(num_ids, self._kind)
+    def _allocate(self, num_ids: int) -> Any:
+        return self._gpu.array(num_ids, self._dtype)
 
-    def _copy(self, done: Done) -> None:
-        to = self._card.address_of(self._ids) + self.num_ids * self._kind.itemsize
-        self._card.copy_inside(to, done.ids_address, done.num_ids * self._kind.itemsize, COPY_OUT)
+    def _copy(self, chunk_ids: ChunkIds) -> None:
+        to = self._gpu.address_of(self._ids) + self.num_ids * self._dtype.itemsize
+        self._gpu.copy_inside(to, chunk_ids.ids_address, chunk_ids.num_ids * self._dtype.itemsize, COPY_OUT)

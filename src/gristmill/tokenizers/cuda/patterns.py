@@ -1,8 +1,8 @@
-"""A tokenizer.json -> which rules split its text into words, or why a GPU cannot encode it exactly.
+"""Find the rules that split a tokenizer's text into words, or raise if a GPU cannot encode it exactly.
 
-A kernel does not run a regex: it decides at each character, from its neighbours, whether a word starts there. So only
-patterns whose rules are proven equal to the regex (test_word_starts.py) are known, each by its exact spelling.
-All else is refused by name, and the CPU serves it.
+Kernels do not run a regex. For each character, they decide from its neighbors whether a word starts there. Only
+patterns whose rules are tested to be equal to the regex (test_word_starts.py) are supported, and each is recognized by
+its exact regex. All other tokenizers are rejected with the reason, and the CPU encodes them.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ Digits = Literal["runs", "single", "threes", "apart"]
 Step = dict[str, Any]
 
 CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")
-"""What is a word with the apostrophe before it. In the family gpt2 in lower case, in cl100k in any."""
+"""Letters that form a word with an apostrophe before them: lowercase in the family gpt2, in any case in cl100k."""
 LONG_S = "\u017f"
-"""The one character beyond ASCII that `(?i:…)` takes for a letter of CONTRACTIONS: for an s. Two bytes, C5 BF."""
+"""The only non-ASCII character that `(?i:…)` matches with a letter of CONTRACTIONS, namely s. Its UTF-8 is C5 BF."""
 
 GPT2_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K_REGEX = (
@@ -30,22 +30,30 @@ NFC = {"type": "NFC"}
 
 
 class Pattern(NamedTuple):
+    """Rules that split text into words."""
+
     name: str
     family: Family
     digits: Digits
-    """How numeric characters are cut: by runs, each, by three from the run's start, or each and with no context across
-    it (apart): whitespace before it is as at the text's end, what follows as at the text's start."""
+    """Rule for runs of numeric characters.
+
+    - runs: one word per run
+    - single: one word per character
+    - threes: groups of three from the start of the run
+    - apart: one word per character, and the texts before and after it are split as separate texts
+    """
     with_nfc: bool = False
-    """Text is normalized to NFC first. A card does what is in NFC already."""
+    """True if the tokenizer normalizes text to NFC. The GPU encodes only texts that are already in NFC."""
 
     @classmethod
     def of(cls, definition: Definition) -> "Pattern":
-        defect = next(_defects(definition), None)
-        if defect is not None:
-            raise refusal(definition, defect)
+        """Return the rules of a tokenizer. Raise NotOnGpuError if they are not supported."""
+        problem = next(_unsupported(definition), None)
+        if problem is not None:
+            raise refusal(definition, problem)
         pattern = _pattern_of(_steps(definition.file.pre_tokenizer))
         if pattern is None:
-            raise refusal(definition, f"its pre-tokenizer {_described(definition.file.pre_tokenizer)} is not supported")
+            raise refusal(definition, f"its pre-tokenizer {_describe(definition.file.pre_tokenizer)} is not supported")
         return pattern._replace(with_nfc=definition.file.normalizer is not None)
 
 
@@ -53,40 +61,42 @@ GPT2 = Pattern("gpt2", "gpt2", "runs")
 STARCODER2 = Pattern("starcoder2", "gpt2", "apart")
 CL100K = Pattern("cl100k", "cl100k", "threes")
 QWEN2 = Pattern("qwen2", "cl100k", "single")
-# tiktoken's own spelling of cl100k is not among them. Its `\p{N}{1,3}+` is possessive there, but in the engine of
-# `tokenizers` it repeats: 1234567 is one word. And its `\s++$` keeps blanks after a last line feed together with it.
+# tiktoken's own regex for cl100k is not supported. Its `\p{N}{1,3}+` is possessive in tiktoken, but a repetition in the
+# engine of `tokenizers`, where 1234567 is one word. Its `\s++$` keeps whitespace after the last line feed in one word
+# with the line feed.
 PATTERNS_BY_REGEX = {
     GPT2_REGEX: GPT2,
     CL100K_REGEX: CL100K,
     QWEN2_REGEX: QWEN2,
-    # `\s*` has taken the newlines before the last one, so that the last `+` has nothing more to take.
+    # `\s*` matches all newlines but the last, so `+` after the newlines makes no difference.
     CL100K_REGEX.replace(r"[\r\n]+|\s", r"[\r\n]|\s"): CL100K,
     QWEN2_REGEX.replace(r"[\r\n]+|\s", r"[\r\n]|\s"): QWEN2,
 }
 
 
 def compile_options(pattern: Pattern, id_bits: int) -> tuple[str, ...]:
-    """What kernels/all.cu wants to know."""
+    """Return the compiler options for kernels/all.cu."""
     options = [f"-DID_BITS={id_bits}", f"-DIGNORES_CASE={int(pattern.family == 'cl100k')}"]
     options.append("-DFAMILY_GPT2" if pattern.family == "gpt2" else "-DFAMILY_CL100K")
     options += {"apart": ["-DDIGITS_APART"], "threes": ["-DDIGITS_IN_THREES"]}.get(pattern.digits, [])
     return tuple(options)
 
 
-def refusal(definition: Definition, defect: str) -> NotOnGpuError:
+def refusal(definition: Definition, problem: str) -> NotOnGpuError:
+    """Return the error for a tokenizer that a GPU cannot encode exactly."""
     return NotOnGpuError(
-        f"the tokenizer {definition.name!r} cannot be encoded exactly on a GPU: {defect}. "
+        f"the tokenizer {definition.name!r} cannot be encoded exactly on a GPU: {problem}. "
         "The CPU serves it: leave --device cuda out."
     )
 
 
-def _defects(definition: Definition) -> Iterator[str]:
-    """Of all but the pre-tokenizer and the vocabulary."""
+def _unsupported(definition: Definition) -> Iterator[str]:
+    """Yield unsupported properties of a tokenizer, except those of its pre-tokenizer and its vocabulary."""
     model = definition.model
     if model.type != "BPE":
         yield f"its model {model.type} is not BPE"
     if definition.file.normalizer is not None and _steps(definition.file.normalizer) != [NFC]:
-        yield f"its normalizer {_described(definition.file.normalizer)} is not supported"
+        yield f"its normalizer {_describe(definition.file.normalizer)} is not supported"
     settings = ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     yield from (f"its model's {setting} is not supported" for setting in settings if getattr(model, setting))
     if definition.plain_tokens:
@@ -98,18 +108,18 @@ def _pattern_of(steps: list[Step]) -> Pattern | None:
     byte_level = steps[-1] if steps else {}
     if byte_level.get("type") != "ByteLevel" or byte_level.get("add_prefix_space", True):
         return None
-    before, splits_itself = steps[:-1], byte_level.get("use_regex", True)
+    before, uses_regex = steps[:-1], byte_level.get("use_regex", True)
     if not before:
-        return GPT2 if splits_itself else None
+        return GPT2 if uses_regex else None
     if before == [{"type": "Digits", "individual_digits": True}]:
-        return STARCODER2 if splits_itself else None
-    return None if splits_itself or len(before) > 1 else _pattern_of_split(before[0])
+        return STARCODER2 if uses_regex else None
+    return None if uses_regex or len(before) > 1 else _pattern_of_split(before[0])
 
 
 def _pattern_of_split(step: Step) -> Pattern | None:
     is_isolated = step.get("behavior") == "Isolated" and not step.get("invert", False)
-    spelled = step.get("pattern", {}).get("Regex") if step.get("type") == "Split" and is_isolated else None
-    return PATTERNS_BY_REGEX.get(spelled) if isinstance(spelled, str) else None
+    regex = step.get("pattern", {}).get("Regex") if step.get("type") == "Split" and is_isolated else None
+    return PATTERNS_BY_REGEX.get(regex) if isinstance(regex, str) else None
 
 
 def _steps(step: Step | None) -> list[Step]:
@@ -122,12 +132,12 @@ def _parts(step: Step) -> list[Step]:
     return list(step.get("pretokenizers") or step.get("normalizers") or [])
 
 
-def _described(step: Step | None) -> str:
-    """`Sequence[Digits, ByteLevel(add_prefix_space)]`"""
+def _describe(step: Step | None) -> str:
+    """Describe a step for an error message, such as `Sequence[Digits, ByteLevel(add_prefix_space)]`."""
     if step is None:
         return "(none)"
     parts = _parts(step)
     settings = [name for name, setting in step.items() if setting is True]
     settings += [repr(part) for part in (step.get("behavior"), step.get("pattern")) if part is not None]
-    inside = f"[{', '.join(map(_described, parts))}]" if parts else ""
+    inside = f"[{', '.join(map(_describe, parts))}]" if parts else ""
     return f"{step.get('type')}{inside}" + (f"({', '.join(settings)})" if settings else "")

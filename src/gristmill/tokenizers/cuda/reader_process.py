@@ -1,12 +1,12 @@
-"""One of a few processes that read files into memory shared with their parent (file_reader.py).
+"""Read files into memory that is shared with the parent process (file_reader.py).
 
-    python -I -S reader.py DESCRIPTOR NUM_BYTES
+    python -I -S reader_process.py DESCRIPTOR NUM_BYTES
 
-Started as a script, with nothing but the standard library: it is there at once. Messages are marshal's, each behind
-its length in four bytes.
+The process runs this file as a script and imports only the standard library, so that it starts fast. A message is its
+length in four bytes, followed by a marshal dump.
 
-    in    (begin, end, [path, …])        read into memory[begin:end], one behind the other
-    out   ([size, …], trouble)           as many as fit; trouble: of the next one, None if it only does not fit
+    in    (begin, end, [path, …])        read the files into memory[begin:end], concatenated
+    out   ([size, …], error)             sizes of the files that fit; error of the next file, None if it did not fit
 """
 
 import marshal
@@ -28,23 +28,26 @@ def send(stream: IO[bytes], message: Any) -> None:
 
 
 def receive(stream: IO[bytes]) -> bytes | None:
-    """None at the end."""
+    """Return the content of the next message, or None at the end of the stream."""
     head = stream.read(4)
     return stream.read(int.from_bytes(head, "little")) if head else None
 
 
 def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
-    """A file fits if it leaves a byte: a read that fills everything may not have met its end."""
+    """Read files until the memory is full or an error occurs, and return the sizes of the files read and the error.
+
+    A file fits if at least one byte remains free. Otherwise the read may not have reached the end of the file.
+    """
     sizes: list[int] = []
     at = 0
     for path in paths:
         try:
-            # As gristmill.core.plain_files opens a file, which is not at hand here.
+            # Same checks as in gristmill.core.plain_files, which is not imported here.
             if not stat.S_ISREG(os.stat(path).st_mode):
                 return sizes, "it is not an ordinary file"
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                size = _read_whole(descriptor, memory[at:])
+                size = _read_to_end(descriptor, memory[at:])
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
@@ -56,10 +59,11 @@ def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
     return sizes, None
 
 
-def _read_whole(descriptor: int, room: memoryview) -> int | None:
+def _read_to_end(descriptor: int, memory: memoryview) -> int | None:
+    """Read a file. Return its size, or None if it fills the memory."""
     done = 0
-    while done < len(room):
-        size = os.readv(descriptor, [room[done:]])
+    while done < len(memory):
+        size = os.readv(descriptor, [memory[done:]])
         if size == 0:
             return done
         done += size
@@ -67,11 +71,11 @@ def _read_whole(descriptor: int, room: memoryview) -> int | None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process group, and the parent decides
     descriptor, num_bytes = map(int, sys.argv[1:])
     memory = memoryview(mmap.mmap(descriptor, num_bytes))
     while (message := receive(sys.stdin.buffer)) is not None:
-        begin, end, paths = marshal.loads(message)  # noqa: S302 - from the process that started this one
+        begin, end, paths = marshal.loads(message)  # noqa: S302 - from the parent process
         send(sys.stdout.buffer, read_files(memory[begin:end], paths))
 
 

@@ -1,7 +1,7 @@
-"""The process that owns the card, and encodes for all workers of a build.
+"""GPU process: encode for all workers of a build.
 
-16 workers with a CUDA context each would spend more on these (half a second of CPU apiece) than tokenizing takes.
-One request is done after the other, by one thread; it ends when it is told to, and with its parent.
+If each of 16 workers had its own CUDA context, creating these (0.5 s of CPU time each) would take longer than encoding.
+One thread handles one request at a time. The process ends on request or when its parent dies.
 """
 
 import ctypes
@@ -33,88 +33,90 @@ from gristmill.tokenizers.cuda.exchange import (
     Memory,
     Request,
     ToServer,
-    columns_of,
-    connection_of,
-    first_line,
-    mapped,
+    describe_error,
+    map_memory,
+    open_connection,
     send,
+    view_columns,
 )
 
 READY = "ready"
 END = "end"
-SECONDS_BETWEEN_LOOKS = 1.0
-"""At whether the parent is still there."""
-MAX_WAITING_WORKERS = 1024
-"""To be let in: as many as a build may have."""
-DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG"""
+POLL_SECONDS = 1.0
+"""Interval for checking that the parent still runs."""
+MAX_PENDING_CONNECTIONS = 1024
+"""Length of the listen queue: the maximum number of workers in a build."""
+PR_SET_PDEATHSIG = 1
+"""Option of prctl: send a signal to this process when its parent dies."""
 
 
 class Encoder(Protocol):
-    """The card, or what stands in for it.
+    """A GPU, or a replacement in tests.
 
-    It may have `register(memory)` and `unregister(memory)`, for memory that requests come in: to pin it.
+    Optional methods `register(memory)` and `unregister(memory)` are called for shared memory, to pin it.
     """
 
     def encode(
         self, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], out: npt.NDArray[Any]
     ) -> tuple[npt.NDArray[np.int64], int]:
-        """Ids of all documents, one after the other, into `out`.
+        """Write the concatenated ids of all documents to `out`.
 
-        -> Where those of each begin and those of the last end; and how many of the documents the CPU had to do.
+        Return the offset of each document's ids, followed by the number of ids, and the number of documents that the
+        CPU encoded.
         """
         ...
 
 
 MakeEncoder = Callable[[Path], Encoder]
-"""From the folder that the tokenizer lies in. It is pickled: a function at the top of a module, or a partial of one."""
+"""Load an encoder for the tokenizer in a folder. Must be a module-level function or its partial, as it is pickled."""
 
 
 class Job(NamedTuple):
-    """What the parent says first."""
+    """First message from the parent process."""
 
     parent: int
+    """Process id of the parent."""
     name: str
-    """Of the socket."""
+    """Name of the socket to listen on."""
     make_encoder: bytes
-    """A callable without arguments, pickled."""
+    """Pickled callable without arguments."""
 
 
 def main(descriptor: int) -> None:
-    """In a process of its own; the descriptor is the parent's line."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    """Run the GPU process. `descriptor` is the connection to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process group, and the parent decides
     with suppress(OSError, EOFError), Connection(descriptor) as parent:
         job = parent.recv()
-        _end_with(job.parent)
+        _die_with_parent(job.parent)
         try:
-            encoder = pickle.loads(job.make_encoder)()  # noqa: S301 - from the process that started this one
-            with _listening(job.name) as listener:
+            encoder = pickle.loads(job.make_encoder)()  # noqa: S301 - from the parent process
+            with _listen(job.name) as listener:
                 parent.send(READY)
-                facts = Service(encoder, listener, job.parent).serve_until_told(parent)
+                facts = Service(encoder, listener, job.parent).serve(parent)
         except GristmillError as error:
             facts = GpuFacts(trouble=str(error))
-        except Exception as error:  # noqa: BLE001 - the CPU serves, and the build says why
-            facts = GpuFacts(trouble=first_line(error))
+        except Exception as error:  # noqa: BLE001 - the CPU takes over, and the build reports the reason
+            facts = GpuFacts(trouble=describe_error(error))
         parent.send(facts)
 
 
-def _end_with(parent: int) -> None:
-    """Whatever it is at: a parent that is killed outright leaves nothing behind."""
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before
+def _die_with_parent(parent: int) -> None:
+    """Make Linux kill this process when its parent dies, even if the parent is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent died before the call
         os._exit(1)
 
 
-def _listening(name: str) -> socket.socket:
+def _listen(name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(name)
-    listener.listen(MAX_WAITING_WORKERS)
+    listener.listen(MAX_PENDING_CONNECTIONS)
     listener.setblocking(False)
     return listener
 
 
 class _Client:
-    """A worker, seen from here."""
+    """Connection and shared memory of one worker."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -123,6 +125,8 @@ class _Client:
 
 
 class Service:
+    """Encode the requests of all workers."""
+
     def __init__(self, encoder: Encoder, listener: socket.socket, parent: int) -> None:
         self._encoder, self._listener, self._parent = encoder, listener, parent
         self._clients: dict[Connection, _Client] = {}
@@ -131,17 +135,18 @@ class Service:
         self._ready_at = time.monotonic()
         self._trouble: str | None = None
 
-    def serve_until_told(self, parent: Connection) -> GpuFacts:
+    def serve(self, parent: Connection) -> GpuFacts:
+        """Handle requests until the parent sends a message or dies, and return the statistics."""
         while os.getppid() == self._parent:
-            ready = wait([parent, self._listener, *self._clients], SECONDS_BETWEEN_LOOKS)
+            ready = wait([parent, self._listener, *self._clients], POLL_SECONDS)
             if parent in ready:
                 break
             if self._listener in ready:
-                self._let_in()
+                self._accept()
             for connection in self._clients.keys() & ready:
-                self._attend(self._clients[connection])
+                self._handle(self._clients[connection])
         for client in list(self._clients.values()):
-            self._let_go(client)
+            self._disconnect(client)
         return self._facts()
 
     def _facts(self) -> GpuFacts:
@@ -154,45 +159,45 @@ class Service:
             trouble=self._trouble,
         )
 
-    def _let_in(self) -> None:
-        with suppress(OSError):  # gone again, or somebody else
-            connection = connection_of(self._listener.accept()[0])
+    def _accept(self) -> None:
+        with suppress(OSError):  # the worker has disconnected, or belongs to another user
+            connection = open_connection(self._listener.accept()[0])
             self._clients[connection] = _Client(connection)
 
-    def _attend(self, client: _Client) -> None:
-        """A worker that died, or that stopped in the middle of a message, is let go."""
+    def _handle(self, client: _Client) -> None:
+        """Handle one message. Disconnect a worker that died or did not complete its message."""
         try:
             message = msgspec.msgpack.decode(client.connection.recv_bytes(MAX_MESSAGE_BYTES), type=ToServer)
             if isinstance(message, Mapped):
-                self._take_memory(client, message)
+                self._map_memory(client, message)
             elif isinstance(message, Request):
-                send(client.connection, self._answer_to(client, message))
+                send(client.connection, self._answer(client, message))
             else:
-                self._note(message)
-        except Exception:  # noqa: BLE001 - whatever it has sent, others go on being served
-            self._let_go(client)
+                self._record_trouble(message)
+        except Exception:  # noqa: BLE001 - an invalid message must not affect other workers
+            self._disconnect(client)
 
-    def _note(self, message: GaveUp) -> None:
+    def _record_trouble(self, message: GaveUp) -> None:
         self._trouble = self._trouble or message.reason
 
-    def _take_memory(self, client: _Client, message: Mapped) -> None:
-        self._forget_memory(client)
+    def _map_memory(self, client: _Client, message: Mapped) -> None:
+        self._unmap_memory(client)
         descriptor = reduction.recv_handle(client.connection)
         try:
-            client.memory = mapped(descriptor, message.num_bytes)
+            client.memory = map_memory(descriptor, message.num_bytes)
         finally:
             os.close(descriptor)
         client.id_type = np.uint16 if message.id_bytes == np.dtype(np.uint16).itemsize else np.uint32
-        self._hook("register", client.memory)
+        self._call_hook("register", client.memory)
 
-    def _answer_to(self, client: _Client, request: Request) -> Done | Failed:
-        """Whatever goes wrong, the worker is told, and others go on being served."""
+    def _answer(self, client: _Client, request: Request) -> Done | Failed:
+        """Encode a request. On any error, send it to the worker and continue to serve others."""
         started_at = time.monotonic()
         try:
             self._encode(client, request)
-        except Exception as error:  # noqa: BLE001 - the worker has a CPU
-            self._trouble = self._trouble or first_line(error)
-            return Failed(first_line(error))
+        except Exception as error:  # noqa: BLE001 - the worker encodes on the CPU instead
+            self._trouble = self._trouble or describe_error(error)
+            return Failed(describe_error(error))
         finally:
             self._seconds_busy += time.monotonic() - started_at
         return Done()
@@ -200,25 +205,25 @@ class Service:
     def _encode(self, client: _Client, request: Request) -> None:
         if client.memory is None:
             raise ValueError("a request before there was memory for it")
-        columns = columns_of(client.memory, request, client.id_type)
+        columns = view_columns(client.memory, request, client.id_type)
         id_offsets, num_on_cpu = self._encoder.encode(columns.text, columns.offsets, columns.ids)
         columns.id_offsets[:] = id_offsets
         self._num_documents += request.num_documents
         self._num_bytes += request.num_text_bytes
         self._num_on_cpu += num_on_cpu
 
-    def _let_go(self, client: _Client) -> None:
-        self._forget_memory(client)
+    def _disconnect(self, client: _Client) -> None:
+        self._unmap_memory(client)
         del self._clients[client.connection]
         client.connection.close()
 
-    def _forget_memory(self, client: _Client) -> None:
+    def _unmap_memory(self, client: _Client) -> None:
         if client.memory is not None:
-            self._hook("unregister", client.memory)
+            self._call_hook("unregister", client.memory)
             client.memory = None
 
-    def _hook(self, name: str, memory: Memory) -> None:
-        """Memory that cannot be pinned is only slower."""
+    def _call_hook(self, name: str, memory: Memory) -> None:
+        """Call an optional method of the encoder and ignore errors, because unpinned memory is only slower."""
         hook = getattr(self._encoder, name, None)
         if hook is not None:
             with suppress(Exception):

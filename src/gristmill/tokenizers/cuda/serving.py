@@ -1,4 +1,4 @@
-"""The GPU as a build sees it: the process that owns the card, or none. Light to import, since most builds have none."""
+"""Provide a build with the GPU process or with a placeholder. Cheap to import, because most builds use no GPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,19 +15,25 @@ if TYPE_CHECKING:
 
 
 class GpuServer(Protocol):
+    """The GPU process, or a placeholder if there is none."""
+
     @property
     def address(self) -> "Address | None":
-        """Where workers send texts; None where no process serves."""
+        """Address for the requests of workers, or None if there is no GPU process."""
         ...
 
     def end(self) -> GpuFacts | None:
-        """End the process: what it did. None where no card was asked for."""
+        """End the process and return its statistics, or None if no GPU was requested."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Kill the process."""
+        ...
 
 
 class NoServer(NamedTuple):
+    """Placeholder for a build without a GPU process."""
+
     facts: GpuFacts | None
     address: None = None
 
@@ -45,16 +51,17 @@ NO_SERVER = NoServer(None)
 def server_for(
     run: RunConfig, tokenizer: Tokenizer, folder: Path, make_encoder: "MakeEncoder | None" = None
 ) -> Iterator[GpuServer]:
-    """`folder`: where the tokenizer is. `make_encoder`: in place of the card's own.
+    """Start the GPU process if the build uses a GPU, and end it with the context.
 
-    A card that was asked for and is missing is an error. One that cannot run the tokenizer is not: the CPU serves.
+    `folder` has the tokenizer. `make_encoder` replaces the GPU in tests. Raise DeviceError or MissingExtraError if the
+    machine has no usable GPU. A tokenizer that the GPU does not support is no error, as the CPU encodes instead.
     """
     if run.device == "cpu":
         yield NO_SERVER
         return
-    from gristmill.tokenizers.cuda.host import started_server  # noqa: PLC0415 - most builds do without
+    from gristmill.tokenizers.cuda.host import start_server  # noqa: PLC0415 - most builds do not use it
 
-    server = started_server(run, tokenizer, folder, make_encoder)
+    server = start_server(run, tokenizer, folder, make_encoder)
     try:
         yield server
     finally:

@@ -1,4 +1,4 @@
-"""The structures of kernels/engine.cuh as numpy sees them, and what memory a chunk of text needs on the card."""
+"""Mirror the structures of kernels/engine.cuh as numpy types, and compute the GPU memory that a chunk of text needs."""
 
 from typing import Literal, NamedTuple
 
@@ -9,13 +9,14 @@ GROUP = 32
 WINDOW = 64
 STRIDE = 32
 IN_TILE = 512
-SHORT_FROM = 3
-MEDIUM_FROM = 16
-"""Bytes of the shortest word that takes an entry, and of the shortest that a warp merges."""
-LONGEST_CHUNK = (1 << 24) - 1
-"""A word may be as long as the chunk, and the table has 24 bits for a length."""
+MIN_ENTRY_BYTES = 3
+"""Length in bytes of the shortest word that has an entry in the word table."""
+MIN_WARP_BYTES = 16
+"""Length in bytes of the shortest word that a warp merges."""
+MAX_CHUNK_BYTES = (1 << 24) - 1
+"""A word may be as long as the chunk, and the word table has 24 bits for its length."""
 MARGIN = TILE
-"""Bytes that may be read before and behind a text."""
+"""Number of readable bytes before and after a text."""
 
 ENGINE = np.dtype(
     [
@@ -46,21 +47,24 @@ STATE_BYTES, COUNTERS_BYTES, ENTRY_BYTES = 24, 24, 32
 
 
 class Sizes(NamedTuple):
-    """Of everything whose size goes by the chunk's."""
+    """Sizes that depend on the size of a chunk."""
 
     chunk_bytes: int
-    """Of text in one chunk, at most."""
+    """Maximum number of bytes of text in a chunk."""
     max_documents: int
-    """In one chunk."""
+    """Maximum number of documents in a chunk."""
     num_slots: int
-    """Entries of the word table."""
+    """Number of entries of the word table."""
     pool_ids: int
+    """Capacity of the pool for the ids of words."""
     arena_bytes: int
+    """Capacity of the arena for the bytes of words."""
     id_bytes: int
+    """Size of one id."""
 
     @classmethod
     def of(cls, chunk_bytes: int, id_bits: Literal[16, 32], *, num_slots: int | None = None) -> "Sizes":
-        """A chunk of new words alone, eight bytes each, fills half of the table."""
+        """Compute the sizes. By default, a chunk of only new words of eight bytes fills half of the word table."""
         num_slots = num_slots or 1 << max(10, (chunk_bytes // 4 - 1).bit_length())
         return cls(
             chunk_bytes=chunk_bytes,
@@ -77,7 +81,7 @@ class Sizes(NamedTuple):
 
     @property
     def max_words(self) -> int:
-        """Five eighths full: searches are still short."""
+        """Number of words above which the table is cleared. With five eighths of its slots used, searches are short."""
         return self.num_slots * 5 // 8
 
     @property
@@ -85,7 +89,7 @@ class Sizes(NamedTuple):
         return self.chunk_bytes // STRIDE + 2
 
     def scratch(self) -> dict[str, int]:
-        """Bytes of each of the engine's arrays that hold what is known of one chunk, and of the word table."""
+        """Size in bytes of each of the engine's work arrays, and of the word table."""
         tiles, windows, chunk = self.max_tiles, self.max_windows, self.chunk_bytes
         return {
             "entries": self.num_slots * ENTRY_BYTES,
@@ -97,8 +101,8 @@ class Sizes(NamedTuple):
             "words_before": tiles * TILE // GROUP * 2,
             "words_per_tile": tiles * 4,
             "first_documents": (tiles + 1) * 4,
-            "short_words": (chunk // SHORT_FROM + 1) * 4,
-            "medium_words": (chunk // MEDIUM_FROM + 1) * 4,
+            "short_words": (chunk // MIN_ENTRY_BYTES + 1) * 4,
+            "medium_words": (chunk // MIN_WARP_BYTES + 1) * 4,
             "windows": windows * 8,
             "joins": (chunk // WINDOW + 1) * 8,
             "long_words": (chunk // IN_TILE + 2) * 8,
@@ -107,10 +111,10 @@ class Sizes(NamedTuple):
         }
 
     def zeroed(self) -> dict[str, int]:
-        """What is zeroed before each chunk; these lie one behind the other."""
+        """Size in bytes of each array that is zeroed before each chunk. The arrays are contiguous."""
         return {
             "counters": -(-COUNTERS_BYTES // 16) * 16,
             "tile_totals": self.max_tiles * 8,
-            "mask_margin": GROUP,  # the first group looks at the one before it, and finds no document there
+            "mask_margin": GROUP,  # the first group reads the mask of the one before it, which must be empty
             "document_mask": self.max_tiles * TILE // 8 + GROUP,
         }

@@ -1,4 +1,4 @@
-// The kernels as one module. Compiled for one kind of tokenizer:
+// All kernels as one module, compiled for one kind of tokenizer with these macros:
 //   ID_BITS 16 or 32 · IGNORES_CASE 0 or 1 · FAMILY_GPT2 [DIGITS_APART] or FAMILY_CL100K [DIGITS_IN_THREES]
 #include "begin_chunk.cu"
 #include "word_starts.cuh"

@@ -1,17 +1,18 @@
-// New words that are one token though merges do not make it (Llama 3's ignore_merges) -> that token, a thread each.
+// Replace the ids of new words that are one token although the merges do not produce it (Llama 3's ignore_merges). Each
+// thread handles one word.
 //
-// Launched only for a tokenizer that has some; exceptions.py makes the table. Merges have been for nothing then: such
-// words are few.
+// This kernel is launched only for a tokenizer with such words. merge_tables.py creates their table. The merges of
+// these words are wasted work, but the words are few.
 #include "word_table.cuh"
 
-// Its id, or NOTHING.
+// Return the id of an exception, or NOTHING if the word is none.
 __device__ inline u32 exception_of(const Engine& engine, const u8* word, u32 length) {
     u64 hash = hashed(word, length);
     for (u32 slot = (u32)(hash >> 32);; slot++) {
-        Exception there = engine.exceptions[slot & engine.exceptions_mask];
-        if (there.num_bytes == 0) return NOTHING;
-        if (there.hash != (u32)hash || there.num_bytes != length) continue;
-        if (are_same(word, engine.exception_bytes + there.begin, length)) return there.id;
+        Exception entry = engine.exceptions[slot & engine.exceptions_mask];
+        if (entry.num_bytes == 0) return NOTHING;
+        if (entry.hash != (u32)hash || entry.num_bytes != length) continue;
+        if (are_same(word, engine.exception_bytes + entry.begin, length)) return entry.id;
     }
 }
 

@@ -1,7 +1,7 @@
-// Before a chunk: documents become bits, tiles learn which is their first, and a table that is too full is emptied.
+// Prepare a chunk: mark the starts of documents, find the first document of each tile, and clear a full word table.
 #include "engine.cuh"
 
-// The document mask, counters and tile totals have been zeroed.
+// The host has zeroed the document mask, the counters and the tile totals.
 extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
@@ -19,10 +19,10 @@ extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, co
         }
         engine.first_documents[tile] = low;
     }
-    if (engine.state->must_clear)  // end_chunk says so, nobody else writes it while this runs
+    if (engine.state->must_clear)  // set for the previous chunk, and not written while this kernel runs
         for (u32 slot = thread; slot <= engine.slot_mask; slot += num_threads) {
             engine.entries[slot].low = engine.entries[slot].high = 0;
-            // A word that comes twice in the next chunk is asked for its ids before it has any: not for another's.
+            // A word that occurs twice in the next chunk is read before its ids are known. It must not get old ids.
             engine.entries[slot].value.all = make_uint4(0, 0, 0, 0);
         }
 }

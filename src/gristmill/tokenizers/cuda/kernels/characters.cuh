@@ -1,6 +1,7 @@
-// Bytes -> what kind of character each belongs to, as bit masks of 32 bytes at a time.
+// Classify the characters of 32 bytes at a time, as bit masks.
 //
-// Every byte of a character has its class; all but the first are `inner`. So "the character before" is the byte before.
+// Every byte of a character has the character's class, and all but the first are also `inner`. So the class of the
+// preceding character is the class of the preceding byte.
 //
 //   text      a  b     é        '  s
 //   letter    1  1  0  1  1  0  0  1
@@ -13,20 +14,20 @@ constexpr bool USES_NEWLINES = true;
 #else
 constexpr bool USES_NEWLINES = false;
 #endif
-constexpr u8 OTHER = 0, LETTER = 1, NUMBER = 2, WHITESPACE = 3, LEFT_TO_CPU = 5;  // as in classes.py
+constexpr u8 OTHER = 0, LETTER = 1, NUMBER = 2, WHITESPACE = 3, LEFT_TO_CPU = 5;  // as in character_classes.py
 
 struct Masks {
-    u32 letter, number, white, space, apostrophe, inner, document, newline;  // the last only where it is used
+    u32 letter, number, white, space, apostrophe, inner, document, newline;  // newline only if USES_NEWLINES
     __device__ u32 other() const { return ~(letter | number | white); }
 };
 
-// The high bit of each byte that lies in [low, high]; for bytes under 0x80.
+// Set the high bit of each byte that is in [low, high]. All bytes must be below 0x80.
 //   in_range('a' 'B' '7' ' ', 'a', 'z') -> 80 00 00 00
 __device__ inline u32 in_range(u32 four, u32 low, u32 high) {
     return (four + (0x80 - low) * 0x01010101u) & ~(four + (0x7F - high) * 0x01010101u) & 0x80808080u;
 }
 
-// The high bits of four bytes as four bits: the product moves bits 7, 15, 23 and 31 to 28, 29, 30 and 31.
+// Gather the high bits of four bytes into four bits. The product moves bits 7, 15, 23 and 31 to 28, 29, 30 and 31.
 __device__ inline u32 four_bits(u32 high_bits) { return (high_bits >> 7) * 0x10204080u >> 28; }
 
 __device__ inline Masks masks_of_ascii(const u32* words) {
@@ -56,7 +57,7 @@ __device__ inline u8 class_of_ascii(u32 byte) {
                                               : OTHER;
 }
 
-// How many bytes the character has whose first is here; 0 if this is not UTF-8.
+// Decode the character that starts here. Return its number of bytes, or 0 if it is not valid UTF-8.
 __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     u32 first = at[0], length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
     if (length == 0 || length > num_left) return 0;
@@ -71,8 +72,9 @@ __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     return length;
 }
 
-// Character by character, from the one that reaches into the group. What is not UTF-8, runs over the edge of a
-// document, or may not be in NFC where that is asked for, flags it; the masks then do not matter.
+// Classify character by character, starting with the one that extends into the group. A document is flagged for the CPU
+// if it is not valid UTF-8, if a character crosses its edge, or if NFC is required and may change it. The masks of a
+// flagged document are not used.
 __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     Masks masks = {};
     const u8* text = chunk.text + begin;
@@ -100,7 +102,7 @@ __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& c
                     flag_document(chunk, (u32)position + more);
                 }
         }
-        // A character may begin up to three bytes before the group and end behind it.
+        // A character may start up to three bytes before the group and may end after it.
         u64 bytes = ((1ull << length) - 1) << (at + 3);
         u32 mask = (u32)(bytes >> 3), lead = at < 0 ? 0 : 1u << at;
         if (kind == LETTER) masks.letter |= mask;
@@ -115,7 +117,8 @@ __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& c
     return masks;
 }
 
-// Of the 32 bytes at `begin`, which may be the group before the chunk. `is_own`: it is this block's to check.
+// Classify the 32 bytes at `begin`, which may be the group before the chunk. `is_own` is true if this block validates
+// the group.
 __device__ inline Masks masks_of(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     const uint4* text = (const uint4*)(chunk.text + begin);
     uint4 low = text[0], high = text[1];
@@ -126,6 +129,6 @@ __device__ inline Masks masks_of(const Engine& engine, const Chunk& chunk, long 
     return masks;
 }
 
-// Each bit of `here` moved one byte on: what the byte before was.
+// Shift a mask so that each bit describes the preceding byte. `earlier` is the mask of the preceding group.
 __device__ inline u32 before(u32 earlier, u32 here) { return here << 1 | earlier >> 31; }
 __device__ inline u64 both(u32 here, u32 later) { return here | (u64)later << 32; }

@@ -1,21 +1,21 @@
-// Codes -> ids, in order, in one pass over the tiles.
+// Write the ids of all words, in order, in one pass over the tiles (a scan with decoupled look-back).
 //
-// A block knows how many ids its tile has once it has read the codes; where they go depends on all tiles before it. It
-// publishes its number, and adds up those of the tiles before it, from the nearest back to the first that already knows
-// its own place. Blocks take tiles in order, so that whoever is waited for has begun.
+// A block counts the ids of its tile from the codes. Their offset in the output depends on all earlier tiles. The block
+// publishes its count and adds up those of the earlier tiles, from the nearest back to the first that has published its
+// running total. Blocks take tiles in order, so a block only waits for blocks that have started.
 //
-//   tile_totals[t]   0: nothing known yet    1 << 62 | ids of the tile    2 << 62 | ids of all tiles up to and with it
+//   tile_totals[t]   0 = not known yet, 1 << 62 | ids of the tile, 2 << 62 | ids of all tiles up to and including it
 #include "engine.cuh"
 
 constexpr u64 OWN = 1ull << 62, WITH_ALL_BEFORE = 2ull << 62, VALUE_BITS = (1ull << 62) - 1;
 constexpr u32 WORDS_AT_ONCE = 4;
-constexpr u32 COPIED_BY_ONE = 32;  // a thread copies so many ids from the pool by itself; more is a warp's work
+constexpr u32 COPIED_BY_ONE = 32;  // maximum number of ids that one thread copies from the pool; a warp copies more
 
 struct FromPool {
     u32 to, from, num;
 };
 
-// A word whose ids found no room: its document is the CPU's. Which one is looked for only then.
+// Flag the document of a word whose ids did not fit into the pool. The document is searched for only in this rare case.
 __device__ __noinline__ void flag_document_of_word(const Engine& engine, const Chunk& chunk, u32 tile, u32 word) {
     for (u32 group = tile * GROUPS; group < (tile + 1) * GROUPS; group++) {
         u32 starts = engine.starts[group], first = engine.words_before[group];
@@ -26,13 +26,14 @@ __device__ __noinline__ void flag_document_of_word(const Engine& engine, const C
     }
 }
 
-__device__ inline u32 place_of(const Engine& engine, u32 tile, u32 num_ids) {  // by the first warp of a block
+// Return the number of ids before a tile, with the first warp of a block.
+__device__ inline u32 ids_before_tile(const Engine& engine, u32 tile, u32 num_ids) {
     volatile u64* totals = engine.tile_totals;
     u32 lane = threadIdx.x;
     if (lane == 0) totals[tile] = (tile == 0 ? WITH_ALL_BEFORE : OWN) | num_ids;
     u64 sum = 0;
     for (long long nearest = (long long)tile - 1; nearest >= 0; nearest -= 32) {
-        u64 total = WITH_ALL_BEFORE;  // in front of the first tile there is nothing
+        u64 total = WITH_ALL_BEFORE;  // 0 ids before the first tile
         if (nearest - lane >= 0) do total = totals[nearest - lane];
             while (total >> 62 == 0);
         u32 known = __ballot_sync(ALL, total >> 62 == 2), first = known ? __ffs(known) - 1 : 31;
@@ -51,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     const Chunk& chunk = *the_chunk;
     __shared__ __align__(16) token_t staged[TILE + 16];
     __shared__ FromPool copies[TILE / COPIED_BY_ONE + 1];
-    __shared__ u32 scratch[THREADS / 32], the_tile, num_copies, place;
+    __shared__ u32 scratch[THREADS / 32], the_tile, num_copies, tile_offset;
     __shared__ FromPool last;  // the last word of a tile may be longer than the tile
     if (threadIdx.x == 0) {
         the_tile = atomicAdd(&engine.counters->next_tile, 1u);
@@ -109,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                 for (u32 number = 0; number < num[at]; number++)
                     staged[to + number] = engine.pool[value[at].word[1] + number];
             }
-            // For end_chunk, which asks where documents begin: what comes before this word in the tile.
+            // For end_chunk, which locates the documents: the number of ids before this word in the tile.
             if (has_documents && word + at < num_words) codes[word + at] = to;
             to += num[at];
         }
@@ -118,18 +119,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     __syncthreads();
     u32 num_ids = num_staged + last.num;
     if (threadIdx.x < 32) {
-        u32 found = place_of(engine, tile, num_ids);
-        if (threadIdx.x == 0) place = found;
+        u32 found = ids_before_tile(engine, tile, num_ids);
+        if (threadIdx.x == 0) tile_offset = found;
     }
     for (u32 number = threadIdx.x / 32; number < num_copies; number += THREADS / 32)
         for (u32 at = threadIdx.x % 32; at < copies[number].num; at += 32)
             staged[copies[number].to + at] = engine.pool[copies[number].from + at];
     __syncthreads();
 
-    // Eight bytes a thread, from the first place on that eight divides.
-    token_t* out = chunk.ids + place;
+    // Each thread writes eight bytes at a time, from the first address that is a multiple of eight.
+    token_t* out = chunk.ids + tile_offset;
     constexpr u32 AT_ONCE = 8 / sizeof(token_t);
-    u32 head = min(num_staged, (AT_ONCE - place % AT_ONCE) % AT_ONCE), num_whole = (num_staged - head) / AT_ONCE;
+    u32 head = min(num_staged, (AT_ONCE - tile_offset % AT_ONCE) % AT_ONCE);
+    u32 num_whole = (num_staged - head) / AT_ONCE;
     for (u32 number = threadIdx.x; number < num_whole; number += THREADS) {
         u32 from = head + number * AT_ONCE;
         u64 eight = 0;

@@ -1,11 +1,11 @@
-// After a chunk: where each document's ids begin, which documents the CPU must do, and whether the table is too full.
+// Finish a chunk: write the id offsets of the documents and the result, and decide whether to clear the word table.
 #include "engine.cuh"
 
 __device__ inline u32 ids_up_to(const Engine& engine, u32 num_tiles) {
     return num_tiles ? (u32)engine.tile_totals[num_tiles - 1] : 0;
 }
 
-// What emit left in codes: how many ids of the tile come before each word.
+// Return the number of ids before a position. emit has replaced each word's code with its number of ids before it.
 __device__ inline u32 ids_before(const Engine& engine, const Chunk& chunk, u32 position) {
     u32 tile = position / TILE, group = position / GROUP;
     u32 word = engine.words_before[group] + __popc(engine.starts[group] & ((1u << position % GROUP) - 1));
@@ -23,7 +23,7 @@ extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, cons
         const Counters& counters = *engine.counters;
         u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
         engine.state->num_words += num_new;
-        // A chunk takes no more than half of the pool, nor of the arena: with this the next one finds room.
+        // A chunk needs at most half of the pool and half of the arena, so this leaves enough space for the next one.
         const TableState& state = *engine.state;
         bool is_half_full = state.pool_used > engine.pool_ids / 2 || state.arena_used > engine.arena_bytes / 2;
         if (engine.state->num_words > engine.max_words || is_half_full) engine.state->must_clear = 1;

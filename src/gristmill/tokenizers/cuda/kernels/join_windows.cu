@@ -1,16 +1,16 @@
-// Words of more than 64 bytes -> ids: first each of their windows, then these joined.
+// Encode words of more than 64 bytes: merge each window of a word, then join the windows.
 //
-// Tokens are a word's encoding exactly when every two neighbours among them are the encoding of their own bytes
-// (tests/tokenizers/cuda/test_long_words.py says why, whatever the order of merges). So two windows that have one token in
-// common, from the same byte to the same byte, may be joined there: every pair left of it is one of the left window's,
-// every pair right of it one of the right window's.
+// A sequence of tokens is the encoding of a word exactly if every two adjacent tokens are the encoding of their own
+// bytes. tests/tokenizers/cuda/test_long_words.py explains why this holds for any order of merges. Therefore two
+// windows can be joined at a token that both have at the same bytes. Every pair before that token is from the left
+// window, and every pair after it is from the right window.
 //
 //   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
-//   right              u|l|ness|today|…        and the right one's from it on
+//   right              u|l|ness|today|…        and the right window's tokens from it on
 //
-// Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is
-// merged in steps, by larger pieces: each begins where a token of the one before began. Where the text repeats, so do
-// its tokens.
+// Windows of a run ("-----…") may have no token in common, because each window groups the run from its own start. Then
+// the word is merged in steps of larger pieces. Each piece starts at a token of the previous one. If the text repeats,
+// its tokens repeat too.
 #include "merging.cuh"
 
 constexpr u32 WINDOW_WARPS = 4;
@@ -35,7 +35,7 @@ __device__ inline u32 next_start(u64 starts, u32 at) {
     return above ? (u32)__ffsll(above) - 1 : WINDOW;
 }
 
-// The first byte, from the right window's begin, of a token that both windows have; NOTHING if there is none.
+// Find a token that both windows have. Return its offset in the right window, or NOTHING if there is none.
 __device__ inline u32 common_token(u64 left, u64 right) {
     for (u64 both = left >> STRIDE & right; both; both &= both - 1) {
         u32 at = (u32)__ffsll(both) - 1;
@@ -69,12 +69,13 @@ __device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry
     keep_bytes(engine, chunk, entry);
 }
 
-// Joins them if all can be joined. Two turns over the windows: the first counts, the second writes.
+// Join the windows of a word, or return false if two of them have no token in common. The first of two passes counts
+// the ids, and the second writes them.
 __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join join, u32 num_windows) {
     u32 lane = threadIdx.x % 32, pool = 0, total = 0;
     const u64* starts = engine.window_masks + join.first_window;
     const token_t* ids = engine.window_ids + (u64)join.first_window * WINDOW;
-    for (u32 turn = 0; turn < 2; turn++) {
+    for (u32 pass = 0; pass < 2; pass++) {
         total = 0;
         for (u32 base = 0; base < num_windows; base += 32) {
             u32 window = base + lane, from = 0, to = 0;
@@ -95,12 +96,12 @@ __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join joi
                 u32 other = __shfl_up_sync(ALL, sum, distance);
                 if (lane >= distance) sum += other;
             }
-            if (turn == 1)
+            if (pass == 1)
                 for (u32 at = from; at < to; at++)
                     engine.pool[pool + total + sum - to + at] = ids[(u64)window * WINDOW + at];
             total += __shfl_sync(ALL, sum, 31);
         }
-        if (turn == 0) {
+        if (pass == 0) {
             pool = lane == 0 ? take_pool(engine, total) : 0;
             pool = __shfl_sync(ALL, pool, 0);
             if (pool == NOTHING) break;
@@ -110,7 +111,7 @@ __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join joi
     return true;
 }
 
-// How many bytes, from the first on, equal the byte `period` further on.
+// Return the number of leading bytes that equal the byte `period` positions after them.
 __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
     u32 lane = threadIdx.x % 32;
     for (u32 base = 0; base + period < length; base += 256) {
@@ -124,11 +125,11 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
     return length - period;
 }
 
-// STEP bytes after STEP bytes. The ids lie in the room of the word's windows, which is larger than the word.
-// NOTHING if they do not have the token that they were to begin with.
+// Merge a word in pieces of STEP bytes. The ids are written to the memory of the word's windows, which is larger than
+// the word. Return the number of ids, or NOTHING if a piece does not start with the expected token.
 __device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
     u32 lane = threadIdx.x % 32, at = 0, num_ids = 0;
-    u32 expected = 0;  // where the first token ends; 0: anywhere
+    u32 expected = 0;  // end of the first token; 0 if any end is valid
     while (true) {
         u32 num_bytes = min(STEP, length - at);
         merge_piece(engine, piece, text + at, num_bytes);
@@ -138,11 +139,11 @@ __device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const 
             write_tokens(piece, out + num_ids);
             return num_ids + num_tokens(piece);
         }
-        u32 step = last_of(piece.alive, STEP / 2 + 1);  // the last token that begins in the first half
+        u32 step = last_of(piece.alive, STEP / 2 + 1);  // the last token that starts in the first half
         if (step == 0) return NOTHING;
         expected = next_of(piece.alive, step) - step;
         u32 num_step = tokens_before(piece, step), num_repeats = 0;
-        // What begins at `at + step` has the same bytes as long as they repeat; then it has the same tokens too.
+        // As long as the bytes repeat, the piece at `at + step` has the same bytes and therefore the same tokens.
         u32 num_same = expected == first_end ? repeated(text + at, length - at, step) : 0;
         if (num_same >= STEP) num_repeats = (num_same - STEP) / step + 1;
         write_tokens(piece, out + num_ids, step);

@@ -1,7 +1,7 @@
-// Words of more than 512 bytes, a block each: where they end, their hash, and their entry in the table.
+// Look up words of more than 512 bytes, with a block for each: find their end, their hash and their table entry.
 //
-// Runs of blanks and dashes, embedded data, text without spaces. They are few, and come again like all others: so
-// they are in the table too.
+// Such words are runs of spaces or dashes, embedded data, and text without spaces. They are few, but they recur like
+// other words, so they have entries in the table too.
 #include "word_table.cuh"
 
 __device__ inline u32 end_of(const Engine& engine, const Chunk& chunk, u32 position, u32* first_start) {
@@ -53,7 +53,8 @@ struct Found {
     bool is_new;
 };
 
-// `shared` and `count` are for the block: what its first thread has found, and how many threads see a difference.
+// Find or claim the entry of a word. `shared` and `count` are shared by the block: the entry that its first thread
+// found, and the number of threads that found a difference.
 __device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 position, u32 length, u64 low, u64* shared,
                              u32* count) {
     u32 slot = (u32)(low >> 1) & engine.slot_mask;
@@ -61,7 +62,7 @@ __device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 posit
         if (threadIdx.x == 0) {
             bool is_new;
             u64 high = take(&engine.entries[slot], low, long_key(IN_TEXT, length, position), &is_new);
-            *shared = is_new ? 1 : high;  // 1 is no key's
+            *shared = is_new ? 1 : high;  // no key has a high half of 1
         }
         __syncthreads();
         u64 found = *shared;

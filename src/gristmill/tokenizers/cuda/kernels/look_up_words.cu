@@ -1,10 +1,11 @@
-// Words -> codes: each word of a tile is looked up in the table, and takes an entry there if it is new.
+// Look up the words of each tile in the word table, and claim an entry for each new word. The result is a code per
+// word.
 //
-//   1  the starts in the tile become a list of words
-//   2  words of one or two bytes (more than half of all) are answered by tables of their own
-//   3  words of up to 15 bytes: their bytes are the key
-//   4  words of up to 512 bytes: a hash is the key, and the bytes are compared
-//   5  longer ones are left to look_up_long_words, a block each
+//   1  Convert the starts in the tile to a list of words.
+//   2  Look up words of one or two bytes (more than half of all words) in separate tables.
+//   3  Look up words of up to 15 bytes by their bytes.
+//   4  Look up words of up to 512 bytes by a hash, and compare their bytes.
+//   5  Leave longer words to look_up_long_words, which uses a block for each.
 #include "word_table.cuh"
 
 __device__ inline void add_windows(const Engine& engine, u32 slot, u32 length) {
@@ -55,7 +56,7 @@ __device__ __noinline__ u32 look_up_medium(const Engine& engine, const Chunk& ch
     return no_slot(engine, chunk, position);
 }
 
-// The first start behind the tile, from its begin; NOTHING if it is far away.
+// Return the first word start after the tile, relative to the start of the tile, or NOTHING if it is far away.
 __device__ inline u32 end_of_last_word(const Engine& engine, const Chunk& chunk, u32 tile) {
     u32 lane = threadIdx.x, group = (tile + 1) * GROUPS + lane;
     u32 starts = group < chunk.num_tiles * GROUPS ? engine.starts[group] : 0;
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     look_up_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
-    if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is
+    if (blockIdx.x >= chunk.num_tiles) return;  // the grid has a block for each tile of the largest chunk
     __shared__ __align__(16) u8 text[TILE + 32];
     __shared__ u16 begins[TILE], short_ones[TILE / 3 + 1], medium_ones[TILE / SHORT];
     __shared__ u32 scratch[THREADS / 32], num_short, num_medium, last_end;
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x == 0) last_end = end;
     }
     __syncthreads();
-    if (begin <= chunk.num_bytes && chunk.num_bytes - begin < GROUP) {  // the end of the chunk is no word's start
+    if (begin <= chunk.num_bytes && chunk.num_bytes - begin < GROUP) {  // no word starts at the end of the chunk
         starts &= (1u << (chunk.num_bytes - begin)) - 1;
         last_end = chunk.num_bytes - tile_begin;
     }

@@ -1,12 +1,11 @@
-// New words of up to 64 bytes -> ids: by a warp each, those of up to 15 bytes by a thread each.
+// Encode new words of up to 64 bytes: one thread for a word of up to 15 bytes, one warp for a longer word.
 //
-// A warp for every word would be less to read, and was slower: most new words are short, and then most of its lanes
-// have nothing to do.
+// A warp for every word would be simpler but was slower: most new words are short and leave most lanes idle.
 #include "merging.cuh"
 
 constexpr u32 WARPS = 4;
 
-// 32 short words at once: a column for each lane.
+// 32 short words, with one column for each lane.
 struct ShortWords {
     u32 ids[SHORT][32], ranks[SHORT][32], products[SHORT][32];
 };
@@ -76,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
     const Chunk& chunk = *the_chunk;
     __shared__ ShortWords words[WARPS];
     u32 warp = blockIdx.x * WARPS + threadIdx.x / 32, num_warps = gridDim.x * WARPS, lane = threadIdx.x % 32;
-    // One list of both: while there are fewer of them than warps, nobody has two.
+    // Medium and short words form one list, so that no warp gets two items while another has none.
     u32 num_medium = engine.counters->num_medium, num_short = engine.counters->num_short;
     for (u32 number = warp; number < num_medium + (num_short + 31) / 32; number += num_warps) {
         u32 word = (number - num_medium) * 32 + lane;

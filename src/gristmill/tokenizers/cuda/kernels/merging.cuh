@@ -1,17 +1,17 @@
-// Byte-pair merges by one warp: of WINDOW bytes in registers, or of STEP bytes in shared memory.
+// Byte-pair merging by one warp, of WINDOW bytes in registers or of STEP bytes in shared memory.
 //
-// The reference merges the pair of lowest rank, the leftmost first, until none is left. Where merges are in order (one
-// that uses a token ranks behind all that make it; checked when a tokenizer is loaded) a merge never makes a pair of
-// lower rank possible: so all pairs of the lowest rank are merged in one round, from left to right. Where they are
-// not, one pair is merged in a round.
+// The reference merges the pair of the lowest rank, leftmost first, until no pair can be merged. Merges are in order if
+// each merge that uses a token ranks after all merges that produce it, which is checked when a tokenizer is loaded.
+// Then a merge never creates a pair of a lower rank, so one round merges all pairs of the lowest rank from left to
+// right. If merges are not in order, a round merges one pair.
 //
 //   l o w e r      round 1, rank of (l, o): 3, (e, r): 5      ->  lo w e r
 //                  round 2, rank of (e, r): 5                 ->  lo w er
-//   a a a          (a, a) at 0 and at 1: 0 takes the second, so 1 is gone  ->  aa a
+//   a a a          (a, a) at 0 and at 1: the pair at 0 takes the second a, so the pair at 1 no longer exists  ->  aa a
 #pragma once
 #include "word_table.cuh"
 
-// What a look-up needs, in registers.
+// Fields of the engine that a lookup needs, in registers.
 struct MergeTable {
     const uint4* entries;
     u32 shift, mask, is_in_order;
@@ -22,7 +22,7 @@ __device__ inline MergeTable merge_table(const Engine& engine) {
 }
 
 struct Merge {
-    u32 rank, product;  // NOTHING: there is none
+    u32 rank, product;  // the rank is NOTHING if the pair has no merge
 };
 
 __device__ inline Merge merge_of(const MergeTable& table, u32 left, u32 right) {
@@ -30,14 +30,14 @@ __device__ inline Merge merge_of(const MergeTable& table, u32 left, u32 right) {
     u32 slot = (u32)(pair * 0x9E3779B97F4A7C15ull >> table.shift);
     for (;; slot = (slot + 1) & table.mask) {
         uint4 entry = __ldg(&table.entries[slot]);
-        bool is_it = entry.x == (u32)pair && entry.y == (u32)(pair >> 32);
-        if (is_it || entry.z == NOTHING) return Merge{entry.z, entry.w};
+        bool is_found = entry.x == (u32)pair && entry.y == (u32)(pair >> 32);
+        if (is_found || entry.z == NOTHING) return Merge{entry.z, entry.w};
     }
 }
 
-// Up to 64 tokens of a window, two in each lane: those that stand at its number and 32 further on.
+// Up to 64 tokens of a window. Lane n has the tokens that start at bytes n and n + 32.
 struct Tokens {
-    u64 alive;  // the same in all lanes: where tokens start
+    u64 alive;  // one bit per byte: a token starts here; the same in all lanes
     u32 low, high;
 };
 
@@ -45,7 +45,8 @@ __device__ inline u64 lowest_bit(u64 mask) { return mask & (0 - mask); }
 __device__ inline u64 bits_above(u64 mask, u32 at) { return at >= 63 ? 0 : mask & ~0ull << (at + 1); }
 __device__ inline bool has_bit(u64 mask, u32 at) { return mask >> at & 1; }
 
-// The merge of the token at `at` and the next one, the first of those `above`; `known`: what it was a round before.
+// Return the merge of the token at `at` with the next token, the first one in `above`. `known` is the result of the
+// previous round, which is still valid if neither token is in `heads`.
 __device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads, u32 at, u64 above, u32 mine, u32 right,
                                   Merge known) {
     if (!has_bit(alive, at)) return Merge{NOTHING, 0};
@@ -60,7 +61,7 @@ __device__ inline Tokens merged_window(const Engine& engine, const u8* text, u32
     if (lane < length) tokens.low = engine.byte_ids[text[lane]];
     if (lane + 32 < length) tokens.high = engine.byte_ids[text[lane + 32]];
     Merge low = {NOTHING, 0}, high = {NOTHING, 0};
-    u64 heads = ~0ull;  // tokens that are new; a pair that has one is looked up
+    u64 heads = ~0ull;  // new tokens; only pairs with a new token are looked up
     while (true) {
         u64 above_low = bits_above(tokens.alive, lane), above_high = bits_above(tokens.alive, lane + 32);
         u32 next_low = (u32)__ffsll(above_low) - 1, next_high = (u32)__ffsll(above_high) - 1;
@@ -92,15 +93,15 @@ __device__ inline void write_tokens(const Tokens& tokens, token_t* out) {
     if (has_bit(tokens.alive, lane + 32)) out[before] = (token_t)tokens.high;
 }
 
-// Up to STEP tokens, each at the place of its first byte. ranks[i], products[i]: of the merge of token i and the next
-// one, which stands at next[i] (STEP: there is none). merged_in[i]: the round in which it last took its next one in.
+// Up to STEP tokens, each at the index of its first byte. The token after token i is at next[i], which is STEP for the
+// last token. ranks[i] and products[i] describe the merge of the two. merged_in[i] is the last round that merged them.
 struct Piece {
     u32 ids[STEP], ranks[STEP], products[STEP];
     u16 next[STEP], merged_in[STEP];
     u32 alive[STEP / 32];
 };
 
-// The next set bit behind `at` of STEP bits; STEP if there is none.
+// Return the next set bit after `at` of STEP bits, or STEP if there is none.
 __device__ inline u32 next_of(const u32* masks, u32 at) {
     u32 number = (at + 1) / 32;
     if (number == STEP / 32) return STEP;
@@ -112,7 +113,7 @@ __device__ inline u32 next_of(const u32* masks, u32 at) {
     return number * 32 + __ffs(mask) - 1;
 }
 
-// The last set bit before `at`; NOTHING if there is none.
+// Return the last set bit before `at`, or NOTHING if there is none.
 __device__ inline u32 last_of(const u32* masks, u32 at) {
     u32 number = at / 32, mask = masks[number] & ((1u << at % 32) - 1);
     while (mask == 0) {
@@ -122,7 +123,7 @@ __device__ inline u32 last_of(const u32* masks, u32 at) {
     return number * 32 + 31 - __clz(mask);
 }
 
-// By a whole warp. Afterwards `alive` says where tokens start, and `ids` has theirs there.
+// Merge a piece, with all lanes of a warp. Afterwards `alive` marks where tokens start, and `ids` has their ids there.
 __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8* text, u32 length) {
     const MergeTable table = merge_table(engine);
     u32 lane = threadIdx.x % 32, end = (length + 31) / 32 * 32;
@@ -145,9 +146,9 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
         lowest = __reduce_min_sync(ALL, lowest);
         if (lowest == NOTHING) return;
 
-        // Pairs of this rank, from left to right. Two may share a token only if all three are the same ("a a a"): then
-        // the left one takes it, and the other is gone.
-        u32 taken = NOTHING;  // what the last of them takes in
+        // Merge the pairs of this rank from left to right. Two pairs can share a token only if all three tokens are the
+        // same ("a a a"). Then the left pair takes it, and the other pair no longer exists.
+        u32 taken = NOTHING;  // the right token of the last merged pair
         for (u32 at = lane; at < end; at += 32) {
             u32 right = piece.next[at];
             bool is_pair = piece.ranks[at] == lowest;
@@ -175,7 +176,7 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
             if (!table.is_in_order) break;
         }
         __syncwarp();
-        // What is new, or has a new one behind it, is looked up: each by its own lane, so that one wait is enough.
+        // Look up the pairs with a new token. Each lane looks up its own, so that all loads overlap.
         for (u32 at = lane; at < end; at += 32) {
             if (!(piece.alive[at / 32] >> lane & 1)) continue;
             u32 right = piece.next[at];
@@ -194,7 +195,7 @@ __device__ inline u32 num_tokens(const Piece& piece) {
     return num;
 }
 
-// The ids of tokens that start before `end`, in order. By a whole warp.
+// Write the ids of the tokens that start before `end`, in order, with all lanes of a warp.
 __device__ inline void write_tokens(const Piece& piece, token_t* out, u32 end = STEP) {
     u32 lane = threadIdx.x % 32, num = 0;
     for (u32 number = 0; number < STEP / 32; number++) {
@@ -204,7 +205,7 @@ __device__ inline void write_tokens(const Piece& piece, token_t* out, u32 end = 
     }
 }
 
-// A word's bytes into the arena, for those who compare with it later. By a whole warp.
+// Copy the bytes of a word to the arena, for comparison in later lookups, with all lanes of a warp.
 __device__ inline void keep_bytes(const Engine& engine, const Chunk& chunk, Entry* entry) {
     u32 lane = threadIdx.x % 32, length = length_of(entry->high);
     const u8* text = bytes_of(engine, chunk, entry->high);

@@ -1,25 +1,25 @@
-// Where words start, as a bit mask: what the two families of patterns have in common.
+// Find the starts of words, as a bit mask. This file has the code that both families of patterns share.
 //
-// A pre-tokenizer's regex walks over a text from left to right. For the patterns here the walk is not needed: whether a
-// word starts at a character can be told from its neighbours, so that all bytes are looked at at once. Each family's
-// file states its rules; tests/word_starts_in_numpy.py states them again, and is held against the reference.
+// A pre-tokenizer's regex scans a text from left to right. The patterns here do not need a scan: the neighbors of a
+// character determine whether a word starts there, so all bytes are processed in parallel. Each family's file states
+// its rules. tests/support/word_starts_in_numpy.py implements them again, and tests compare it with the regexes.
 #pragma once
 #include "characters.cuh"
 
-// A thread's 32 bytes and those on either side.
+// The 32 bytes of a thread, with the groups before and after them.
 struct Group {
     Masks earlier, here, later;
     const u8* text;
     u32 position;  // of its first byte
 };
 
-__device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& group);  // one family's
+__device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& group);  // defined by each family
 
-// A byte of a contraction as it is compared: S and s are the same to a pattern that ignores case.
+// Convert a byte of a contraction to lowercase if the pattern ignores case.
 __device__ inline u32 lower(u32 byte) { return IGNORES_CASE && byte - 'A' < 26u ? byte | 32 : byte; }
 
-// How many bytes a contraction has whose apostrophe is here; 0 if there is none. `documents`: bit n, the n-th byte
-// after the apostrophe begins another document.
+// Return the number of bytes of the contraction that starts with this apostrophe, or 0 if there is none. Bit n of
+// `documents` is set if the n-th byte after the apostrophe starts another document.
 //   'll -> 3, 's -> 2, 'x -> 0
 __device__ inline u32 contraction(const u8* apostrophe, u64 documents) {
     u32 second = lower(apostrophe[1]), third = lower(apostrophe[2]);
@@ -28,13 +28,13 @@ __device__ inline u32 contraction(const u8* apostrophe, u64 documents) {
     if (documents & 4) return 0;
     if ((second == 'r' || second == 'v') && third == 'e') return 3;
     if (second == 'l' && third == 'l') return 3;
-    // U+017F is an s to a pattern that ignores case.
+    // U+017F matches s in a pattern that ignores case.
     return IGNORES_CASE && second == 0xC5 && third == 0xBF ? 3 : 0;
 }
 
-// Contractions whose apostrophe starts a word: a start right behind, none inside.
+// Apply contractions whose apostrophe starts a word: add a start right after them and remove all starts inside.
 __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier_apostrophes, const Group& group) {
-    // One that begins in the last three bytes before the group may end in it.
+    // A contraction that starts in the last three bytes before the group may end in it.
     u64 left = (u64)apostrophes << 32 | (earlier_apostrophes & 0xE0000000u);
     while (left) {
         u32 at = __ffsll(left) - 1;
@@ -51,10 +51,10 @@ __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier
     return starts & ~group.here.inner;
 }
 
-// Whitespace that is the last of its run and has something behind it in the same document.
+// Find whitespace characters that are the last of their run and followed by another character of the same document.
 //   "a  b" -> 0 0 1 0        "a  " -> 0 0 0
-// Found at a character's last byte, then moved to its first.
-__device__ inline u32 last_before_something(const Group& group) {
+// They are found at the last byte of the character. The bit is then moved to its first byte.
+__device__ inline u32 last_before_text(const Group& group) {
     u64 white = both(group.here.white, group.later.white), inner = both(group.here.inner, group.later.inner);
     u64 last = white & (~white & ~inner & ~both(group.here.document, group.later.document)) >> 1;
     last |= (last & inner) >> 1;
@@ -66,11 +66,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5)
     word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
-    if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is
-    // begin_chunk has emptied the table where this was set, and nobody uses it now.
+    if (blockIdx.x >= chunk.num_tiles) return;  // the grid has a block for each tile of the largest chunk
+    // begin_chunk has cleared the table if must_clear was set, and no other thread uses the state now.
     if (blockIdx.x == 0 && threadIdx.x == 0 && engine.state->must_clear)
         *engine.state = TableState{0, 0, 0, 0, engine.state->num_clears + 1};
-    // Masks are laid out mask by mask, so that the threads of a warp read neighbouring words.
+    // Masks of the same kind are contiguous, so that the threads of a warp read adjacent words.
     constexpr u32 NUM_MASKS = sizeof(Masks) / sizeof(u32) - !USES_NEWLINES;
     __shared__ u32 shared[NUM_MASKS][GROUPS + 2];
     long long tile = (long long)blockIdx.x * TILE;
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5)
     group.position = (u32)tile + threadIdx.x * GROUP;
     group.text = chunk.text + group.position;
     u32 starts = starts_in(engine, chunk, group);
-    // The end of the chunk is a start too: so every word has one behind it.
+    // The end of the chunk is marked as a start too, so that every word is followed by a start.
     if (group.position > chunk.num_bytes) starts = 0;
     else if (chunk.num_bytes - group.position < 31) starts &= (2u << (chunk.num_bytes - group.position)) - 1;
     engine.starts[group.position / GROUP] = starts;

@@ -1,31 +1,31 @@
-// The pattern of cl100k and Llama 3, with digits in threes, and of Qwen 2, with digits one by one:
+// The pattern of cl100k and Llama 3, with digits in groups of three, and of Qwen 2, with single digits:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //
-// Other: neither letter, number nor whitespace.
+// An "other" is a character that is neither a letter, a number nor whitespace.
 //
-// 1. Newlines right behind an other belong to its word. What is left of a run of whitespace starts a word; if it holds
-//    a newline, another starts behind the last one; and the last character of the run, if it is no newline and
-//    something follows, starts one.
-// 2. A letter starts a word, unless it follows a letter, whitespace that is no newline, or a lone other: one that
-//    itself follows neither an other nor a plain space.
-// 3. An other starts a word unless it follows an other or a plain space.
-// 4. Numbers start a word each, or every third of a run does.
-// 5. A contraction counts where its apostrophe starts a word: it ends behind its letters.
+// 1. Newlines right after an other belong to its word. The rest of a run of whitespace starts a word. If the rest
+//    contains a newline, another word starts after the last newline. The last character of the run starts a word if it
+//    is not a newline and something follows.
+// 2. A letter starts a word unless it follows a letter, whitespace other than a newline, or a lone other. A lone other
+//    follows neither an other nor a space.
+// 3. An other starts a word unless it follows an other or a space.
+// 4. Each number starts a word, or every third number of a run does.
+// 5. An apostrophe that starts a word starts a contraction if its letters follow. The contraction is a separate word.
 //
 //   f(x);⏎⏎  (y12345)     f|(x|);⏎⏎|·|·(|y|123|45|)
 #include "word_starts.cuh"
 
-// How far a rule looks for the end of a run of newlines, whitespace or digits. A document with a longer one is left to
-// the CPU: a search of every thread through the same run would take quadratic time.
+// Maximum distance to search for the end of a run of newlines, whitespace or digits. A document with a longer run is
+// left to the CPU, as every thread would search through the same run, which takes quadratic time.
 constexpr u32 FARTHEST = 4096;
 
-// The class of a byte far from the group, for runs that reach there. Only whitespace, newline, number and other count.
+// Classify a byte outside the group, for runs that extend there. Only whitespace, newline, number and other are used.
 __device__ inline Masks masks_of_one(const Engine& engine, const Chunk& chunk, u32 position) {
     return masks_of(engine, chunk, (long long)(position / GROUP * GROUP), false);
 }
 
-// Do the newlines that end right before the group belong to an other in front of them?
+// Return true if newlines at the start of the group belong to an other before it, directly or after other newlines.
 __device__ inline bool absorbs_on(const Engine& engine, const Chunk& chunk, const Group& group) {
     if (!(group.earlier.newline >> 31)) return group.earlier.other() >> 31;
     if (group.position == 0) return false;
@@ -38,8 +38,8 @@ __device__ inline bool absorbs_on(const Engine& engine, const Chunk& chunk, cons
     return false;
 }
 
-// Is there a newline in the rest of this run of whitespace?
-__device__ inline bool has_newline_behind(const Engine& engine, const Chunk& chunk, const Group& group, u32 at) {
+// Return true if the rest of this run of whitespace contains a newline.
+__device__ inline bool has_newline_after(const Engine& engine, const Chunk& chunk, const Group& group, u32 at) {
     u64 white = both(group.here.white, group.later.white) & ~both(group.here.document, group.later.document);
     u64 newline = both(group.here.newline, group.later.newline);
     u64 rest = ~0ull << at << 1, ends = ~white & rest;
@@ -56,12 +56,12 @@ __device__ inline bool has_newline_behind(const Engine& engine, const Chunk& chu
     return false;
 }
 
-// How many numbers of the run that reaches into the group lie before it, modulo three.
+// Count the numbers before the group that belong to the run at its start, modulo three.
 __device__ inline u32 numbers_before(const Engine& engine, const Chunk& chunk, const Group& group) {
     u32 count = 0;
     for (long long begin = (long long)group.position - GROUP; begin >= 0; begin -= GROUP) {
         Masks masks = masks_of(engine, chunk, begin, false);
-        // From the last byte back: numbers, up to what is none or up to the start of a document.
+        // The run is the numbers at the end of the mask, back to another character or to the start of a document.
         u32 breaks = ~masks.number, documents = masks.document;
         u32 first = breaks ? 32 - __clz(breaks) : 0;
         if (documents) first = max(first, 31u - __clz(documents));
@@ -99,7 +99,7 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
     u32 space_before = before(earlier.space, here.space), letter_before = before(earlier.letter, here.letter);
     u32 white_before = before(earlier.white, here.white), newline_before = before(earlier.newline, here.newline);
 
-    // A run of newlines is absorbed from its first on: the sum carries through the run and clears it.
+    // Absorb complete runs of newlines: adding the first bit of a run carries through the run and clears it.
     u32 newline = here.newline & ~here.document, absorbed = 0, last_absorbed = 0;
     if (newline || newline_before & 1) {
         last_absorbed = absorbs_on(engine, chunk, group);
@@ -109,15 +109,15 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
     }
     u32 absorbed_before = absorbed << 1 | last_absorbed;
 
-    u32 blank = here.white & ~here.newline & ~here.inner;
+    u32 inline_white = here.white & ~here.newline & ~here.inner;
     u32 starts = here.document | (here.white & ~absorbed & (~white_before | absorbed_before));
-    starts |= blank & last_before_something(group);
-    for (u32 left = blank & newline_before & ~starts; left; left &= left - 1) {
+    starts |= inline_white & last_before_text(group);
+    for (u32 left = inline_white & newline_before & ~starts; left; left &= left - 1) {
         u32 at = __ffs(left) - 1;
-        if (!has_newline_behind(engine, chunk, group, at)) starts |= 1u << at;
+        if (!has_newline_after(engine, chunk, group, at)) starts |= 1u << at;
     }
 
-    // A lone other, on all of its bytes; those of the group before too, as it may end there.
+    // Mark all bytes of each lone other, also in the previous group, as a lone other may end there.
     u32 free_other = other & ~here.inner & ((~other_before & ~space_before) | here.document);
     u32 earlier_other = earlier.other();
     u32 earlier_alone = (~before(0, earlier_other) & ~before(0, earlier.space)) | earlier.document;

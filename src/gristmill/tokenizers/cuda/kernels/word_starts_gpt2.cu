@@ -2,16 +2,16 @@
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// 1. Whitespace starts a word if it follows none, or if it is the last of its run and something follows it.
-// 2. After a plain space nothing but whitespace starts a word: the space belongs to what follows. After other
-//    whitespace it does.
+// 1. Whitespace starts a word if it does not follow whitespace, or if it is the last of its run and something follows.
+// 2. Other characters do not start a word after a space, because the space belongs to their word. They do start a word
+//    after other whitespace.
 // 3. Otherwise a word starts where the class changes between letter, number and other.
-// 4. A contraction counts where its apostrophe starts a word: it ends behind its letters.
+// 4. An apostrophe that starts a word starts a contraction if its letters follow. The contraction is a separate word.
 //
 //   it's   x = 1       it|'s|··|·x|·=|·1
 //
-// With DIGITS_APART (StarCoder 2) each number is cut out first, so that the pattern never looks across one: as if a
-// document began at it and behind it.
+// With DIGITS_APART (StarCoder 2), each number is split off first, so that the pattern never sees across one. This is
+// the same as if a document started at each number and after it.
 #include "word_starts.cuh"
 
 #ifdef DIGITS_APART
@@ -31,9 +31,9 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
     u32 letter_before = before(earlier.letter, here.letter), number_before = before(earlier.number, here.number);
     u32 white_before = before(earlier.white, here.white), space_before = before(earlier.space, here.space);
     u32 other = here.other(), other_before = ~(letter_before | number_before | white_before);
-    u32 goes_on = (here.letter & letter_before) | (here.number & number_before) | (other & other_before);
-    u32 starts = here.document | (~here.white & ~space_before & ~goes_on) |
-                 (here.white & (~white_before | last_before_something(group)));
+    u32 continues = (here.letter & letter_before) | (here.number & number_before) | (other & other_before);
+    u32 starts = here.document | (~here.white & ~space_before & ~continues) |
+                 (here.white & (~white_before | last_before_text(group)));
     u32 apostrophes = here.apostrophe & ((~space_before & ~other_before) | here.document);
     u32 earlier_free = ~before(0, earlier.space) & ~before(0, earlier.other());
     u32 earlier_apostrophes = earlier.apostrophe & (earlier_free | earlier.document);

@@ -1,8 +1,9 @@
-// The table of words on the card: open addressing, one compare-and-swap to take an entry, ids written later.
+// The table of words in GPU memory: open addressing, with one compare-and-swap to claim an entry. Ids are written
+// later.
 //
-// While words are looked up nobody writes ids; while ids are written nobody looks up. An entry goes from empty to a key
-// once and stays: a read that comes too early misses the key, it never finds a wrong one (low is never 0), and then the
-// compare-and-swap tells the truth.
+// Lookups and writes of ids are in separate kernels, so they never overlap. An entry changes once, from empty to a key
+// (low is never 0). A read that is too early finds the entry empty but never a wrong key, and the compare-and-swap then
+// returns the actual key.
 #pragma once
 #include "engine.cuh"
 
@@ -11,8 +12,7 @@ __device__ inline u64 mixed(u64 first, u64 second) {
     return hash ^ hash >> 32;
 }
 
-// Takes the entry if it is empty. The high half that is there now: `high` itself if it was taken, 0 if another key's
-// low half is there.
+// Claim the entry if it is empty. Return its high half: `high` if it was claimed, or 0 if its low half has another key.
 __device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
     u64 there = atomicCAS(&entry->low, 0ull, low);
     *is_new = there == 0;
@@ -27,14 +27,14 @@ __device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
     return found;
 }
 
-// Eight bytes from any address, by two aligned loads; up to seven bytes beyond them are read too.
+// Load eight bytes from any address with two aligned loads. Up to seven bytes beyond them are read too.
 __device__ inline u64 eight_bytes(const u8* at) {
     const u64* aligned = (const u64*)((u64)at & ~7ull);
     u32 shift = (u32)((u64)at & 7) * 8;
     return shift ? aligned[0] >> shift | aligned[1] << (64 - shift) : aligned[0];
 }
 
-// Bytes [at, at + 8) of a word, zeros behind its end.
+// Load bytes [at, at + 8) of a word, with zeros after its end.
 __device__ inline u64 eight_of(const u8* word, u32 length, u32 at) {
     u64 eight = eight_bytes(word + at);
     return at + 8 <= length ? eight : eight & ((1ull << 8 * (length - at)) - 1);
@@ -46,13 +46,13 @@ __device__ inline bool are_same(const u8* first, const u8* second, u32 length) {
     return difference == 0;
 }
 
-__device__ inline u64 hashed(const u8* word, u32 length) {  // exceptions.py computes the same
+__device__ inline u64 hashed(const u8* word, u32 length) {  // hash_word in merge_tables.py computes the same
     u64 hash = length;
     for (u32 at = 0; at < length; at += 8) hash = mixed(hash, eight_of(word, length, at)) * 0x9E3779B97F4A7C15ull;
     return hash;
 }
 
-// Inverted it is never 0 in a document that counts: no UTF-8 holds eight bytes 0xFF.
+// The inverted bytes are never 0 in a valid document, because UTF-8 has no eight bytes 0xFF.
 __device__ inline u64 short_low(u64 bytes) { return ~bytes ? ~bytes : 1; }
 __device__ inline u64 long_key(u64 kind, u32 length, u64 where) { return kind << 56 | (u64)length << 32 | where; }
 __device__ inline bool is_long_key(u64 high) { return high >> 56 >= IN_ARENA; }
@@ -67,12 +67,12 @@ __device__ inline u32 windows_of(u32 length) {
     return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1;
 }
 
-// A code that needs no further look at the table, where the ids are known and one.
+// Return the code of a word. If it has exactly one id and that is known, emit does not need to read the table.
 __device__ inline u32 code_of(u32 slot, const Value& value) {
     return value.item[0] == 1 ? ONE_ID | value.item[1] : AT_SLOT | slot;
 }
 
-// Room for so many ids in the pool, or NOTHING.
+// Reserve space for ids in the pool. Return its offset, or NOTHING if the pool is full.
 __device__ inline u32 take_pool(const Engine& engine, u32 num_ids) {
     u32 at = atomicAdd(&engine.state->pool_used, num_ids);
     if (at + (u64)num_ids <= engine.pool_ids) return at;
@@ -80,8 +80,8 @@ __device__ inline u32 take_pool(const Engine& engine, u32 num_ids) {
     return NOTHING;
 }
 
-// Room for the bytes of a word, in whole eights; NOTHING if there is none: then the table is emptied after the chunk,
-// before anyone looks for them.
+// Reserve space for the bytes of a word, in multiples of eight. Return its offset, or all ones if the arena is full.
+// In that case the table is cleared after the chunk, before any lookup needs the bytes.
 __device__ inline u64 take_arena(const Engine& engine, u32 length) {
     u64 num_bytes = (length + 7) & ~7u, at = atomicAdd(&engine.state->arena_used, num_bytes);
     if (at + num_bytes <= engine.arena_bytes) return at;

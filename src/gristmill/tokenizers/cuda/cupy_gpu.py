@@ -1,4 +1,4 @@
-"""A real card, through cupy: the kernels are compiled at run time by NVRTC, once for each card, and kept on disk."""
+"""Implement the GPU protocol with cupy. NVRTC compiles the kernels at run time, and cupy caches them on disk."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from cupy.cuda import runtime
 
-from gristmill.tokenizers.cuda.card import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, Kind, Launch, Stage
+from gristmill.tokenizers.cuda.gpu import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, DType, Launch, Stage
 
 KERNELS = (
     "begin_chunk",
@@ -27,12 +27,14 @@ KERNELS = (
 )
 INCLUDE = re.compile(r'#include "(.+)"')
 IS_PINNED = 1
-"""What the runtime calls memory of the machine that the card can reach."""
+"""Type of page-locked host memory in the CUDA runtime API."""
 
 
-class CupyCard:
+class CupyGpu:
+    """The current GPU."""
+
     def __init__(self, options: tuple[str, ...], *, architecture: str | None = None) -> None:
-        """`architecture`: "80" compiles for an older card than there is."""
+        """Open the GPU and compile its kernels. `architecture` compiles them for an older GPU, such as "80"."""
         self._device = cupy.cuda.Device()
         properties = runtime.getDeviceProperties(self._device.id)
         self.name: str = properties["name"].decode()
@@ -45,7 +47,7 @@ class CupyCard:
 
     def allocate(self, num_bytes: int) -> int:
         try:
-            memory = cupy.cuda.Memory(num_bytes)  # straight from the driver: it stays as long as the tokenizer
+            memory = cupy.cuda.Memory(num_bytes)  # not from cupy's pool, because the tokenizer keeps it
         except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
             raise MemoryError(f"no room for {num_bytes:,} bytes on {self.name}") from None
         runtime.memset(memory.ptr, 0, num_bytes)
@@ -63,7 +65,7 @@ class CupyCard:
         self._memory.clear()
 
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
-        """From a pool, to which it goes back once nobody holds the array."""
+        """Allocate from cupy's pool, to which the memory returns when the array is freed."""
         try:
             memory = cupy.cuda.alloc_pinned_memory(max(num_bytes, 1))
         except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
@@ -88,9 +90,9 @@ class CupyCard:
     def copy_inside(self, to_address: int, from_address: int, num_bytes: int, stream: int) -> None:
         self._copy(to_address, from_address, num_bytes, runtime.memcpyDeviceToDevice, stream)
 
-    def array(self, num_items: int, kind: Kind) -> Any:
-        # It may be memory that was given back while cupy's stream still reads it, and ours do not wait for that one.
-        array = cupy.empty(num_items, kind)
+    def array(self, num_items: int, dtype: DType) -> Any:
+        # cupy may reuse memory that its own stream still reads, and COPY_OUT does not wait for that stream otherwise.
+        array = cupy.empty(num_items, dtype)
         self._streams[COPY_OUT].wait_event(cupy.cuda.get_current_stream().record())
         return array
 
@@ -115,7 +117,7 @@ class CupyCard:
         self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, stream)
 
     def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
-        """As a graph, recorded once: one call instead of nine, for which the card would wait in small chunks."""
+        """Launch a graph that is captured once. Nine separate calls would leave the GPU idle between small kernels."""
         stream = self._streams[COMPUTE]
         if (engine, chunk) not in self._graphs:
             stream.begin_capture()
@@ -126,10 +128,10 @@ class CupyCard:
 
     def _launch_stage(self, stage: Stage, engine: int, chunk: int) -> None:
         streams = [self._streams[COMPUTE], *self._side_streams][: len(stage)]
-        begun = self.record(COMPUTE)
+        started = self.record(COMPUTE)
         for stream, branch in zip(streams, stage, strict=True):
             if stream is not streams[0]:
-                stream.wait_event(begun)
+                stream.wait_event(started)
             for launch in branch:
                 self._launch(launch, engine, chunk, stream)
         for stream in streams[1:]:
@@ -157,49 +159,49 @@ class CupyCard:
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
         size = max(num_bytes_in, num_bytes_out)
-        there, here = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
+        gpu_memory, host_memory = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
         streams = {"in": [COPY_IN], "out": [COPY_OUT], "both": [COPY_IN, COPY_OUT]}
         seconds = {}
-        for name, used in streams.items():
-            for _ in range(2):  # the first warms up
-                first = {stream: self.mark(stream) for stream in used}
-                if COPY_IN in used:
-                    self.copy_in(there.ptr, here[:num_bytes_in], COPY_IN)
-                if COPY_OUT in used:
-                    self.copy_out(here[size : size + num_bytes_out], there.ptr + size, COPY_OUT)
-                last = {stream: self.mark(stream) for stream in used}
-                seconds[name] = max(self.seconds_between(first[stream], last[stream]) for stream in used)
+        for name, active in streams.items():
+            for _ in range(2):  # the first run is a warm-up
+                first = {stream: self.mark(stream) for stream in active}
+                if COPY_IN in active:
+                    self.copy_in(gpu_memory.ptr, host_memory[:num_bytes_in], COPY_IN)
+                if COPY_OUT in active:
+                    self.copy_out(host_memory[size : size + num_bytes_out], gpu_memory.ptr + size, COPY_OUT)
+                last = {stream: self.mark(stream) for stream in active}
+                seconds[name] = max(self.seconds_between(first[stream], last[stream]) for stream in active)
         return seconds
 
 
-def source() -> str:
-    """All files as one text.
+def kernel_source() -> str:
+    """Return the source of all kernels with their includes inlined.
 
-    cupy keeps what it has compiled by its text: it would not see that an included file is another than last time.
+    cupy caches compiled kernels by their source text and would not notice a change in an included file.
     """
     seen: set[str] = set()
 
-    def spelled_out(name: str) -> str:
+    def inline_includes(name: str) -> str:
         if name in seen:
             return ""
         seen.add(name)
         text = resources.files(__package__).joinpath("kernels", name).read_text("utf-8").replace("#pragma once", "")
-        return INCLUDE.sub(lambda found: spelled_out(found[1]), text)
+        return INCLUDE.sub(lambda found: inline_includes(found[1]), text)
 
-    return spelled_out("all.cu")
+    return inline_includes("all.cu")
 
 
 def _functions(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
-    code, every = source(), ("--std=c++17", *options)
+    code, all_options = kernel_source(), ("--std=c++17", *options)
     if architecture is not None:
-        return _loaded(_compiled_for(architecture, code, every))
-    module = cupy.RawModule(code=code, options=every)
+        return _load_functions(_compile_for(architecture, code, all_options))
+    module = cupy.RawModule(code=code, options=all_options)
     return {kernel: module.get_function(kernel).kernel for kernel in KERNELS}
 
 
-def _compiled_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
-    """PTX, which the driver makes the card's own of."""
-    from cupy.cuda import nvrtc  # noqa: PLC0415 - only where asked for
+def _compile_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
+    """Compile to PTX, which the driver translates for the GPU."""
+    from cupy.cuda import nvrtc  # noqa: PLC0415 - rarely used
 
     program = nvrtc.createProgram(code, "kernels.cu", (), ())
     nvrtc.compileProgram(program, (*options, f"-arch=compute_{architecture}"))
@@ -207,7 +209,7 @@ def _compiled_for(architecture: str, code: str, options: tuple[str, ...]) -> byt
     return compiled if isinstance(compiled, bytes) else str(compiled).encode()
 
 
-def _loaded(compiled: bytes) -> dict[str, Any]:
+def _load_functions(compiled: bytes) -> dict[str, Any]:
     module = cupy.cuda.function.Module()
     module.load(compiled)
     return {kernel: module.get_function(kernel) for kernel in KERNELS}

@@ -1,8 +1,8 @@
-"""The GPU's tokenizer on a real card, at full size: the reference's ids, whatever the text and however it is used.
+"""Compare the GPU tokenizer with the reference on a real GPU, with large inputs.
 
-Skipped where there is no card. It also runs without pytest, in whole or by name:
+The tests are skipped without a GPU. They also run without pytest, all of them or by name:
 
-    PYTHONPATH=tests python tests/tokenizers/cuda/test_on_a_card.py [test_threads_share_one_tokenizer …]
+    PYTHONPATH=tests python tests/tokenizers/cuda/test_on_gpu.py [test_threads_share_one_tokenizer …]
 """
 
 import sys
@@ -43,23 +43,25 @@ with suppress(ModuleNotFoundError):
 
 MB = 1_000_000
 AT_ONCE = 100_000
-"""Documents that the reference does in one call: more would take GBs."""
+"""Number of documents that the reference encodes in one call. More would take gigabytes of memory."""
 SECONDS_TO_LOAD = 60
 SLOTS_FOR_ALL = 1 << 22
-"""Entries of the word table, far more than words here: a table without room leaves documents to the CPU, and which ones
-depends on the order of the card's threads."""
+"""Number of entries of a word table that has space for all words here.
+
+A full table leaves documents to the CPU, and which ones depends on the order of the GPU's threads.
+"""
 
 
 @cache
 def on_card(name):
-    """Loaded once: what it has seen in one test is in its table in the next."""
+    """Load each tokenizer once, by name. Its word table keeps the words of earlier tests."""
     return load_tokenizer(name, device="cuda") if name == "codebert" else CudaTokenizer.load(definition_named(name))
 
 
 def over_small_chunks(definition, **options):
-    from gristmill.tokenizers.cuda.cupy_card import CupyCard
+    from gristmill.tokenizers.cuda.cupy_gpu import CupyGpu
 
-    return CudaTokenizer.over(definition, CupyCard, chunk_bytes=1 << 20, **options)
+    return CudaTokenizer.with_gpu(definition, CupyGpu, chunk_bytes=1 << 20, **options)
 
 
 def on_small_chunks(name, **options):
@@ -84,7 +86,7 @@ def assert_for_each_pattern(documents, *, num_on_cpu=None):
 
 
 def assert_revealed(documents, num_documents):
-    """So many at a time, in an empty table: all their words are new, and one that is full leaves some to the CPU."""
+    """Encode some documents at a time with an empty word table, as all words are new and a full table uses the CPU."""
     for tokenizer in map(on_card, REVEALING):
         tokenizer.forget()
         for at in range(0, len(documents), num_documents):
@@ -92,11 +94,11 @@ def assert_revealed(documents, num_documents):
             tokenizer.forget()
 
 
-def test_every_scalar_by_itself():
+def test_every_scalar_in_context():
     assert_revealed(card_texts.scalars_in_context(), 40_000)
 
 
-def test_scalars_one_behind_the_other():
+def test_adjacent_scalars():
     lines = ["".join(f"{one}{one} {one}'{one}" for one in SCALARS[at : at + 61]) for at in range(0, len(SCALARS), 61)]
     assert_revealed([line.encode() for line in lines], 2000)
 
@@ -110,15 +112,15 @@ def test_runs_across_groups_and_tiles():
     assert_for_each_pattern(card_texts.runs_end_to_end(600))
 
 
-def test_runs_longer_than_the_card_looks_back():
+def test_runs_beyond_the_search_limit():
     assert_for_each_pattern(card_texts.runs_of([4063, 4064, *range(4094, 4099), 4128, 5000, 20_000]))
 
 
-def test_documents_end_around_edges_of_groups_and_tiles():
+def test_documents_that_end_near_edges_of_groups_and_tiles():
     assert_for_each_pattern([*card_texts.documents_around(32), *card_texts.documents_around(8192)], num_on_cpu=0)
 
 
-def test_documents_end_around_edges_of_chunks():
+def test_documents_that_end_near_edges_of_chunks():
     for name in (*TRAINED, *REVEALING):
         assert_reference(on_small_chunks(name), card_texts.documents_around(1 << 20))
 
@@ -128,12 +130,12 @@ def test_empty_documents():
         assert_for_each_pattern(documents, num_on_cpu=0)
 
 
-def test_more_documents_than_a_chunk_takes():
+def test_more_documents_than_fit_into_a_chunk():
     documents = [b"ab"[: number % 3] for number in range(3 * MB // 2)]
     assert_reference(on_card("cl100k"), documents, num_on_cpu=0)
 
 
-def test_a_document_of_100_megabytes_is_cut_and_done_by_the_card():
+def test_a_document_of_100_megabytes_is_cut_and_encoded_on_the_gpu():
     document = b"".join(code_like(10 * MB, seed) for seed in range(10))
     for name in ("codebert", "cl100k"):
         batch = on_card(name).encode_batch([b"x", document, b"y"])
@@ -141,7 +143,7 @@ def test_a_document_of_100_megabytes_is_cut_and_done_by_the_card():
         assert batch.num_on_cpu == 0
 
 
-def test_a_large_document_with_no_place_to_cut_is_done_by_the_cpu():
+def test_a_large_document_without_a_safe_cut_is_left_to_the_cpu():
     documents = [b"before", code_like(20 * MB).replace(b"\n", b" "), b"after"]
     assert_reference(on_card("codebert"), documents, num_on_cpu=1)
 
@@ -152,7 +154,7 @@ def test_words_of_ten_megabytes():
         assert_reference(on_card("codebert"), [b"x ", word, b" y"], num_on_cpu=0)
 
 
-def test_words_of_ten_megabytes_that_read_like_english():
+def test_a_word_of_ten_megabytes_like_english():
     assert_reference(on_card("codebert"), [b"x ", card_texts.english_without_spaces(10 * MB), b" y"])
 
 
@@ -166,7 +168,7 @@ def test_words_of_every_length():
 
 
 def refused(tokenizer, documents):
-    """The message of the error, or None if all were encoded."""
+    """Return the error message, or None if all documents were encoded."""
     try:
         tokenizer.encode_batch(documents)
     except TokenizerError as error:
@@ -174,14 +176,14 @@ def refused(tokenizer, documents):
     return None
 
 
-def test_what_is_not_utf8_is_refused_by_its_number():
+def test_invalid_utf8_is_an_error_with_the_document_number():
     for name in TRAINED:
         for kind in card_texts.NOT_UTF8:
             for documents in card_texts.around_not_utf8(kind):
                 assert str(refused(on_card(name), documents)).startswith("document 2: "), (name, kind)
 
 
-def test_bytes_at_random():
+def test_random_bytes():
     generator = np.random.default_rng(0)
     documents = [generator.bytes(int(size)) for size in generator.integers(1, 300, 20_000)]
     valid = [document for document in documents if card_texts.is_utf8(document)]
@@ -193,7 +195,7 @@ def test_bytes_at_random():
         assert_reference(on_card(name), valid)
 
 
-def test_a_word_table_that_runs_over_is_emptied():
+def test_a_full_word_table_is_cleared():
     documents = [
         b" ".join(random_letters(12, 1000 * document + word) for word in range(300)) for document in range(400)
     ]
@@ -204,7 +206,7 @@ def test_a_word_table_that_runs_over_is_emptied():
         assert tokenizer._engine.num_clears > 0
 
 
-def test_an_emptied_table_has_no_ids_of_the_words_that_were_there():
+def test_a_cleared_table_has_no_ids_of_earlier_words():
     tokenizer = on_small_chunks("codebert", num_slots=1024)
     for turn in range(60):
         assert_reference(
@@ -213,7 +215,7 @@ def test_an_emptied_table_has_no_ids_of_the_words_that_were_there():
     assert tokenizer._engine.num_clears > 0
 
 
-def test_known_words_and_forgotten_ones_give_the_same():
+def test_known_and_forgotten_words_give_the_same_ids():
     tokenizer, documents = on_small_chunks("codebert"), [code_like(50_000, seed) for seed in range(100)]
     assert_reference(tokenizer, documents, num_on_cpu=0)
     assert_reference(tokenizer, documents, num_on_cpu=0)
@@ -237,7 +239,7 @@ def test_merges_out_of_order():
         assert_reference(tokenizer, [random_letters(20_000), card_texts.english_without_spaces(20_000)])
 
 
-def test_words_that_are_one_token_though_no_merge_makes_it():
+def test_words_that_are_one_token_without_a_merge():
     sizes = np.random.default_rng(0).integers(3, 40, 2000).tolist()
     chosen = [random_letters(size, seed) for seed, size in enumerate(sizes)]
     for name in TRAINED:
@@ -249,7 +251,7 @@ def test_words_that_are_one_token_though_no_merge_makes_it():
             assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
 
 
-def test_a_token_that_only_a_later_merge_makes():
+def test_a_token_that_only_a_later_merge_produces():
     definition = card_texts.definition_of(byte_level_of([("aa", "a"), ("a", "a")]))
     assert_reference(CudaTokenizer.load(definition, chunk_bytes=1 << 20), [b"a" * length for length in range(1, 3000)])
 
@@ -261,7 +263,7 @@ def test_long_words_under_random_merges():
         assert_reference(tokenizer, card_texts.of_two_letters(seed, num_words=200, longest=4000))
 
 
-def test_text_that_nfc_may_change_is_done_by_the_cpu_and_all_other_by_the_card():
+def test_only_text_that_nfc_may_change_is_left_to_the_cpu():
     stable = frozenset(map(chr, stable_code_points().tolist()))
     documents, _ = card_texts.changed_by_nfc()
     documents += [*card_texts.scalars_in_context(step=31), *(code_like(10_000, seed) for seed in range(50))]
@@ -271,42 +273,42 @@ def test_text_that_nfc_may_change_is_done_by_the_cpu_and_all_other_by_the_card()
         assert_reference(tokenizer, documents, num_on_cpu=num_unstable)
 
 
-def test_kernels_compiled_for_an_older_card():
+def test_kernels_compiled_for_an_older_gpu():
     for name in TRAINED:
         tokenizer = CudaTokenizer.load(definition_named(name), chunk_bytes=1 << 20, architecture="80")
         assert_reference(tokenizer, [*card_texts.apostrophes(), *card_texts.documents_around(8192)], num_on_cpu=0)
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 600)], num_on_cpu=0)
 
 
-def test_text_in_pinned_memory_and_not():
+def test_text_in_pinned_and_other_memory():
     documents = [code_like(size, size) for size in range(0, 100_000, 777)]
     expected, (text, offsets) = expected_of(definition_named("codebert"), documents), joined(documents)
     tokenizer = on_card("codebert")
     pinned = tokenizer.pinned(len(text))
     pinned[:] = text
-    there_already = text.copy()
-    tokenizer.pin(there_already)
+    pinned_later = text.copy()
+    tokenizer.pin(pinned_later)
     try:
-        for memory in (text, pinned, there_already):
+        for memory in (text, pinned, pinned_later):
             assert_same(tokenizer.encode_joined(memory, offsets), documents, expected)
     finally:
-        tokenizer.unpin(there_already)
+        tokenizer.unpin(pinned_later)
 
 
-def test_a_tokenizer_file_by_its_path():
+def test_a_tokenizer_loaded_from_a_folder():
     with tempfile.TemporaryDirectory() as folder:
         definition_named("qwen2").write(Path(folder))
         assert_reference(load_tokenizer(folder, device="cuda"), [b"def f(x): return x + 12345\n"] * 3, num_on_cpu=0)
 
 
-def test_encode_many_is_encode_for_each():
+def test_encode_many_equals_encode_for_each_text():
     tokenizer, documents = on_card("codebert"), [code_like(size, size) for size in range(0, 5000, 37)]
     for found, document in zip(tokenizer.encode_many(documents, with_starts=True), documents, strict=True):
         one = tokenizer.encode(document, with_starts=True)
         assert all(np.array_equal(*columns) for columns in zip(found[:3], one[:3], strict=True))
 
 
-def test_two_tokenizers_by_turns():
+def test_two_tokenizers_alternate():
     documents = [[code_like(30_000, 100 * turn + seed) for seed in range(50)] for turn in range(3)]
     for some in documents:
         for name in ("codebert", "cl100k"):
@@ -330,7 +332,7 @@ def _assert_in_threads(tokenizers):
                 documents = [code_like(40_000, first_seed + 100 * turn + seed) for seed in range(100)]
                 batch = tokenizer.encode_batch(documents)
                 assert_same(batch, documents, ids_by_cpu(tokenizer.definition, documents))
-        except BaseException:  # noqa: BLE001 - it is told below
+        except BaseException:  # noqa: BLE001 - it is reported below
             failures.append(traceback.format_exc())
 
     threads = [threading.Thread(target=encode, args=(one, 1000 * at)) for at, one in enumerate(tokenizers)]
@@ -341,7 +343,7 @@ def _assert_in_threads(tokenizers):
     assert not failures, failures[0]
 
 
-def test_ids_on_the_card_are_torch_tensors_without_a_copy():
+def test_ids_in_gpu_memory_are_torch_tensors_without_a_copy():
     import torch
 
     tokenizer, documents = on_card("codebert"), [code_like(5000, seed) for seed in range(200)]
@@ -352,7 +354,7 @@ def test_ids_on_the_card_are_torch_tensors_without_a_copy():
     assert_same(_fetched(batch), documents, expected_of(definition_named("codebert"), documents))
 
 
-def test_ids_on_the_card_with_those_of_the_cpu_among_them():
+def test_ids_in_gpu_memory_include_those_from_the_cpu():
     definition = card_texts.with_nfc(definition_named("qwen2"))
     documents, num_changed = card_texts.changed_by_nfc()
     batch = CudaTokenizer.load(definition).encode_batch(documents, to="card")
@@ -360,14 +362,14 @@ def test_ids_on_the_card_with_those_of_the_cpu_among_them():
     assert batch.num_on_cpu == num_changed
 
 
-def test_ids_on_the_card_that_outgrow_the_first_room():
+def test_ids_in_gpu_memory_outgrow_the_initial_buffer():
     documents = [random_letters(300_000, seed, b"0123456789!?") for seed in range(10)]
     batch = on_card("qwen2").encode_batch(documents, to="card")
     assert_same(_fetched(batch), documents, expected_of(definition_named("qwen2"), documents))
 
 
-def test_ids_that_are_still_read_are_not_written_over():
-    """The reader's stream is kept busy, the ids are let go, and the next ones may take their memory."""
+def test_ids_that_are_still_read_are_not_overwritten():
+    """Keep the reader's stream busy and free the ids, so that the next ids may reuse their memory."""
     import cupy
 
     tokenizer, documents = on_small_chunks("codebert"), [[code_like(400_000, seed)] for seed in range(8)]
@@ -385,7 +387,7 @@ def _fetched(batch):
     return batch._replace(ids=batch.ids.get(), offsets=batch.offsets.get())
 
 
-def test_two_gigabytes_take_no_more_memory_of_the_card_than_two_hundred_megabytes():
+def test_gpu_memory_does_not_grow_with_the_input():
     import cupy
 
     tokenizer = on_card("codebert")
@@ -401,19 +403,19 @@ def test_two_gigabytes_take_no_more_memory_of_the_card_than_two_hundred_megabyte
     assert free[-1] >= free[1], f"free bytes after each 100 MB: {free}"
 
 
-def test_a_build_gives_the_same_bytes_as_without_the_card():
+def test_a_build_gives_the_same_bytes_with_and_without_a_gpu():
     with tempfile.TemporaryDirectory() as folder:
-        source, cpu, card = Path(folder) / "source", Path(folder) / "cpu", Path(folder) / "card"
+        source, on_cpu, on_gpu = Path(folder) / "source", Path(folder) / "cpu", Path(folder) / "gpu"
         _write_source(source)
-        in_a_process(_build, source, cpu, "cpu")
-        gpu = in_a_process(_build, source, card, "cuda")
-        assert everything(card) == everything(cpu)
-        assert gpu.trouble is None, gpu.trouble
-        assert gpu.documents > 0
+        in_a_process(_build, source, on_cpu, "cpu")
+        facts = in_a_process(_build, source, on_gpu, "cuda")
+        assert everything(on_gpu) == everything(on_cpu)
+        assert facts.trouble is None, facts.trouble
+        assert facts.documents > 0
 
 
 def _write_source(root):
-    """Files of all sizes, one of them in Latin-1, and one that is a single line."""
+    """Write files of all sizes, one of them in Latin-1, and one with a single line."""
     root.mkdir()
     for number in range(400):
         (root / f"module_{number}.py").write_bytes(code_like(100 * number, number))
@@ -422,13 +424,13 @@ def _write_source(root):
 
 
 class _OnceReady(Progress):
-    """Step 1 begins when the process that owns the card listens: else it could be over before."""
+    """Delay step 1 until the GPU process listens. Otherwise step 1 could end before it."""
 
     @contextmanager
     def phase(self, name, total=0, unit="files"):
         deadline = time.monotonic() + SECONDS_TO_LOAD
         while name == "prepare" and "@gristmill-" not in Path("/proc/net/unix").read_text():
-            assert time.monotonic() < deadline, "the process that owns the card does not listen"
+            assert time.monotonic() < deadline, "the GPU process does not listen"
             time.sleep(0.05)
         with super().phase(name, total, unit) as step:
             yield step
@@ -447,7 +449,7 @@ def main(names):
         started_at = time.monotonic()
         try:
             tests[name]()
-        except Exception:  # noqa: BLE001 - the others are run too
+        except Exception:  # noqa: BLE001 - the other tests still run
             num_failed += 1
             print(f"{name} FAILED\n{traceback.format_exc()}", flush=True)  # noqa: T201
         else:
