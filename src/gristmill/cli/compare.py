@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, whole
 from gristmill.cli.signals import signals_held
-from gristmill.cli.train import add_training_options, config_of, require_datasets, log_to_stderr
+from gristmill.cli.train import add_training_options, config_of, log_to_stderr, require_datasets
 from gristmill.core.extras import require_curves, require_lora, require_training
 from gristmill.core.names import printable, shell_word
 
