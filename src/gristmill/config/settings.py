@@ -10,7 +10,7 @@ from gristmill.config.validation import at_least, between, check_types, fields_o
 from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
 from gristmill.core.output_formats import FORMATS
-from gristmill.core.records import LONGEST_WINDOW, VARIANTS, Split, VariantKind
+from gristmill.core.records import MAX_WINDOW_LENGTH, VARIANTS, Split, VariantKind
 
 MIB = 1 << 20
 SEEDS = 1 << 63
@@ -62,7 +62,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
-        at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
+        at_least(1, "window.length", self.length, most=MAX_WINDOW_LENGTH)
         if self.overlap is not None:
             at_least(0, "window.overlap", self.overlap)
         at_least(1, "window.min_fresh", self.min_fresh)

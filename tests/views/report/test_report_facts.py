@@ -378,7 +378,7 @@ def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
     [
         ("files.jsonl", lambda content: content[:-9], "is damaged"),
         ("files.jsonl", lambda content: content[: content.index(b"\n") + 1], "tells of 1 file,"),
-        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "nothing says where"),
+        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "without a split"),
         ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "its settings"),
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "its settings"),
         ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 is damaged"),
