@@ -55,7 +55,7 @@ def test_every_option_of_the_command_is_in_its_help(monkeypatch):
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in shown
     assert "(default: 512)" in shown
-    assert "(default: half of --window with --preset mlm; 0 with --pack and other presets)" in shown
+    assert "(default: half of --window with --preset mlm; 0 with --pack or other presets)" in shown
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
@@ -220,8 +220,8 @@ def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["build"], 2, "no source was named"),
-        (["build", "REPO"], 2, "no output folder was named"),
+        (["build"], 2, "no source is given"),
+        (["build", "REPO"], 2, "no output folder is given"),
         (["build", "REPO/none", "--out", "OUT"], 3, "there is no source"),
         (["build", "EMPTY", "--out", "OUT"], 3, "there are no files in"),
         (["build", "REPO", "--out", "REPO"], 4, "is not a dataset: it has no manifest.json. Name a new folder"),

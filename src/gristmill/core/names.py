@@ -22,12 +22,12 @@ ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 ES_PLURALS = {"batches": "batch"}
 SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
 # As git parses it: a user, and a colon before any slash. `C:\\x` and `a:b` are paths.
-SCP_ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
+SCP_FORM = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
 
 
 def is_address(word: str) -> bool:
     """Return True for an address like `s3://bucket/x` or `git@host:name`, False for a local path."""
-    return bool(SCHEME.match(word) or SCP_ADDRESS.fullmatch(word))
+    return bool(SCHEME.match(word) or SCP_FORM.fullmatch(word))
 
 
 def path_text(path: str) -> str:

@@ -354,7 +354,7 @@ def test_the_command_tells_the_build_that_goes_with_it(source, tmp_path, monkeyp
     [
         (["shwo"], "there is no command 'tokenizer shwo'. Did you mean 'show'?"),
         (["train", "x"], "no place for the tokenizer was named"),
-        (["train", "--out", "t"], "no source was named"),
+        (["train", "--out", "t"], "no source is given"),
         (["train", "x", "--out", "t", "--sise", "9"], "Did you mean '--size'?"),
         (
             ["train", "x", "--out", "t", "--pattern", "gpt9"],

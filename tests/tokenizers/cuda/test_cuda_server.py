@@ -407,7 +407,7 @@ def test_without_a_card_nothing_begins(tmp_path, monkeypatch):
 def test_a_cluster_has_no_one_card(tmp_path):
     code, line = refusal(run("build", tmp_path, "--out", tmp_path / "out", "--device", "cuda", "--runner", "ray"))
     assert code == 2
-    assert line.startswith("--device cuda goes with --runner local")
+    assert line.startswith("--device cuda needs --runner local")
 
 
 @pytest.mark.parametrize(
