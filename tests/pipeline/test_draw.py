@@ -219,7 +219,7 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--weight", "src/**=-1"], "must be from 0 to"),
         (["--weight", "src/**=nan"], "must be from 0 to"),
         (["--weight", "language:pyton=2"], "Did you mean 'python'"),
-        (["--weight", "kind:tests=2"], "there is no 'kind'"),
+        (["--weight", "kind:tests=2"], "unknown kind 'kind'"),
         (["--weight", "code:test=2"], "code:tests"),
         (["--weights", "all"], "--weights cannot be 'all'. It takes code."),
         (["--weights-only"], "--weights-only needs weights"),

@@ -98,7 +98,7 @@ def test_each_window_is_in_the_fullest_row_that_had_room(sizes):
 
 
 def test_a_window_that_no_row_can_hold_is_refused():
-    with pytest.raises(ValueError, match="windows of 3 to 7 for rows of 6"):
+    with pytest.raises(ValueError, match="windows of 3 to 7 ids do not fit into rows of 6"):
         best_fit([3, 7], 6)
 
 

@@ -612,7 +612,10 @@ def test_https_is_spoken_where_the_certificate_is_trusted(tmp_path, certificate,
         results = rewritten(server, map(task, ["a", "slow", "off"]), tmp_path, timeout_seconds=1)
     outcomes = [outcome for _, outcome in results]
     assert outcomes[0] == Rewritten(CHILD.format(name="a").encode())
-    assert [outcome.reason for outcome in outcomes[1:]] == ["no complete answer within 1 seconds", "the answer is incomplete"]
+    assert [outcome.reason for outcome in outcomes[1:]] == [
+        "no complete answer within 1 seconds",
+        "the answer is incomplete",
+    ]
 
 
 def test_a_certificate_of_nobody_is_not_trusted(tmp_path, certificate):
