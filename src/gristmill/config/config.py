@@ -158,7 +158,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def looks_for_spans(self) -> bool:
-        """True if shared spans are searched for: for decontamination, or because a variant must not add one."""
+        """True if shared spans are searched for, either for decontamination or to refuse variants that add one."""
         return self.split.looks_for_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
 
 
 def _merged(before: Any, value: Any) -> Any:
-    """Return the value, or two tables merged, with entries that only the first one has in front."""
+    """Return the new value. Tables are merged: entries that only the old table has come first."""
     if not isinstance(before, dict) or not isinstance(value, dict):
         return value
     return {name: old for name, old in before.items() if name not in value} | value

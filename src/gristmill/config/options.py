@@ -249,7 +249,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "read from GRISTMILL_REWRITE_KEY",
             default="none",
         ),
-        Option("--rewrite-model", "rewrite.model", "NAME", "name of the model", default="the first one it lists"),
+        Option("--rewrite-model", "rewrite.model", "NAME", "name of the model", default="the first one listed"),
         Option("--rewrite-concurrency", "rewrite.concurrency", "N", "maximum number of concurrent requests", int),
         Option("--rewrite-timeout", "rewrite.timeout_seconds", "SECONDS", "time limit for a complete answer", float),
         Option("--rewrite-retries", "rewrite.retries", "N", "number of retries after a transient error", int),

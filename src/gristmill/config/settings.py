@@ -24,7 +24,7 @@ NO_END_TOKEN = "none"
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokenizer."""
+    """Choice of the tokenizer."""
 
     name: str = "codebert"
     """Tokenizer: `codebert`, which is included in the package, a tokenizer.json, a folder with one, or a Hub id like
@@ -66,8 +66,8 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     the begin token before every window, and an end token after the last window of each document. Default: `template`
     with preset `mlm`, otherwise `documents`."""
     end_token: str | None = None
-    """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` for no token.
-    Default: the token that the model's family uses between texts."""
+    """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` means no
+    token. Default: the token that the model's family uses between texts."""
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
@@ -113,7 +113,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     trainer's tokenizer would turn into that token: `respell` inserts a space and records where, `drop` drops the file,
     `keep` keeps the text."""
     formats: Sequence[str] = ("jsonl",)
-    """One or several names from the table of formats. Each format holds the same rows."""
+    """Formats to write, one or several from the table of formats. Each holds the same rows."""
     pad: bool = False
     """Pad `input_ids` to the window length and add the column `attention_mask`."""
     with_text: bool = False
@@ -308,7 +308,7 @@ class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
     emails: bool = False
     """Treat e-mail addresses as secrets."""
     salt: str = ""
-    """Salt of the short hashes that identify redacted values. Choose your own before you publish a dataset."""
+    """Salt of the short hashes that identify redacted values. Set one before you publish a dataset."""
 
     def __post_init__(self) -> None:
         check_types(self, "secrets.")
@@ -406,8 +406,8 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rate: float | None = None
-    """Share of train's documents that are rewritten. Held-out files are not. Default: 0.5 with preset `fim`, otherwise
-    0."""
+    """Share of train's documents that are rewritten. Held-out files are not rewritten. Default: 0.5 with preset `fim`,
+    otherwise 0."""
     spm: float | None = None
     """Share of rewritten windows with the suffix first (SPM). In the others the prefix is first (PSM). Default: the
     share that the model's family was trained with."""
@@ -574,7 +574,7 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Execution of a build. No setting here changes the result."""
+    """Execution of a build. These settings do not change the result."""
 
     runner: Literal["local", "ray"] = "local"
     """Workers: processes on this machine (`local`), or workers of a Ray cluster (`ray`)."""

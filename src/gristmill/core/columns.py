@@ -25,11 +25,11 @@ class Kind(Enum):
     TEXT = auto()
     """One string per row. A batch holds list[str]."""
     NUMBER = auto()
-    """One integer per row. A batch holds int64."""
+    """One integer per row. A batch holds an int64 array."""
     FRACTION = auto()
-    """One float per row. A batch holds float64."""
+    """One float per row. A batch holds a float64 array."""
     NUMBERS = auto()
-    """Several integers per row. A batch holds Ragged of int64."""
+    """Several integers per row. A batch holds a Ragged of int64."""
     OBJECTS = auto()
     """Several JSON objects per row. A batch holds list[list[dict]]."""
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from gristmill.core.errors import MissingExtraError
 
 DISPLAY_NAMES = {"torch": "PyTorch"}
-"""Common names of packages, where they differ."""
+"""Names of packages in messages, if they differ from the import name."""
 
 
 def require(feature: str, extra: str, *packages: str) -> None:

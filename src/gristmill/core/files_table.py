@@ -42,7 +42,7 @@ class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A file chosen for fill in the middle: its rows, or the reason why it is not rewritten."""
+    """A file chosen for fill in the middle: its rewritten windows, or the reason why there are none."""
 
     seed: int | None = None
     rewritten: Count = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BODY_BYTES = 8 << 20
-"""Far more than a model writes. Keeps a server from filling the memory."""
+"""Limit that keeps a server from filling the memory. A model writes far less."""
 CONNECT_SECONDS = 10.0
 """Timeout for each address of the host, because the deadline does not limit connecting."""
 POLL_SECONDS = 0.2
@@ -116,7 +116,7 @@ def _read_body(response: HTTPResponse, key_variable: str) -> bytes:
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
         raise NoAnswerError(Fault.LASTING, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
-    if response.length:  # read() with a limit does not raise this itself
+    if response.length:  # read() with a limit does not report an incomplete body
         raise IncompleteRead(b"", response.length)
     return body
 

@@ -72,7 +72,7 @@ def is_report(path: Path) -> bool:
 
 
 def is_dataset_folder(folder: Path) -> bool:
-    """Return True if the folder looks like a dataset. Only reading its manifest makes sure."""
+    """Return True if the folder looks like a dataset. Only reading its manifest can confirm it."""
     try:
         with open_plain(folder / MANIFEST) as stream:
             return b'"gristmill"' in stream.read(200) and (folder / FILES).is_file()

@@ -38,7 +38,7 @@ BUILD = "gristmill build"
 MAX_ROWS = 1 << 48
 MAX_NUMBER = 1 << 63
 MAX_ENTRIES = 1000
-"""Limit for lists with a few entries: phases, kinds of secrets."""
+"""Maximum number of phases, and of kinds of secrets. Real datasets have a few."""
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):

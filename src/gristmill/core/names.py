@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable
 
 MIN_LENGTH = 3
-"""Minimum length. For a shorter name, every name of other_char length would be near."""
+"""Minimum length of a name with suggestions. Otherwise, every name of the same length would be near."""
 MAX_CHANGED_FRACTION = 0.25
 ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
@@ -78,7 +78,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that the user probably meant, or None if no known name is near.
 
     It is the only known name that starts with the word, or the most similar one. At most one character in four may be
-    replaced, missing, added, or swapped with other_char neighbor.
+    replaced, missing, added, or swapped with its neighbor.
     """
     names = {name.lower(): str(name) for name in known}
     lowered = word.lower()

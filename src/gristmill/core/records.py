@@ -282,7 +282,7 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Reason(StrEnum):
-    """A reason with its meaning, for users."""
+    """A reason with a description for users."""
 
     meaning: str
 
@@ -410,7 +410,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
     text_sha256: str | None = None
     group: str | None = None
     split: Split | None = None
-    """Split that it would be in, if it was dropped after the splits were made. A later build keeps it."""
+    """Split that it would be in, if it was dropped after the splits were made. Later builds use the same split."""
     moved_from: Split | None = None
     twin: str | None = None
     similarity: float | None = None
