@@ -400,7 +400,7 @@ def test_a_damaged_dataset_is_refused_in_one_line(dataset, tmp_path, name, chang
 
 def test_rows_that_no_build_has_made_are_refused(dataset, tmp_path):
     folder = write_tree(tmp_path / "copy", {path.name: path.read_bytes() for path in dataset.iterdir()})
-    with pytest.raises(DatasetError, match="keeps no record of files"):
+    with pytest.raises(DatasetError, match="has no record of files"):
         gather(made_foreign(folder))
 
 
