@@ -1,4 +1,4 @@
-"""`python -m gristmill` is the `gristmill` command."""
+"""Run the `gristmill` command with `python -m gristmill`."""
 
 from gristmill.cli.main import main
 

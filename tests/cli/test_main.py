@@ -55,7 +55,7 @@ def test_help_lists_every_option(monkeypatch):
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in text
     assert "(default: 512)" in text
-    assert "(default: half of --window with --preset mlm; 0 with --pack and other presets)" in text
+    assert "(default: half of --window with --preset mlm; 0 with --pack or other presets)" in text
 
 
 def test_build_prints_a_summary(repo, tmp_path):
@@ -220,8 +220,8 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["build"], 2, "no source was named"),
-        (["build", "REPO"], 2, "no output folder was named"),
+        (["build"], 2, "no source is given"),
+        (["build", "REPO"], 2, "no output folder is given"),
         (["build", "REPO/none", "--out", "OUT"], 3, "does not exist. Check the path."),
         (["build", "EMPTY", "--out", "OUT"], 3, "there are no files in"),
         (["build", "REPO", "--out", "REPO"], 4, "is not a dataset: it has no manifest.json. Name a new folder"),

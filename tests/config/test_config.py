@@ -16,7 +16,7 @@ def toml(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_defaults_are_what_people_asked_for():
+def test_defaults():
     config = with_preset(Config(sources=["src"], out="dataset"), has_mask=True)
     assert (config.window.length, config.window.overlap) == (512, 256)
     assert config.split.fractions() == {Split.TRAIN: 0.85, Split.VALIDATION: 0.1, Split.TEST: 0.05}
@@ -34,20 +34,20 @@ def test_defaults_are_what_people_asked_for():
         ({"length": 256, "overlap": 200}, 200),
     ],
 )
-def test_windows_overlap_by_half_unless_it_is_said_or_rows_are_packed(tmp_path, window, overlap):
-    given = load_config({**MINIMAL, **{f"window.{name}": value for name, value in window.items()}})
+def test_windows_overlap_by_half_unless_overlap_is_set_or_rows_are_packed(tmp_path, window, overlap):
+    from_options = load_config({**MINIMAL, **{f"window.{name}": value for name, value in window.items()}})
     lines = "".join(f"{name} = {value!r}\n" for name, value in window.items())
-    for config in (given, load_config(MINIMAL, toml(tmp_path, f"[window]\n{lines}"))):
+    for config in (from_options, load_config(MINIMAL, toml(tmp_path, f"[window]\n{lines}"))):
         assert with_preset(config, has_mask=True).window.overlap == overlap
 
 
-def test_command_line_outranks_the_file(tmp_path):
+def test_options_override_the_toml_file(tmp_path):
     path = toml(tmp_path, "[window]\noverlap = 128\nlength = 256\n")
     config = load_config({**MINIMAL, "window.overlap": 0}, path)
     assert (config.window.length, config.window.overlap) == (256, 0)
 
 
-def test_paths_in_the_file_are_relative_to_it(tmp_path, monkeypatch):
+def test_paths_in_the_toml_file_are_relative_to_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     config = load_config({}, toml(tmp_path, 'sources = ["src"]\nout = "data"\n[split]\nprevious = "old.jsonl"\n'))
     assert list(config.sources) == [str(tmp_path / "src")]
@@ -56,31 +56,31 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[window]\nlenght = 5\n", "'window.lenght'. Did you mean 'window.length'?"),
         ("overlap = 5\n", "Did you mean 'window.overlap'?"),
         ("[windows]\nlength = 5\n", "no setting 'windows'"),
         ("[zzz]\nqqq = 1\n", "Known here"),
         ("[window]\nlength = 'many'\n", "window.length: expected `int`, got `str`"),
-        ("[window]\ntail = 'cut'\n", "window.tail: invalid enum value 'cut'. It takes keep, shift, drop."),
+        ("[window]\ntail = 'cut'\n", "window.tail: invalid enum value 'cut'. Allowed values: keep, shift, drop."),
         ("[window]\noverlap = -1\n", "window.overlap must be at least 0, got -1"),
         ("window = 5\n", "window"),
         ("[window\n", "not valid TOML"),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_way_out(tmp_path, text, said):
-    with pytest.raises(ConfigError, match=__import__("re").escape(said)):
+def test_invalid_toml_file_is_refused_with_a_suggestion(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=__import__("re").escape(message)):
         load_config(MINIMAL, toml(tmp_path, text))
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_toml_file_is_named_in_the_error(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml.*No such file"):
         load_config(MINIMAL, tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("shares", "message"),
     [
         ("85/10/10", "add up to 100, got 85/10/10"),
         ("85/15", "three percentages"),
@@ -89,8 +89,8 @@ def test_a_missing_file_is_named(tmp_path):
         ("nan/50/50", "three percentages"),
     ],
 )
-def test_shares_must_make_sense(shares, said):
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_shares_are_refused(shares, message):
+    with pytest.raises(ConfigError, match=message):
         SplitConfig(shares=shares)
 
 
@@ -98,25 +98,25 @@ def test_shares_may_have_fractions():
     assert SplitConfig(shares="98.5/1/0.5").fractions()[Split.TEST] == pytest.approx(0.005)
 
 
-def test_sources_may_be_one_text_or_paths():
+def test_sources_may_be_a_string_or_paths():
     assert Config(sources="src", out=Path("dataset")).sources == ("src",)
     assert Config(sources=[Path("a"), "b"], out="dataset").sources == ("a", "b")
 
 
-@pytest.mark.parametrize("bad", [{"workers": 0}, {"batch_bytes": 0}, {"workers": True}, {"batch_files": 0}])
-def test_limits_hold_in_python_too(bad):
+@pytest.mark.parametrize("values", [{"workers": 0}, {"batch_bytes": 0}, {"workers": True}, {"batch_files": 0}])
+def test_limits_apply_in_python(values):
     with pytest.raises(ConfigError):
-        RunConfig(**bad)
+        RunConfig(**values)
 
 
-def test_nothing_to_do_is_said():
+def test_missing_source_and_output_are_reported():
     with pytest.raises(ConfigError, match="no source"):
         load_config({"out": "x"})
     with pytest.raises(ConfigError, match="no output folder"):
         load_config({"sources": ["x"]})
 
 
-def test_fingerprint_changes_with_what_changes_the_output_and_with_nothing_else():
+def test_fingerprint_changes_only_with_settings_that_change_the_output():
     base = fingerprint(Config(sources=["a"], out="b"), "tokenizer")
     assert fingerprint(Config(sources=["c"], out="d", run=RunConfig(workers=7)), "tokenizer") == base
     assert fingerprint(Config(sources=["a"], out="b", window=WindowConfig(overlap=0)), "tokenizer") != base
@@ -124,15 +124,15 @@ def test_fingerprint_changes_with_what_changes_the_output_and_with_nothing_else(
     assert fingerprint(Config(sources=["a"], out="b"), "another") != base
 
 
-def test_every_setting_has_one_dotted_name():
+def test_dotted_setting_names_are_unique():
     assert "window.overlap" in setting_names()
     assert len(setting_names()) == len(set(setting_names()))
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
-        (lambda: WindowConfig(tail="cut"), "window.tail: .*It takes keep, shift, drop"),
+        (lambda: WindowConfig(tail="cut"), "window.tail: .*Allowed values: keep, shift, drop"),
         (lambda: WindowConfig(length="512"), "window.length"),
         (lambda: SplitConfig(seed=None), "split.seed"),
         (lambda: RunConfig(workers="many"), "run.workers"),
@@ -144,24 +144,24 @@ def test_every_setting_has_one_dotted_name():
         (lambda: ScanConfig(exclude=["\udcff"]), "must be UTF-8"),
     ],
 )
-def test_python_is_held_to_what_toml_is(make, said):
-    with pytest.raises(ConfigError, match=said):
+def test_values_in_python_are_checked_like_toml(make, message):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
-def test_paths_are_taken_for_texts():
+def test_path_objects_are_converted_to_strings():
     assert TokenizerConfig(name=Path("a/b"), cache_dir=Path("c")).name == "a/b"
     assert Config(sources=["a"], out="~/x").out.endswith("/x")
     assert "~" not in Config(sources=["a"], out="~/x").out
 
 
-def test_a_tokenizer_in_the_file_is_relative_to_it(tmp_path, monkeypatch):
+def test_tokenizer_path_in_the_toml_file_is_relative_to_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     (tmp_path / "tok").mkdir()
     assert load_config(MINIMAL, toml(tmp_path, 'tokenizer.name = "tok"\n')).tokenizer.name == str(tmp_path / "tok")
     assert load_config(MINIMAL, toml(tmp_path, 'tokenizer.name = "org/name"\n')).tokenizer.name == "org/name"
 
 
-def test_a_section_that_is_no_table_is_refused(tmp_path):
+def test_section_that_is_not_a_table_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="window must be a table"):
         load_config({**MINIMAL, "window.overlap": 1}, toml(tmp_path, "window = 5\n"))

@@ -1,12 +1,12 @@
-"""A preset decides what the configuration leaves open, and nothing else."""
+"""A preset changes only settings that the configuration does not set."""
 
 import pytest
 
 from gristmill import Config, ConfigError, FimConfig, OutputConfig, WindowConfig
 from gristmill.config.presets import PRESETS, preset_text, with_preset
 
-DECIDED = {
-    # Preset, mask token: overlap, packing, special tokens, rate of fill in the middle.
+EXPECTED = {
+    # (preset, has mask token): (overlap, packing, special tokens, rate of fill in the middle)
     ("mlm", True): (256, "none", "template", 0.0),
     ("causal", True): (0, "best-fit", "documents", 0.0),
     ("fim", False): (0, "best-fit", "documents", 0.5),
@@ -19,25 +19,25 @@ def config(**more):
     return Config(sources=["."], out="out", **more)
 
 
-def decided(config, *, has_mask):
+def preset_values(config, *, has_mask):
     window, fim = (chosen := with_preset(config, has_mask=has_mask)).window, chosen.fim
     return window.overlap, window.pack, window.special_tokens, fim.rate
 
 
-@pytest.mark.parametrize(("preset", "has_mask"), DECIDED)
-def test_each_sets_what_belongs_together(preset, has_mask):
-    assert decided(config(preset=preset), has_mask=has_mask) == DECIDED[preset, has_mask]
+@pytest.mark.parametrize(("preset", "has_mask"), EXPECTED)
+def test_preset_sets_its_values(preset, has_mask):
+    assert preset_values(config(preset=preset), has_mask=has_mask) == EXPECTED[preset, has_mask]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_what_is_named_stays(preset):
+def test_explicit_settings_are_kept(preset):
     window = WindowConfig(overlap=7, pack="none", special_tokens="template")
-    named = config(preset=preset, window=window, fim=FimConfig(rate=0.25))
-    assert decided(named, has_mask=False) == (7, "none", "template", 0.25)
+    explicit = config(preset=preset, window=window, fim=FimConfig(rate=0.25))
+    assert preset_values(explicit, has_mask=False) == (7, "none", "template", 0.25)
 
 
-def test_packing_by_name_has_no_overlap():
-    assert decided(config(window=WindowConfig(pack="best-fit")), has_mask=True)[:2] == (0, "best-fit")
+def test_explicit_packing_has_no_overlap():
+    assert preset_values(config(window=WindowConfig(pack="best-fit")), has_mask=True)[:2] == (0, "best-fit")
 
 
 def test_documents_are_not_packed():
@@ -45,22 +45,22 @@ def test_documents_are_not_packed():
     assert (chosen.window.pack, chosen.fim.rate) == ("none", 0.5)
 
 
-def test_a_rate_of_fill_in_the_middle_means_its_preset():
-    assert decided(config(fim=FimConfig(rate=0.3)), has_mask=True) == (0, "best-fit", "documents", 0.3)
-    assert decided(config(fim=FimConfig(rate=0.0)), has_mask=True) == DECIDED[None, True]
+def test_fim_rate_selects_the_fim_preset():
+    assert preset_values(config(fim=FimConfig(rate=0.3)), has_mask=True) == (0, "best-fit", "documents", 0.3)
+    assert preset_values(config(fim=FimConfig(rate=0.0)), has_mask=True) == EXPECTED[None, True]
 
 
-def test_a_preset_decides_once():
+def test_preset_is_applied_once():
     once = with_preset(config(), has_mask=False)
     assert with_preset(once, has_mask=True) == once
 
 
-def test_what_a_preset_rules_out_is_refused_with_the_way_out():
+def test_conflict_with_the_preset_is_refused_with_a_suggestion():
     with pytest.raises(ConfigError, match=r"the preset causal packs rows .*Or add --pack none"):
         with_preset(config(preset="causal", window=WindowConfig(tail="drop")), has_mask=True)
 
 
-def test_the_reason_is_named():
+def test_preset_text_gives_the_reason():
     assert preset_text("mlm", has_mask=True) == "mlm (the default for a tokenizer with a mask token)"
     assert preset_text("causal", has_mask=False) == "causal (the default for a tokenizer without a mask token)"
-    assert preset_text("fim", has_mask=False) == "fim (as asked for)"
+    assert preset_text("fim", has_mask=False) == "fim (as configured)"

@@ -1,4 +1,4 @@
-"""The table of columns, held against what datasets are promised to have."""
+"""The table of columns matches the documented schema of datasets."""
 
 import pytest
 
@@ -35,8 +35,8 @@ SCHEMA = {
     "middle": (Kind.TEXT, When.FIM),
     "middle_tokens": (Kind.NUMBER, When.FIM),
 }
-"""What whoever reads a dataset relies on, beside the code: names, kinds and order of its columns."""
-PLAIN = ["input_ids", "path", "repo", "language", "lines", "start", "fresh"]
+"""Names, kinds and order of columns that readers of datasets rely on, written out independently of the code."""
+DEFAULT_COLUMNS = ["input_ids", "path", "repo", "language", "lines", "start", "fresh"]
 OPTIONS = {
     When.ALWAYS: {},
     When.WINDOWS: {},
@@ -52,13 +52,13 @@ OPTIONS = {
 }
 
 
-def test_columns_are_those_that_datasets_are_promised_to_have():
+def test_columns_match_the_documented_schema():
     assert {name: (column.kind, column.when) for name, column in COLUMNS.items()} == SCHEMA
     assert list(COLUMNS) == list(SCHEMA)
     assert PER_ID == {"segment_ids": 0, "position_ids": 0, "attention_mask": 0, "labels": -100}
 
 
-def columns_with(**sections):
+def conditions_with(**sections):
     defaults = {
         "window": WindowConfig(),
         "output": OutputConfig(),
@@ -70,28 +70,30 @@ def columns_with(**sections):
 
 
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
-def test_an_option_brings_its_columns(when):
-    met = columns_with(**OPTIONS[when])
-    assert set(window_columns(met)) == {name for name, (_, one) in SCHEMA.items() if one in met - {When.PACK}}
-    brings = {When.NOISE: {When.VARIANTS}, When.DOCUMENTS: {When.TEXT}}.get(when, set())
-    assert set(met) - {When.ALWAYS, When.WINDOWS, when} <= brings
+def test_option_adds_its_columns(when):
+    conditions = conditions_with(**OPTIONS[when])
+    assert set(window_columns(conditions)) == {
+        name for name, (_, one) in SCHEMA.items() if one in conditions - {When.PACK}
+    }
+    implied = {When.NOISE: {When.VARIANTS}, When.DOCUMENTS: {When.TEXT}}.get(when, set())
+    assert set(conditions) - {When.ALWAYS, When.WINDOWS, when} <= implied
 
 
-def test_rows_have_columns_in_the_promised_order():
-    assert list(row_columns(columns_with())) == PLAIN
+def test_rows_have_columns_in_the_documented_order():
+    assert list(row_columns(conditions_with())) == DEFAULT_COLUMNS
     everything = set(When) - {When.PACK, When.DOCUMENTS}
     more = ["attention_mask", "text", "repeat", "labels", "weight", "variant", "variant_seed"]
     more += ["fim", "middle", "middle_tokens"]
-    assert list(row_columns(everything)) == [*PLAIN, *more]
+    assert list(row_columns(everything)) == [*DEFAULT_COLUMNS, *more]
     packed = ["input_ids", "segment_ids", "position_ids", "segments"]
     assert list(row_columns({When.ALWAYS, When.WINDOWS, When.PACK, When.TEXT})) == packed
     assert list(row_columns({*When})) == [*packed, "attention_mask"]
 
 
 def test_rows_of_documents_have_their_text_first_and_no_ids():
-    met = columns_with(output=OutputConfig(rows="documents"))
-    assert list(row_columns(met)) == ["text", "path", "repo", "language", "lines", "start", "tokens"]
-    weighted = columns_with(
+    conditions = conditions_with(output=OutputConfig(rows="documents"))
+    assert list(row_columns(conditions)) == ["text", "path", "repo", "language", "lines", "start", "tokens"]
+    weighted = conditions_with(
         output=OutputConfig(rows="documents", with_text=True), sampling=SamplingConfig(weights={"*": 2})
     )
     assert list(row_columns(weighted)) == ["text", "path", "repo", "language", "lines", "start", "tokens", "repeat"]

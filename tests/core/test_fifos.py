@@ -1,4 +1,4 @@
-"""A FIFO in the place of any file that others may have put there holds up no command."""
+"""A FIFO in place of any file that others may have created does not block a command."""
 
 import os
 import re
@@ -19,15 +19,15 @@ from support.source_trees import git, write_tree
 
 pytestmark = pytest.mark.timeout(120)
 
-OUR_FAULT = GristmillError.exit_code
+CRASH = GristmillError.exit_code
 CODE = "".join(f"def function_{number}(x):\n    return x * {number * 7}\n" for number in range(40))
 SOURCES = {f"m{number}.py": CODE.replace("function", f"f{number}") for number in range(6)}
-AT_SOURCES = (
+SOURCE_NAMES = (
     *("manifest.json", "files.jsonl", ".gitignore", ".ignore", ".gitattributes", ".gitmodules", "LICENSE", "COPYING"),
     *("LICENSE.md", "NOTICE", "README.md", "Cargo.toml", "package.json", "pyproject.toml", "setup.py", "go.mod"),
     *("notebook.ipynb", "rows.jsonl", "rows.parquet", "a.py", "tokenizer.json", "rules.toml", "gristmill.toml"),
 )
-AT_GIT = (
+GIT_NAMES = (
     *("HEAD", "index", "config", "config.worktree", "packed-refs", "info/exclude", "info/attributes", "commondir"),
     *("gitdir", "objects/info/alternates", "refs/heads/main", "refs/heads/master", "info/sparse-checkout", "shallow"),
 )
@@ -47,7 +47,7 @@ def dataset(tmp_path_factory, sources):
 
 
 @pytest.fixture(autouse=True)
-def nothing_outside(monkeypatch):
+def no_network(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(git_commands, "SECONDS_UNTIL_LOOK", 0.1)
 
@@ -58,65 +58,65 @@ def make_fifo(path):
     os.mkfifo(path)
 
 
-def codes(capsys, *commands):
-    """Each command's exit code. It may refuse, as it should; a hang or a fault of ours is none."""
+def exit_codes(capsys, *commands):
+    """Run the commands and return their exit codes. A command may refuse, but it must not hang or crash."""
     found = [main.run([*map(str, command)]) for command in commands]
-    said = capsys.readouterr()
-    assert OUR_FAULT not in found, said.err
+    output = capsys.readouterr()
+    assert CRASH not in found, output.err
     return found
 
 
-AT_DATASET = (
+DATASET_NAMES = (
     *("manifest.json", "files.jsonl", "tokenizer.json", "tokenizer_config.json", "README.md", "croissant.json"),
     *("check.json", "train.jsonl", *(name for name in FORMATS if name != "jsonl")),
 )
 
 
-@pytest.mark.parametrize("name", AT_DATASET)
-def test_in_a_dataset(dataset, sources, tmp_path, name, capsys):
-    """`name`: a file, or a format, each of whose files is one in turn."""
-    own = [one for one in dataset.rglob("*") if one.is_file() and one.relative_to(dataset).as_posix() == name]
-    of_format = [one for one in (dataset / name).rglob("*") if one.is_file()] if name in FORMATS else []
-    of_format = [one for one in of_format if not re.search("validation|test", str(one.relative_to(dataset)))]
-    assert own or of_format or name == "check.json"
-    relative = [one.relative_to(dataset) for one in own or of_format] or [name]
+@pytest.mark.parametrize("name", DATASET_NAMES)
+def test_fifo_in_a_dataset_blocks_no_command(dataset, sources, tmp_path, name, capsys):
+    """`name` is a file, or a format whose files are replaced in turn."""
+    matches = [one for one in dataset.rglob("*") if one.is_file() and one.relative_to(dataset).as_posix() == name]
+    format_files = [one for one in (dataset / name).rglob("*") if one.is_file()] if name in FORMATS else []
+    format_files = [one for one in format_files if not re.search("validation|test", str(one.relative_to(dataset)))]
+    assert matches or format_files or name == "check.json"
+    relative = [one.relative_to(dataset) for one in matches or format_files] or [name]
     for number, one in enumerate(relative):
-        there = shutil.copytree(dataset, tmp_path / f"d{number}", copy_function=os.link)
-        make_fifo(there / one)
+        copy = shutil.copytree(dataset, tmp_path / f"d{number}", copy_function=os.link)
+        make_fifo(copy / one)
         out = tmp_path / f"out{number}"
-        formats = [("check", there), ("export", there, "--format", "bin")] if of_format else []
+        formats = [("check", copy), ("export", copy, "--format", "bin")] if format_files else []
         others = [
-            ("check", there, "--workers", 1),
-            ("show", there),
-            ("show", there, "--row", "validation:0"),
-            ("explain", there, "m1.py"),
-            ("diff", there, dataset),
-            ("diff", dataset, there),
-            ("report", there, "--out", f"{out}.html"),
-            ("push", there, "someone/name"),
-            ("plan", sources, "--splits", there, "--workers", 1),
-            ("plan", sources, "--tokenizer", there, "--workers", 1),
-            ("build", sources, "--out", f"{out}-splits", "--splits", there, "--workers", 1),
-            ("build", there, "--out", f"{out}-source", "--workers", 1),
-            ("tokenizer", "show", there, "--tokenizer", "codebert"),
-            ("tokenizer", "train", there, "--out", f"{out}-vocabulary", "--vocab-size", 300),
-            ("export", there, "--format", "npy"),
-            ("clean", there),
+            ("check", copy, "--workers", 1),
+            ("show", copy),
+            ("show", copy, "--row", "validation:0"),
+            ("explain", copy, "m1.py"),
+            ("diff", copy, dataset),
+            ("diff", dataset, copy),
+            ("report", copy, "--out", f"{out}.html"),
+            ("push", copy, "someone/name"),
+            ("plan", sources, "--splits", copy, "--workers", 1),
+            ("plan", sources, "--tokenizer", copy, "--workers", 1),
+            ("build", sources, "--out", f"{out}-splits", "--splits", copy, "--workers", 1),
+            ("build", copy, "--out", f"{out}-source", "--workers", 1),
+            ("tokenizer", "show", copy, "--tokenizer", "codebert"),
+            ("tokenizer", "train", copy, "--out", f"{out}-vocabulary", "--vocab-size", 300),
+            ("export", copy, "--format", "npy"),
+            ("clean", copy),
         ]
-        codes(capsys, *(formats or others))
+        exit_codes(capsys, *(formats or others))
 
 
 @pytest.mark.parametrize("is_repository", [False, True])
-def test_in_a_source(sources, tmp_path, is_repository, capsys):
-    """All at once: what is not opened holds nobody up, and what is would."""
+def test_fifos_in_a_source_block_no_command(sources, tmp_path, is_repository, capsys):
+    """All files are FIFOs at once: a command that opened one would hang."""
     root = shutil.copytree(sources, tmp_path / "repo")
     if is_repository:
         git(root, "init", "-q")
         git(root, "add", ".")
     for folder in (root, root / "inner"):
-        for name in AT_SOURCES:
+        for name in SOURCE_NAMES:
             make_fifo(folder / name)
-    plan, built = codes(
+    plan, built = exit_codes(
         capsys, ("plan", root, "--workers", 1), ("build", root, "--out", tmp_path / "out", "--workers", 1)
     )
     assert plan == built == 0
@@ -124,30 +124,30 @@ def test_in_a_source(sources, tmp_path, is_repository, capsys):
     assert {path for path, row in rows.items() if row["status"] == "kept"} == set(SOURCES)
     dropped = {path for path, row in rows.items() if row.get("reason") == "not_a_file"}
     assert dropped >= {"LICENSE", "inner/a.py"} or is_repository  # git lists no FIFO
-    alone = [("plan", root / name, "--workers", 1) for name in AT_SOURCES]
-    assert set(codes(capsys, *alone)) == {3}
+    alone = [("plan", root / name, "--workers", 1) for name in SOURCE_NAMES]
+    assert set(exit_codes(capsys, *alone)) == {3}
 
 
-@pytest.mark.parametrize("name", AT_GIT)
-def test_among_gits_own_files(sources, tmp_path, name):
-    """Of a source, of a repository in a plain folder, and of one in another work tree."""
+@pytest.mark.parametrize("name", GIT_NAMES)
+def test_fifo_among_git_files_does_not_block_the_scan(sources, tmp_path, name):
+    """The repository is the source, is inside a plain folder, or is inside another work tree."""
     root = shutil.copytree(sources, tmp_path / "repo")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-qm", "c")
     make_fifo(root / ".git" / name)
-    around = write_tree(tmp_path / "around", {"a.py": CODE})
-    shutil.copytree(root, around / "inner", copy_function=copy_or_make_fifo)
+    outer = write_tree(tmp_path / "outer", {"a.py": CODE})
+    shutil.copytree(root, outer / "inner", copy_function=copy_or_make_fifo)
     for is_repository in (False, True):
         if is_repository:
-            git(around, "init", "-q")
+            git(outer, "init", "-q")
         assert [file.path for file in scan([str(root)], ScanConfig()).files] == sorted(SOURCES)
-        found = scan([str(around)], ScanConfig())
+        found = scan([str(outer)], ScanConfig())
         assert {file.path for file in found.files} == {"a.py", *(f"inner/{one}" for one in SOURCES)}
 
 
 @pytest.mark.parametrize("key", ["include.path", "core.excludesFile"])
-def test_named_in_the_configuration_of_a_repository(sources, tmp_path, key):
+def test_fifo_in_the_git_configuration_is_reported(sources, tmp_path, key):
     root = shutil.copytree(sources, tmp_path / "repo")
     git(root, "init", "-q")
     make_fifo(tmp_path / "fifo")
@@ -168,7 +168,7 @@ def copy_or_make_fifo(source, target):
     "name",
     ["tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "tokenizer", "special_tokens_map.json"],
 )
-def test_in_a_tokenizer(dataset, sources, tmp_path, name, capsys):
+def test_fifo_in_a_tokenizer_folder_blocks_no_command(dataset, sources, tmp_path, name, capsys):
     folder = tmp_path / "tokenizer"
     folder.mkdir()
     for one in ("tokenizer.json", "tokenizer_config.json"):
@@ -177,7 +177,7 @@ def test_in_a_tokenizer(dataset, sources, tmp_path, name, capsys):
         write_tree(folder, {"vocab.json": "{}", "merges.txt": ""})
         (folder / "tokenizer.json").unlink()
     make_fifo(folder / name)
-    codes(
+    exit_codes(
         capsys,
         ("plan", sources, "--tokenizer", folder, "--workers", 1),
         ("plan", sources, "--tokenizer", folder / name, "--workers", 1),
@@ -185,11 +185,11 @@ def test_in_a_tokenizer(dataset, sources, tmp_path, name, capsys):
     )
 
 
-def test_named_on_the_command_line(sources, tmp_path, capsys):
+def test_fifo_on_the_command_line_is_refused(sources, tmp_path, capsys):
     fifo = tmp_path / "fifo.jsonl"
     make_fifo(fifo)
     make_fifo(tmp_path / "fifo.parquet")
-    refused = codes(
+    refused = exit_codes(
         capsys,
         ("plan", sources, "--config", fifo),
         ("plan", sources, "--against", fifo),

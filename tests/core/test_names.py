@@ -9,35 +9,35 @@ from gristmill.core.names import _distance, nearest, path_text, printable, syste
 from gristmill.sources.languages import known_languages
 
 
-def test_plain_names_are_themselves():
+def test_plain_names_are_unchanged():
     for name in ("src/a.py", "mit leer zeichen.py", "zeile\numbruch", "größe/é.py", "\x1b[31mred"):
         assert path_text(name) == name
 
 
-def test_bytes_that_are_no_utf8_are_escaped():
+def test_bytes_that_are_not_utf8_are_escaped():
     assert path_text(os.fsdecode(b"caf\xe9.py")) == r"caf\xe9.py"
     assert path_text(r"odd\name") == r"odd\\name"
 
 
 @given(st.binary(min_size=1, max_size=12), st.binary(min_size=1, max_size=12))
-def test_no_two_names_become_one(left, right):
+def test_different_names_have_different_texts(left, right):
     texts = [path_text(os.fsdecode(name)) for name in (left, right)]
     assert (left == right) == (texts[0] == texts[1])
     assert all(text.encode("utf-8") for text in texts)
 
 
-def test_a_terminal_is_shown_nothing_that_moves_it():
+def test_printable_escapes_terminal_controls():
     assert printable("a\x1b[31mb\nc\u202e") == r"a\x1b[31mb\nc\u202e"
 
 
 @given(st.binary(min_size=1).filter(lambda raw: b"\0" not in raw))
-def test_the_escape_can_be_undone(raw):
+def test_system_path_undoes_path_text(raw):
     path = os.fsdecode(raw)
     assert system_path(path_text(path)) == path
 
 
 @pytest.mark.parametrize(
-    ("word", "known", "meant"),
+    ("word", "known", "expected"),
     [
         ("cobol", known_languages(), None),
         ("pyton", known_languages(), "python"),
@@ -54,15 +54,15 @@ def test_the_escape_can_be_undone(raw):
         ("src/ap.py", ["src/app.py", "src/apply.py", "docs/x.md"], "src/app.py"),
     ],
 )
-def test_only_a_name_that_is_near_is_suggested(word, known, meant):
-    assert nearest(word, known) == meant
+def test_only_a_near_name_is_suggested(word, known, expected):
+    assert nearest(word, known) == expected
 
 
 words = st.text("abc", max_size=7)
 
 
 @given(words, st.lists(words, max_size=6))
-def test_what_is_suggested_is_spelt_alike_or_begins_so(word, known):
+def test_suggestion_is_similar_or_starts_with_the_word(word, known):
     near = nearest(word, known)
     if near is None:
         return
@@ -72,7 +72,7 @@ def test_what_is_suggested_is_spelt_alike_or_begins_so(word, known):
 
 @cache
 def slow_distance(one, other):
-    """By trying all ways: letters exchanged, left out, put in, or swapped with their neighbour."""
+    """Try all sequences of replaced, deleted, inserted and swapped letters."""
     if not one or not other:
         return len(one) + len(other)
     ways = [
@@ -86,5 +86,5 @@ def slow_distance(one, other):
 
 
 @given(words, words)
-def test_the_distance_is_that_of_trying_all_ways(one, other):
+def test_distance_equals_exhaustive_search(one, other):
     assert _distance(one, other) == slow_distance(one, other)

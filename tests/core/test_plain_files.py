@@ -1,4 +1,4 @@
-"""Every file that may come from elsewhere is opened by one function, which waits for nothing."""
+"""Every file that others may have created is opened by `core.plain_files`, which does not block."""
 
 import ast
 import os
@@ -19,42 +19,42 @@ OPENERS = {
 }
 READ_MODES = {None, "r", "rb", "rt", "r+b", "r+"}
 
-OURS = "part of the package"
-WORK = "in the work folder of this build, or another that only gristmill writes"
-GUARDED = "require_plain, require_plain_files or is_file stands before it"
-BASELINE = "a method that the benchmark measures as people write it, on files that the scan has found"
-MADE = "made by a descriptor, or a name of the system's own"
+PACKAGE = "part of the package"
+WORK = "in the work folder of this build, or in another folder that only gristmill writes"
+GUARDED = "require_plain, require_plain_files or is_file is called before"
+BASELINE = "a method that the benchmark measures in its usual form, on files that the scan has found"
+SYSTEM = "opened by descriptor, or a path of the operating system"
 ALLOWED = {
-    "core/plain_files.py": MADE,
-    "runners/local.py": MADE,
+    "core/plain_files.py": SYSTEM,
+    "runners/local.py": SYSTEM,
     "runners/probe.py": WORK,
-    "core/layout.py:write_atomically": MADE,
-    "core/layout.py:sync_folder": "a folder, which is opened without waiting",
-    "views/charts.py": OURS,
-    "views/html.py": OURS,
-    "pipeline/keys.py:code_digest": OURS,
-    "variants/rename.py": OURS,
-    "cleaning/language_kinds.py": OURS,
-    "tokenizers/cuda/character_classes.py": OURS,
-    "tokenizers/cuda/cupy_gpu.py": OURS,
-    "tokenizers/locate.py:_bundled": OURS,
-    "views/viewer/server.py": OURS,
+    "core/layout.py:write_atomically": SYSTEM,
+    "core/layout.py:sync_folder": "a folder, which does not block",
+    "views/charts.py": PACKAGE,
+    "views/html.py": PACKAGE,
+    "pipeline/keys.py:code_digest": PACKAGE,
+    "variants/rename.py": PACKAGE,
+    "cleaning/language_kinds.py": PACKAGE,
+    "tokenizers/cuda/character_classes.py": PACKAGE,
+    "tokenizers/cuda/cupy_gpu.py": PACKAGE,
+    "tokenizers/locate.py:_bundled": PACKAGE,
+    "views/viewer/server.py": PACKAGE,
     "pipeline/": WORK,
     "dedup/similarity.py": WORK,
     "splits/span_join.py": WORK,
     "pipeline/work_folder.py": WORK,
     "sources/table_cache.py": WORK,
-    "sources/git.py:_let_go_on": "for writing, without waiting",
+    "sources/git.py:_let_go_on": "for writing, without blocking",
     "publish/export.py:_lock": WORK,
     "lab/vocabulary/location.py:staged": WORK,
-    "lab/vocabulary/location.py:_clear_stages": "a folder, which is opened without waiting",
+    "lab/vocabulary/location.py:_clear_stages": "a folder, which does not block",
     "checks/formats.py:_read": GUARDED,
     "lab/bench/job.py": WORK,
     "lab/bench/methods.py": WORK,
     "lab/bench/scripts/original.py": BASELINE,
     "lab/bench/scripts/floor.py": BASELINE,
     "lab/bench/scripts/hf_datasets.py": BASELINE,
-    "lab/training/run_folder.py:_lock_it": "for reading and writing, which waits for nothing",
+    "lab/training/run_folder.py:_lock_it": "for reading and writing, which does not block",
     "lab/training/models.py:_trained_model": GUARDED,
     "lab/training/models.py:put_weights": GUARDED,
     "tokenizers/cuda/reader_process.py:read_files": GUARDED,
@@ -70,14 +70,14 @@ ALLOWED = {
 
 
 def opening_calls(tree):
-    """(the function that each stands in, its line)"""
-    left = [(tree, "")]
-    while left:
-        node, around = left.pop()
+    """Yield the enclosing function and the line of each call that opens a file."""
+    pending = [(tree, "")]
+    while pending:
+        node, function = pending.pop()
         if isinstance(node, ast.Call) and opens(node):
-            yield around, node.lineno
-        around = node.name if isinstance(node, ast.FunctionDef) else around
-        left += [(child, around) for child in ast.iter_child_nodes(node)]
+            yield function, node.lineno
+        function = node.name if isinstance(node, ast.FunctionDef) else function
+        pending += [(child, function) for child in ast.iter_child_nodes(node)]
 
 
 def opens(call):
@@ -94,9 +94,9 @@ def opens(call):
     return len(modes) == len(call.args) and (modes[0] if modes else None) in READ_MODES
 
 
-def place_of(module, function):
-    known = (f"{module}:{function}", module, f"{module.partition('/')[0]}/")
-    return next((place for place in known if place in ALLOWED), None)
+def allowed_entry(module, function):
+    candidates = (f"{module}:{function}", module, f"{module.partition('/')[0]}/")
+    return next((entry for entry in candidates if entry in ALLOWED), None)
 
 
 @cache
@@ -108,27 +108,29 @@ def found_calls():
     ]
 
 
-def test_nothing_else_opens_what_may_come_from_elsewhere():
+def test_no_other_module_opens_files_of_others():
     unknown = [
-        f"{module}:{line} in {function}" for module, function, line in found_calls() if not place_of(module, function)
+        f"{module}:{line} in {function}"
+        for module, function, line in found_calls()
+        if not allowed_entry(module, function)
     ]
-    assert not unknown, "open these by gristmill.core.plain_files, or add the reason to ALLOWED"
+    assert not unknown, "open these with gristmill.core.plain_files, or add the reason to ALLOWED"
 
 
-def test_the_list_of_exceptions_has_only_what_is_there():
-    assert {place_of(module, function) for module, function, _ in found_calls()} == set(ALLOWED)
+def test_every_exception_is_used():
+    assert {allowed_entry(module, function) for module, function, _ in found_calls()} == set(ALLOWED)
 
 
 @pytest.mark.parametrize(
     "source", ["open(p)", "p.open()", "p.open('rb')", "p.read_text()", "np.load(p)", "os.open(p, f)"]
 )
-def test_the_search_finds_what_opens(source):
+def test_search_finds_opening_calls(source):
     assert list(opening_calls(ast.parse(f"def f():\n    {source}"))) == [("f", 2)]
 
 
 @pytest.fixture(params=["fifo", "folder", "socket", "device", "link to a fifo"])
-def odd(request, tmp_path):
-    path = tmp_path / "odd"
+def special_file(request, tmp_path):
+    path = tmp_path / "special"
     match request.param:
         case "fifo":
             os.mkfifo(path)
@@ -149,15 +151,15 @@ def odd(request, tmp_path):
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("opener", [open_plain, read_plain, read_plain_text, require_plain])
-def test_what_is_no_ordinary_file_is_refused_at_once(odd, opener):
+def test_special_file_is_refused_without_blocking(special_file, opener):
     with pytest.raises(OSError, match="not an ordinary file"):
-        opener(odd)
-    if not odd.is_dir():
+        opener(special_file)
+    if not special_file.is_dir():
         with pytest.raises(OSError, match="not an ordinary file"):
-            require_plain_files(odd.parent)
+            require_plain_files(special_file.parent)
 
 
-def test_an_ordinary_file_is_read_also_through_a_link(tmp_path):
+def test_regular_file_is_read_directly_and_through_a_link(tmp_path):
     (tmp_path / "file").write_bytes(b"a\r\nb")
     (tmp_path / "link").symlink_to("file")
     require_plain_files(tmp_path)
@@ -169,7 +171,7 @@ def test_an_ordinary_file_is_read_also_through_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["missing", "nul\0byte"])
-def test_a_file_that_is_not_there_or_cannot_be_is_an_oserror(tmp_path, name):
+def test_missing_file_or_impossible_name_raises_oserror(tmp_path, name):
     for opener in (open_plain, require_plain):
         with pytest.raises(OSError, match=r"No such file|no file can have this name"):
             opener(tmp_path / name)

@@ -1,6 +1,6 @@
 import io
 
-from gristmill.core import progress as progressing
+from gristmill.core import progress as progress_module
 from gristmill.core.progress import Progress
 
 
@@ -13,9 +13,9 @@ def test_seconds_add_up_per_phase():
     assert progress.seconds["scan"] >= 0
 
 
-def test_a_log_gets_lines_only_for_what_takes_long(monkeypatch):
+def test_log_lines_are_printed_for_long_phases_only(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progressing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress_module.time, "perf_counter", lambda: now[0])
     stream = io.StringIO()
     progress = Progress(quiet=False, stream=stream)
     with progress.phase("scan") as step:
@@ -29,7 +29,7 @@ def test_a_log_gets_lines_only_for_what_takes_long(monkeypatch):
     assert stream.getvalue() == "prepare: 25 of 100 files, 18 s left\nprepare: 100 files in 10.0 s\n"
 
 
-def test_quiet_says_nothing():
+def test_quiet_progress_prints_nothing():
     stream = io.StringIO()
     with Progress(quiet=True, stream=stream).phase("scan", total=1) as step:
         step.advance(1)

@@ -16,7 +16,7 @@ from gristmill.core.records import (
 
 
 @pytest.mark.parametrize("reason", [*DropReason, *WhyNoVariant])
-def test_every_reason_has_a_meaning_and_is_its_name_wherever_it_is_written(reason):
+def test_every_reason_has_a_meaning_and_is_serialized_as_its_name(reason):
     kind = type(reason)
     assert reason.meaning
     assert reason == reason.name.lower() == f"{reason}"
@@ -24,7 +24,7 @@ def test_every_reason_has_a_meaning_and_is_its_name_wherever_it_is_written(reaso
     assert msgspec.convert(str(reason), kind) is pickle.loads(pickle.dumps(reason)) is reason
 
 
-def test_every_stage_has_reasons_for_which_files_do_not_come_to_it():
+def test_every_stage_has_a_drop_reason():
     assert {reason.stage for reason in DropReason} == set(DropStage)
 
 
@@ -41,7 +41,7 @@ EXPECTED_VARIANTS = {
 }
 
 
-def test_the_table_of_variants_is_what_datasets_and_checks_go_by():
+def test_variant_table_matches_the_documented_properties():
     found = {
         str(kind): (
             *(one.makes, one.keeps, one.needs_grammar, one.needs_mask, one.has_labels, one.asks_model),
@@ -50,7 +50,7 @@ def test_the_table_of_variants_is_what_datasets_and_checks_go_by():
         for kind, one in VARIANTS.items()
     }
     assert found == EXPECTED_VARIANTS
-    assert list(VARIANTS) == list(VariantKind), "rows stand in this order behind those of their file"
+    assert list(VARIANTS) == list(VariantKind), "rows of variants follow those of their file in this order"
     assert {"noise"} == BY_THEMSELVES
     assert {"noise"} == WITH_LABELS
 

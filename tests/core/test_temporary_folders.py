@@ -1,4 +1,4 @@
-"""Temporary folders: gone in the end, and those of killed runs with the next one; never anybody else's."""
+"""Temporary folders are deleted at the end of a run, or by the next run if it was killed. Folders of others are kept."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ import pytest
 
 import gristmill
 from gristmill.checks import rebuild
-from gristmill.lab.bench import bench as benching
+from gristmill.lab.bench import bench as bench_module
 from gristmill.lab.bench.bench import Asked
-from gristmill.lab.vocabulary import corpus as tokenizing
-from gristmill.pipeline import work_folder as workspaces
+from gristmill.lab.vocabulary import corpus as corpus_module
+from gristmill.pipeline import work_folder as work_folder_module
 from gristmill.pipeline.work_folder import TEMPORARY, temporary_folder
-from gristmill.planning import plan as planning
+from gristmill.planning import plan as plan_module
 from support.builds import in_a_process, kill_here, killed, make, started, wait_for
 from support.source_trees import write_tree
 
@@ -32,7 +32,7 @@ def wait_until_killed():
     signal.pause()
 
 
-def test_a_temporary_folder_goes_in_the_end(tmp_path):
+def test_temporary_folder_is_deleted_at_the_end(tmp_path):
     with temporary_folder("gristmill-test-", tmp_path) as folder:
         assert folder.stat().st_mode & 0o077 == 0
         (folder / "file").touch()
@@ -41,7 +41,7 @@ def test_a_temporary_folder_goes_in_the_end(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_run_has_left_goes_with_the_next_and_what_a_live_one_has_stays(tmp_path):
+def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_live_one(tmp_path):
     killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
     with started(in_a_temporary_folder, tmp_path, "alive", wait_until_killed):
         wait_for(tmp_path / "alive")
@@ -54,7 +54,7 @@ def test_what_a_killed_run_has_left_goes_with_the_next_and_what_a_live_one_has_s
         assert not os.path.exists(alive)
 
 
-def test_folders_of_others_stay(tmp_path):
+def test_folders_of_others_are_kept(tmp_path):
     killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
     dead = (tmp_path / "dead").read_text()
     write_tree(
@@ -72,39 +72,39 @@ def test_folders_of_others_stay(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"dead", *others}
 
 
-def test_what_cannot_be_deleted_now_is_found_by_a_later_run(tmp_path, monkeypatch):
+def test_folder_that_cannot_be_deleted_is_found_by_a_later_run(tmp_path, monkeypatch):
     killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
     dead = (tmp_path / "dead").read_text()
-    monkeypatch.setattr(workspaces.shutil, "rmtree", lambda *_, **__: None)
-    workspaces.clear_temporary("gristmill-test-", tmp_path)
+    monkeypatch.setattr(work_folder_module.shutil, "rmtree", lambda *_, **__: None)
+    work_folder_module.clear_temporary("gristmill-test-", tmp_path)
     assert sorted(os.listdir(dead)) == [TEMPORARY, "inner"]
     monkeypatch.undo()
-    workspaces.clear_temporary("gristmill-test-", tmp_path)
+    work_folder_module.clear_temporary("gristmill-test-", tmp_path)
     assert not os.path.exists(dead)
 
 
-def once(what, source, folder, is_killed):
-    """A run of what makes temporary folders; it dies in the middle, or comes to its end."""
+def run_once(command, source, folder, is_killed):
+    """Run a command that makes temporary folders, to its end or until it is killed in the middle."""
     tempfile.tempdir = str(folder)
     config = gristmill.Config(sources=[str(source)], out=str(folder / "out"))
     module, step, run = {
-        "plan": (planning, "take_in", partial(gristmill.plan, config)),
-        "tokenizer": (tokenizing, "take_in", partial(gristmill.train_tokenizer, config, 300)),
-        "bench": (benching, "gather", partial(benching.bench, str(source), Asked(only=["floor"]))),
+        "plan": (plan_module, "take_in", partial(gristmill.plan, config)),
+        "tokenizer": (corpus_module, "take_in", partial(gristmill.train_tokenizer, config, 300)),
+        "bench": (bench_module, "gather", partial(bench_module.bench, str(source), Asked(only=["floor"]))),
         "bench --keep": (
-            benching,
+            bench_module,
             "gather",
-            partial(benching.bench, str(source), Asked(only=["floor"], keep=str(folder / "kept"))),
+            partial(bench_module.bench, str(source), Asked(only=["floor"], keep=str(folder / "kept"))),
         ),
         "check --against-clean": (rebuild, "build_without", partial(rebuild.against_clean, folder / "out")),
-    }[what]
+    }[command]
     if is_killed:
         setattr(module, step, lambda *_, **__: kill_here())
     run()
 
 
 @pytest.mark.parametrize(
-    ("what", "left"),
+    ("command", "left"),
     [
         ("plan", []),
         ("tokenizer", ["out"]),
@@ -113,16 +113,16 @@ def once(what, source, folder, is_killed):
         ("check --against-clean", ["out", "out.work"]),
     ],
 )
-def test_folders_of_a_killed_command_go_with_the_next(what, left, tmp_path):
+def test_next_command_deletes_the_folders_of_a_killed_one(command, left, tmp_path):
     words = (f"def f_{number}(x):\n    return x + {number}\n" for number in range(40))
     source, folder = write_tree(tmp_path / "repo", {"a.py": "".join(words), "b.py": "x = 1\n"}), tmp_path / "here"
     folder.mkdir()
-    if what == "check --against-clean":
+    if command == "check --against-clean":
         make(source, folder / "out")
     before = {path.name for path in folder.iterdir()}
-    killed(once, what, source, folder, True)
+    killed(run_once, command, source, folder, True)
     assert [path for path in folder.rglob(TEMPORARY) if path.parent != folder]
-    in_a_process(once, what, source, folder, False)
+    in_a_process(run_once, command, source, folder, False)
     assert sorted(path.name for path in folder.iterdir()) == left
     assert not list(folder.rglob(TEMPORARY))
     assert before <= set(left)

@@ -1,4 +1,4 @@
-"""Tables as text: what Rich makes of the same cells is the reference."""
+"""Plain-text tables are compared with those of Rich."""
 
 import io
 
@@ -13,7 +13,7 @@ cells = st.sampled_from(["", "a", "python", "日本語", "12,345", "é", "a file
 tables = st.integers(1, 5).flatmap(lambda size: st.lists(st.lists(cells, min_size=size, max_size=size), min_size=1))
 
 
-def by_rich(headings, rows, left):
+def rich_table_text(headings, rows, left):
     table = Table(box=None, pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
@@ -25,6 +25,6 @@ def by_rich(headings, rows, left):
 
 
 @given(tables, st.integers(0, 3))
-def test_a_table_is_that_of_rich(table, left):
+def test_table_text_equals_rich(table, left):
     headings, *rows = table
-    assert table_text(headings, rows, left=left) == by_rich(headings, rows, left)
+    assert table_text(headings, rows, left=left) == rich_table_text(headings, rows, left)

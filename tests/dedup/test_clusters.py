@@ -13,7 +13,7 @@ from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys, end_to
 
 
 def grams(ids):
-    """The slow, obvious one."""
+    """Slow and obvious reference."""
     return {tuple(ids[at : at + GRAM_TOKENS]) for at in range(max(1, len(ids) - GRAM_TOKENS + 1))}
 
 
@@ -22,41 +22,43 @@ def jaccard(one, other):
     return len(left & right) / len(left | right)
 
 
-def clusters_by(keys, ids_of):
+def clusters_from_keys(keys, ids_of):
     grams = GramSets(ids_of)
     return find_clusters(groups_of(keys.T), len(keys), cache(lambda pair: grams.jaccard(*pair)))
 
 
 def clusters_of(documents):
     arrays = [np.array(ids, np.uint16) for ids in documents]
-    return clusters_by(band_keys(*end_to_end(arrays)), arrays.__getitem__)
+    return clusters_from_keys(band_keys(*end_to_end(arrays)), arrays.__getitem__)
 
 
-def mutant(rng, ids, share):
+def mutated(rng, ids, share):
     changed = list(ids)
     for _ in range(max(1, int(len(ids) * share))):
         changed[rng.randrange(len(changed))] = rng.randrange(50_000)
     return changed
 
 
-def text(rng, length):
+def random_ids(rng, length):
     return [rng.randrange(50_000) for _ in range(length)]
 
 
-def test_recall_on_mutants_is_at_least_099_at_jaccard_08_and_nothing_is_joined_below_the_limit():
+def test_recall_is_at_least_099_at_jaccard_08_and_no_pair_below_the_limit_is_joined():
     rng = random.Random(5)
     documents, pairs = [], []
     for _ in range(600):
-        original = text(rng, rng.randrange(60, 600))
-        documents += [original, mutant(rng, original, rng.uniform(0.005, 0.08))]
+        original = random_ids(rng, rng.randrange(60, 600))
+        documents += [original, mutated(rng, original, rng.uniform(0.005, 0.08))]
         pairs.append((len(documents) - 2, len(documents) - 1))
-    together = {
-        (cluster.first, twin.member): twin.jaccard for cluster in clusters_of(documents) for twin in cluster.others
+    joined = {
+        (cluster.first, duplicate.member): duplicate.jaccard
+        for cluster in clusters_of(documents)
+        for duplicate in cluster.others
     }
     near = [pair for pair in pairs if jaccard(*(documents[number] for number in pair)) >= 0.8]
     assert len(near) > 100
-    assert sum(pair in together for pair in near) >= 0.99 * len(near)
-    for (first, member), similarity in together.items():
+    assert sum(pair in joined for pair in near) >= 0.99 * len(near)
+    for (first, member), similarity in joined.items():
         assert similarity == pytest.approx(jaccard(documents[first], documents[member]))
         assert similarity >= MIN_JACCARD
     assert any(jaccard(documents[one], documents[other]) < MIN_JACCARD for one, other in pairs)
@@ -67,32 +69,32 @@ def test_recall_on_mutants_is_at_least_099_at_jaccard_08_and_nothing_is_joined_b
 def test_clusters_hold_only_documents_connected_by_similar_pairs(seed, count, length):
     rng = random.Random(seed)
     base = [rng.randrange(6) for _ in range(length)]
-    documents = [mutant(rng, base, rng.choice([0, 0.02, 0.1, 0.5])) for _ in range(count)]
+    documents = [mutated(rng, base, rng.choice([0, 0.02, 0.1, 0.5])) for _ in range(count)]
     sets = UnionFind(count)
     for one, other in combinations(range(count), 2):
         if jaccard(documents[one], documents[other]) >= MIN_JACCARD:
             sets.join(one, other)
     for cluster in clusters_of(documents):
-        for twin in cluster.others:
-            assert sets.find(twin.member) == sets.find(cluster.first)
-            assert twin.jaccard == pytest.approx(jaccard(documents[cluster.first], documents[twin.member]))
+        for duplicate in cluster.others:
+            assert sets.find(duplicate.member) == sets.find(cluster.first)
+            assert duplicate.jaccard == pytest.approx(jaccard(documents[cluster.first], documents[duplicate.member]))
 
 
-def test_a_chain_is_one_cluster_and_its_ends_know_their_own_similarity():
+def test_chain_is_one_cluster_with_similarities_to_its_first_document():
     rng = random.Random(1)
-    first = text(rng, 300)
-    middle = first[:270] + text(rng, 30)
-    last = middle[40:] + text(rng, 40)
+    first = random_ids(rng, 300)
+    middle = first[:270] + random_ids(rng, 30)
+    last = middle[40:] + random_ids(rng, 40)
     (cluster,) = clusters_of([first, middle, last])
-    assert [twin.member for twin in cluster.others] == [1, 2]
+    assert [duplicate.member for duplicate in cluster.others] == [1, 2]
     assert cluster.others[0].jaccard >= MIN_JACCARD > cluster.others[1].jaccard
 
 
 @pytest.mark.timeout(60)
 def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
     rng = random.Random(2)
-    base = text(rng, 200)
-    arrays = [np.array(mutant(rng, base, 0.001), np.uint16) for _ in range(10_000)]
+    base = random_ids(rng, 200)
+    arrays = [np.array(mutated(rng, base, 0.001), np.uint16) for _ in range(10_000)]
     num_reads = 0
 
     def ids_of(number):
@@ -100,13 +102,13 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
         num_reads += 1
         return arrays[number]
 
-    (cluster,) = clusters_by(band_keys(*end_to_end(arrays)), ids_of)
+    (cluster,) = clusters_from_keys(band_keys(*end_to_end(arrays)), ids_of)
     assert len(cluster.others) == 9_999
     assert num_reads < 30_000
 
 
 def test_tiny_files_cost_a_few_comparisons_each():
-    """However many of them are alike by half."""
+    """The number of half-similar files does not matter."""
     rng = random.Random(3)
     arrays = [
         np.array([1, 2, 3, 4, rng.randrange(600), 5, rng.randrange(50), 6][: rng.randrange(5, 9)], np.uint16)
@@ -120,30 +122,30 @@ def test_tiny_files_cost_a_few_comparisons_each():
         return arrays[number]
 
     keys = np.concatenate([band_keys(*end_to_end(arrays[at : at + 1000])) for at in range(0, len(arrays), 1000)])
-    clusters = clusters_by(keys, ids_of)
+    clusters = clusters_from_keys(keys, ids_of)
     assert sum(1 + len(cluster.others) for cluster in clusters) > 10_000
     assert num_reads < 60_000, num_reads
 
 
-def test_unlike_documents_under_one_key_do_not_cost_each_with_each(monkeypatch):
-    """Keys that lie: a thousand unlike documents in one bucket of every band."""
+def test_dissimilar_documents_with_one_key_are_not_all_compared(monkeypatch):
+    """A thousand dissimilar documents have the same key in every band."""
     rng = random.Random(4)
-    arrays = [np.array(text(rng, 30), np.uint16) for _ in range(1000)]
+    arrays = [np.array(random_ids(rng, 30), np.uint16) for _ in range(1000)]
     compared = set()
-    jaccard_of = clusters_module.GramSets.jaccard
+    original_jaccard = clusters_module.GramSets.jaccard
 
-    def counting(self, one, other):
+    def counted_jaccard(self, one, other):
         compared.add((one, other))
-        return jaccard_of(self, one, other)
+        return original_jaccard(self, one, other)
 
-    monkeypatch.setattr(clusters_module.GramSets, "jaccard", counting)
-    assert clusters_by(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
+    monkeypatch.setattr(clusters_module.GramSets, "jaccard", counted_jaccard)
+    assert clusters_from_keys(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
     assert len(compared) <= 1000 * MAX_REPRESENTATIVES
 
 
-def test_keys_do_not_depend_on_the_neighbours_in_a_batch():
+def test_keys_do_not_depend_on_other_documents_in_the_batch():
     rng = random.Random(6)
-    arrays = [np.array(text(rng, length), np.uint32) for length in (1, 3, 5, 6, 700)]
+    arrays = [np.array(random_ids(rng, length), np.uint32) for length in (1, 3, 5, 6, 700)]
     together = band_keys(*end_to_end(arrays))
     assert together.shape == (5, NUM_BANDS)
     assert all((band_keys(*end_to_end([ids]))[0] == row).all() for ids, row in zip(arrays, together, strict=True))

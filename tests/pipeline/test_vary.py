@@ -366,7 +366,7 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
         (["--variants", "rewrite", "--rewrite-context", "0"], "rewrite.context_tokens must be at least 1, got 0"),
         (
             ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
-            "only redacted",
+            "redacted texts only",
         ),
         (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
     ],
@@ -536,7 +536,7 @@ def test_a_build_takes_one_way_of_rewriting():
 
 @pytest.mark.parametrize("name", ["paraphrase", "back-translation"])
 def test_in_a_configuration_the_way_of_a_rewrite_is_a_setting(tmp_path, name):
-    said = rf'there is no variant \'{name}\'\. It is rewrite, with rewrite.way = "{name.replace("-", "_")}"'
+    said = rf'there is no variant \'{name}\'\. Use rewrite, with rewrite.way = "{name.replace("-", "_")}"'
     (tmp_path / "gristmill.toml").write_text(f"[variants.rates]\n{name} = 0.2\n")
     with pytest.raises(ConfigError, match=said):
         load_config({"sources": ["src"], "out": "out"}, tmp_path / "gristmill.toml")

@@ -185,7 +185,7 @@ def test_a_format_that_is_none_is_said(made, tmp_path):
     made(tmp_path / "out")
     with pytest.raises(ConfigError, match="--format takes jsonl, parquet"):
         export(tmp_path / "out", "xml")
-    with pytest.raises(ConfigError, match=r"output.formats must be of jsonl, .* got xml"):
+    with pytest.raises(ConfigError, match=r"output.formats must be one or several of jsonl, .* got xml"):
         OutputConfig(formats=["xml"])
     with pytest.raises(DatasetError, match=r"has jsonl and no bin\. Try gristmill export --format bin"):
         open_dataset(tmp_path / "out").stored("bin", "train")[0]

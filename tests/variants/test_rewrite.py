@@ -381,7 +381,7 @@ def test_a_slow_server_is_left_at_the_deadline(tmp_path, act):
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=0.6)
         assert server.num_acted == 0
-    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "no whole answer within 0.6 seconds")
+    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "no complete answer within 0.6 seconds")
 
 
 def test_a_slow_answer_within_the_deadline_is_taken(tmp_path):
@@ -398,7 +398,7 @@ def test_a_server_that_reads_nothing_is_left_at_the_deadline(tmp_path):
         settings = Endpoint(url=url, model="m", timeout_seconds=0.6, num_retries=0)
         with Rewriter(settings, tmp_path) as rewriter:
             ((_, outcome),) = rewriter.rewrite_all([big])
-    assert outcome.reason == "no whole answer within 0.6 seconds"
+    assert outcome.reason == "no complete answer within 0.6 seconds"
 
 
 def test_leaving_early_does_not_wait_for_a_slow_server(tmp_path):
@@ -612,7 +612,10 @@ def test_https_is_spoken_where_the_certificate_is_trusted(tmp_path, certificate,
         results = rewritten(server, map(task, ["a", "slow", "off"]), tmp_path, timeout_seconds=1)
     outcomes = [outcome for _, outcome in results]
     assert outcomes[0] == Rewritten(CHILD.format(name="a").encode())
-    assert [outcome.reason for outcome in outcomes[1:]] == ["no whole answer within 1 seconds", "the answer broke off"]
+    assert [outcome.reason for outcome in outcomes[1:]] == [
+        "no complete answer within 1 seconds",
+        "the answer is incomplete",
+    ]
 
 
 def test_a_certificate_of_nobody_is_not_trusted(tmp_path, certificate):
@@ -625,7 +628,7 @@ def test_a_certificate_of_nobody_is_not_trusted(tmp_path, certificate):
 def test_https_to_a_server_that_speaks_http_says_so(tmp_path):
     with ChatServer() as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, url=server.url.replace("http:", "https:"))
-    assert "is it http://" in outcome.reason
+    assert "try http://" in outcome.reason
 
 
 # Taking an answer apart.

@@ -18,8 +18,8 @@ SHAPES = st.integers(1, 60).flatmap(
 )
 
 
-def naive(num_tokens, shape):
-    """Slow and obvious: start at 0, step by the stride until the end is shown."""
+def naive_windows(num_tokens, shape):
+    """Slow and obvious reference: start at 0, advance by the stride until the end is reached."""
     starts = [0]
     while starts[-1] + shape.num_content < num_tokens:
         starts.append(starts[-1] + shape.num_content - shape.overlap)
@@ -27,25 +27,25 @@ def naive(num_tokens, shape):
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_kept_tails_are_the_naive_windows(num_tokens, shape):
+def test_windows_with_kept_tails_equal_the_naive_ones(num_tokens, shape):
     windows = cut(num_tokens, shape._replace(tail="keep"))
-    assert list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)) == naive(num_tokens, shape)
+    assert list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)) == naive_windows(num_tokens, shape)
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_every_token_is_shown_but_for_a_counted_tail(num_tokens, shape):
+def test_every_token_is_in_a_window_except_a_counted_tail(num_tokens, shape):
     windows = cut(num_tokens, shape)
-    shown = np.zeros(num_tokens, bool)
+    covered = np.zeros(num_tokens, bool)
     for start, end, fresh in zip(windows.starts, windows.ends, windows.fresh, strict=True):
         assert 0 < end - start <= shape.num_content
-        assert np.count_nonzero(~shown[start:end]) == fresh
-        shown[start:end] = True
-    assert np.count_nonzero(~shown) == windows.num_tail_tokens_dropped
+        assert np.count_nonzero(~covered[start:end]) == fresh
+        covered[start:end] = True
+    assert np.count_nonzero(~covered) == windows.num_tail_tokens_dropped
     assert windows.fresh.sum() + windows.num_tail_tokens_dropped == num_tokens
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_neighbours_share_exactly_the_overlap(num_tokens, shape):
+def test_consecutive_windows_share_exactly_the_overlap(num_tokens, shape):
     windows = cut(num_tokens, shape)
     shared = (windows.ends[:-1] - windows.starts[1:]).tolist()
     if shape.tail == "shift" and len(shared):
@@ -55,7 +55,7 @@ def test_neighbours_share_exactly_the_overlap(num_tokens, shape):
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_tails(num_tokens, shape):
+def test_last_window_follows_the_tail_setting(num_tokens, shape):
     windows = cut(num_tokens, shape)
     full = (windows.ends - windows.starts) == shape.num_content
     assert full[:-1].all()
@@ -68,14 +68,14 @@ def test_tails(num_tokens, shape):
 
 
 @pytest.mark.parametrize("overlap", [0, 128, 256, 384])
-def test_the_count_is_the_documented_formula(overlap):
+def test_number_of_windows_follows_the_documented_formula(overlap):
     shape = WindowShape.of(WindowConfig(overlap=overlap), 2)
     for num_tokens in range(1, 3000, 7):
         stride = 510 - overlap
         assert len(cut(num_tokens, shape)) == max(1, -(-(num_tokens - overlap) // stride))
 
 
-def test_an_overlap_that_leaves_no_step_is_refused():
+def test_overlap_or_special_tokens_without_room_for_content_are_refused():
     with pytest.raises(ConfigError, match=r"smaller than window.length - 2 \(510\), got 512. Try --overlap 255"):
         WindowShape.of(WindowConfig(overlap=512), 2)
     with pytest.raises(ConfigError, match="larger than the 2 special tokens"):
@@ -95,23 +95,23 @@ def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines
 
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.integers(1, 400), st.integers(0, 20), st.sampled_from(["keep", "shift", "drop"]))
-def test_what_is_cut_out_is_in_no_window_and_all_else_is_shown(data, num_tokens, overlap, tail):
+def test_cut_ranges_are_in_no_window_and_other_tokens_are(data, num_tokens, overlap, tail):
     shape = WindowShape(num_content=40, overlap=overlap, tail=tail, min_fresh=5)
     edges = sorted(data.draw(st.sets(st.integers(0, num_tokens), max_size=8)))
     ranges = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=False)] or [(0, num_tokens)]
     windows = cut_without(num_tokens, ranges, shape)
-    gone = {token for start, end in ranges for token in range(start, end)}
-    shown, fresh = set(), 0
+    cut_tokens = {token for start, end in ranges for token in range(start, end)}
+    covered, fresh = set(), 0
     for start, end, num_fresh in zip(windows.starts, windows.ends, windows.fresh, strict=True):
         tokens = set(range(start, end))
         assert 0 < len(tokens) <= 40
-        assert not tokens & gone
-        assert num_fresh == len(tokens - shown)
-        shown |= tokens
+        assert not tokens & cut_tokens
+        assert num_fresh == len(tokens - covered)
+        covered |= tokens
         fresh += num_fresh
-    clean = {token for token in range(num_tokens) if token not in gone}
+    clean = {token for token in range(num_tokens) if token not in cut_tokens}
     runs = [run for run in _runs(sorted(clean)) if len(run) >= 32]
-    assert len(shown) == fresh == sum(map(len, runs)) - windows.num_tail_tokens_dropped
+    assert len(covered) == fresh == sum(map(len, runs)) - windows.num_tail_tokens_dropped
     assert tail == "drop" or windows.num_tail_tokens_dropped == 0
 
 
@@ -128,18 +128,18 @@ def _runs(numbers):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(1, 400), st.integers(0, 39))
-def test_windows_that_touch_a_range_go_and_fresh_is_counted_again(data, num_tokens, overlap):
-    whole = cut(num_tokens, WindowShape(num_content=40, overlap=overlap, tail="keep", min_fresh=5))
+def test_windows_that_touch_a_range_are_dropped_and_fresh_is_recounted(data, num_tokens, overlap):
+    all_windows = cut(num_tokens, WindowShape(num_content=40, overlap=overlap, tail="keep", min_fresh=5))
     start = data.draw(st.integers(0, num_tokens - 1))
     end = data.draw(st.integers(start + 1, num_tokens))
-    left = without_touched(whole, [(start, end)])
+    left = without_touched(all_windows, [(start, end)])
     expected = [
         (first, last)
-        for first, last in zip(whole.starts.tolist(), whole.ends.tolist(), strict=True)
+        for first, last in zip(all_windows.starts.tolist(), all_windows.ends.tolist(), strict=True)
         if last <= start or first >= end
     ]
     assert list(zip(left.starts.tolist(), left.ends.tolist(), strict=True)) == expected
-    shown = set()
+    covered = set()
     for first, last, num_fresh in zip(left.starts, left.ends, left.fresh, strict=True):
-        assert num_fresh == len(set(range(first, last)) - shown)
-        shown |= set(range(first, last))
+        assert num_fresh == len(set(range(first, last)) - covered)
+        covered |= set(range(first, last))

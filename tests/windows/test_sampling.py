@@ -1,4 +1,4 @@
-"""How often each window is shown: in proportion, by weights with a limit, and the same whatever else is there."""
+"""Sampling of windows: proportional, by weights with a limit, and stable when other files change."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from gristmill.core.records import Draw
 from gristmill.core.seeded_random import luck
 from gristmill.windows.cut import WindowShape, cut
-from gristmill.windows.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, shown
+from gristmill.windows.sampling import FileSize, WeightedGroup, apportion, draw_from_files, group_epochs, shown
 
 SHAPE = WindowShape(510, 256, "keep", 32)
 SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=30)
 
 
 @given(SIZES, st.integers(0, 5000), st.integers(0, 9))
-def test_each_gets_its_share_rounded_up_or_down_and_all_of_it_is_given(sizes, total, seed):
+def test_shares_are_rounded_and_add_up_to_the_total(sizes, total, seed):
     counts = apportion(total, sizes, [luck(seed, str(number)) for number in range(len(sizes))])
     num_all = sum(sizes)
     if total >= num_all:
@@ -26,15 +26,15 @@ def test_each_gets_its_share_rounded_up_or_down_and_all_of_it_is_given(sizes, to
         assert total * size // num_all <= count <= -(-total * size // num_all)
 
 
-def test_who_is_rounded_up_has_a_chance_of_what_was_rounded_off():
-    ups = np.zeros(3)
+def test_probability_of_rounding_up_is_the_fraction_rounded_off():
+    totals = np.zeros(3)
     for seed in range(3000):
-        ups += apportion(50, [10, 45, 245], [luck(seed, name) for name in "abc"])
-    assert np.allclose(ups / 3000, [50 / 30, 50 * 45 / 300, 50 * 245 / 300], atol=0.05)
+        totals += apportion(50, [10, 45, 245], [luck(seed, name) for name in "abc"])
+    assert np.allclose(totals / 3000, [50 / 30, 50 * 45 / 300, 50 * 245 / 300], atol=0.05)
 
 
-def water(groups, num_windows, max_epochs):
-    """The obvious way: the level is found by halving."""
+def water_fill(groups, num_windows, max_epochs):
+    """Slow and obvious reference: find the level by bisection."""
     low, high = 0.0, 1e9
     for _ in range(300):
         level = (low + high) / 2
@@ -48,46 +48,46 @@ def water(groups, num_windows, max_epochs):
     st.integers(1, 3000),
     st.sampled_from([1.0, 2.5, 4.0]),
 )
-def test_weights_fill_up_like_water_under_a_lid(pairs, num_windows, max_epochs):
+def test_epochs_equal_water_filling_with_a_limit(pairs, num_windows, max_epochs):
     groups = [WeightedGroup(*pair) for pair in pairs]
-    epochs = epochs_of(groups, num_windows, max_epochs)
-    room = sum(max_epochs * group.num_windows for group in groups if group.weight)
+    epochs = group_epochs(groups, num_windows, max_epochs)
+    max_windows = sum(max_epochs * group.num_windows for group in groups if group.weight)
     drawn = sum(one * group.num_windows for one, group in zip(epochs, groups, strict=True))
-    assert drawn == pytest.approx(min(num_windows, room))
+    assert drawn == pytest.approx(min(num_windows, max_windows))
     assert max(epochs) <= max_epochs
     assert [one for one, group in zip(epochs, groups, strict=True) if not group.weight] == [0] * sum(
         not group.weight for group in groups
     )
-    if num_windows < room:
-        assert epochs == pytest.approx(water(groups, num_windows, max_epochs), abs=1e-6)
+    if num_windows < max_windows:
+        assert epochs == pytest.approx(water_fill(groups, num_windows, max_epochs), abs=1e-6)
 
 
 @given(st.integers(1, 20_000), st.integers(0, 3), st.integers(0, 40), st.integers(0, 3))
-def test_a_draw_shows_every_window_so_often_and_some_once_more(num_tokens, passes, extra, seed):
+def test_draw_repeats_every_window_and_some_once_more(num_tokens, passes, extra, seed):
     windows = cut(num_tokens, SHAPE)
     extra = min(extra, len(windows))
-    got, repeats = shown(windows, Draw(passes, extra, seed), ("repo", "a.py"))
-    assert len(got) == passes * len(windows) + extra
+    drawn_windows, repeats = shown(windows, Draw(passes, extra, seed), ("repo", "a.py"))
+    assert len(drawn_windows) == passes * len(windows) + extra
     for repeat in range(passes):
-        assert got.starts[repeats == repeat].tolist() == windows.starts.tolist()
-    last = got.starts[repeats == passes].tolist()
+        assert drawn_windows.starts[repeats == repeat].tolist() == windows.starts.tolist()
+    last = drawn_windows.starts[repeats == passes].tolist()
     assert len(last) == extra
     assert last == sorted(set(last))
     assert set(last) <= set(windows.starts.tolist())
     seen = np.zeros(num_tokens, bool)
-    for start, end, fresh in zip(got.starts, got.ends, got.fresh, strict=True):
+    for start, end, fresh in zip(drawn_windows.starts, drawn_windows.ends, drawn_windows.fresh, strict=True):
         assert fresh == np.count_nonzero(~seen[start:end])
         seen[start:end] = True
 
 
 def files(*sizes):
-    return [Sized(("repo", f"{number}.py"), f"group {number // 2}", size) for number, size in enumerate(sizes)]
+    return [FileSize(("repo", f"{number}.py"), f"group {number // 2}", size) for number, size in enumerate(sizes)]
 
 
 @given(SIZES, st.integers(0, 2000), st.integers(0, 5))
 def test_groups_and_files_get_their_share_of_a_sample(sizes, num_windows, seed):
     members = files(*sizes)
-    draws = drawn_from(members, num_windows, seed)
+    draws = draw_from_files(members, num_windows, seed)
     num_all = sum(sizes)
     counts = [one.passes * size + one.extra for one, size in zip(draws, sizes, strict=True)]
     assert sum(counts) == (num_windows if num_all else 0)
@@ -97,13 +97,13 @@ def test_groups_and_files_get_their_share_of_a_sample(sizes, num_windows, seed):
         assert abs(sum(counts[number] for number in own) - exact) < 1 + 1e-9
 
 
-def test_another_seed_draws_others_and_a_new_file_changes_little():
+def test_another_seed_draws_other_windows_and_a_new_file_changes_little():
     before = files(*[30] * 200)
-    first, other = (drawn_from(before, 1000, seed) for seed in (0, 1))
+    first, other = (draw_from_files(before, 1000, seed) for seed in (0, 1))
     windows = cut(254 * 30, SHAPE)
     drawn = [shown(windows, one, file.key).windows.starts.tolist() for one, file in zip(first, before, strict=True)]
     again = [shown(windows, one, file.key).windows.starts.tolist() for one, file in zip(other, before, strict=True)]
     assert drawn != again
-    after = [*before, Sized(("repo", "new.py"), "new", 30)]
-    same = sum(a == b for a, b in zip(first, drawn_from(after, 1005, 0), strict=False))
+    after = [*before, FileSize(("repo", "new.py"), "new", 30)]
+    same = sum(a == b for a, b in zip(first, draw_from_files(after, 1005, 0), strict=False))
     assert same >= 190

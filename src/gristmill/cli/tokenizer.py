@@ -88,7 +88,7 @@ def train(arguments: Sequence[str]) -> int:
     instead = {"out": OUT, "tokenizer.name": DECIDING}
     given, values = parse_settings(parser, arguments, "the result", instead)
     if "out" not in values:
-        raise ConfigError("no output folder was given. Try: gristmill tokenizer train SOURCE --out my-tokenizer")
+        raise ConfigError("no output folder is given. Try: gristmill tokenizer train SOURCE --out my-tokenizer")
     config = load_config(values, given.config)
     with signals_held("gristmill.lab.vocabulary.train_tokenizer"):
         from gristmill.lab.vocabulary.vocabulary_text import vocabulary_json, vocabulary_text  # noqa: PLC0415 - not needed for --help

@@ -1,1 +1,1 @@
-"""Every setting with its default and limit; options and TOML files become a Config."""
+"""Settings with their defaults and limits, command-line options, and loading of a Config from options and TOML."""

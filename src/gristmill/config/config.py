@@ -1,6 +1,6 @@
-"""A configuration: its sections, what of it decides the output, and how its settings are named.
+"""The configuration of a build: its sections, its fingerprint, and loading it from options and TOML.
 
-The same names in Python, in gristmill.toml and in error messages.
+Settings have the same names in Python, in gristmill.toml and in error messages.
 """
 
 import hashlib
@@ -32,7 +32,14 @@ from gristmill.config.settings import (
     conditions_met,
     refuse_unknown_variants,
 )
-from gristmill.config.validation import check_types, fields_of, is_section, text_list, wanted, words_of
+from gristmill.config.validation import (
+    allowed_values_text,
+    check_types,
+    fields_of,
+    is_section,
+    literal_values,
+    set_text_tuple,
+)
 from gristmill.core.columns import COLUMNS, window_columns
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
@@ -42,16 +49,17 @@ from gristmill.core.records import VARIANTS, WITH_LABELS
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build, from what, and how: `Config(sources=["my-repo"], out="dataset")`."""
+    """Configuration of a build: `Config(sources=["my-repo"], out="dataset")`."""
 
     sources: Sequence[str]
-    """Folders, git work trees, files, tables (.parquet, .jsonl); git URLs; s3://, hf:// and https:// addresses."""
+    """Sources to read: folders, git work trees, files, tables (.parquet, .jsonl), git URLs, and addresses that begin
+    with s3://, hf:// or https://."""
     out: str
-    """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
+    """Dataset folder. It must be new, empty, or an earlier dataset, which is replaced when the new one is complete."""
     preset: PresetName | None = None
-    """Purpose of the rows: `mlm` for masked models, `causal`, or `fim` for causal models that fill in the middle.
-    Sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `fim` with a `fim.rate`; else `mlm`
-    if the tokenizer has a mask token, or `causal`."""
+    """Purpose of the rows: `mlm` for masked models, `causal` for causal models, or `fim` for causal models that fill in
+    the middle. It sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `fim` if `fim.rate` is
+    above 0; otherwise `mlm` if the tokenizer has a mask token, and `causal` if it does not."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
     window: WindowConfig = msgspec.field(default_factory=WindowConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
@@ -69,11 +77,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     run: RunConfig = msgspec.field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        text_list(self, "", "sources")
+        set_text_tuple(self, "", "sources")
         check_types(self, "")
         msgspec.structs.force_setattr(self, "out", os.path.expanduser(self.out))
         if not self.sources:
-            raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
+            raise ConfigError("no source is given. Name a folder, a git work tree or a file.")
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
         self._check_packing()
@@ -85,7 +93,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 "--variants rewrite needs the model's endpoint. Try --rewrite-endpoint http://localhost:8000/v1."
             )
         if is_rewriting and self.secrets.action == "keep":
-            raise ConfigError("--variants rewrite sends only redacted texts: it does not go with --secrets keep.")
+            raise ConfigError(
+                "--variants rewrite sends redacted texts only. Leave it out, or leave out --secrets keep."
+            )
 
     def _check_packing(self) -> None:
         pack, refused = self.window.pack, []
@@ -97,14 +107,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []
             refused += ["--weight, --target-windows or --max-windows"] if self._draws else []
         if refused:
-            raise ConfigError(f"--pack {pack} does not go with {refused[0]}. Leave out one of the two.")
+            raise ConfigError(f"--pack {pack} cannot be combined with {refused[0]}. Leave out one of the two.")
 
     def _check_documents(self) -> None:
-        """Refuse options and formats that need windows of ids."""
+        """Raise ConfigError for options and formats that need windows of ids."""
         window, default = self.window, WindowConfig()
         refused = {
             f"--pack {window.pack}": window.is_packed,
-            f"--window {window.length}": window.length != default.length and not self._rewrites,
+            f"--window {window.length}": window.length != default.length and not self._uses_fim,
             f"--overlap {window.overlap}": bool(window.overlap),
             f"--tail {window.tail}": window.tail != default.tail,
             f"--special-tokens {window.special_tokens}": window.special_tokens is not None,
@@ -112,24 +122,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "--pad": self.output.pad,
             **{f"--variants {kind}": VARIANTS[kind].makes == "windows" for kind in self.variants.rates},
         }
-        if wrong := next((option for option, is_given in refused.items() if is_given), None):
+        if conflict := next((option for option, is_given in refused.items() if is_given), None):
             raise ConfigError(
-                f"--rows documents has no windows: it does not go with {wrong}. Leave out one of the two."
+                f"--rows documents has no windows, so it cannot be combined with {conflict}. Leave out one of the two."
             )
-        if wrong := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
+        if conflict := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
             raise ConfigError(
-                f"--rows documents has no ids, which --format {wrong} holds. Try --format "
+                f"--rows documents has no ids, which --format {conflict} needs. Try --format "
                 f"{' or '.join(DOCUMENT_FORMATS)}, or --rows windows."
             )
 
     @property
-    def _rewrites(self) -> bool:
-        """Documents are rewritten for fill in the middle, as this configuration or its preset says."""
+    def _uses_fim(self) -> bool:
+        """True if documents are rewritten for fill in the middle, by `fim.rate` or by the preset."""
         return self.fim.is_on or (self.preset == "fim" and self.fim.rate is None)
 
     @property
     def has_documents(self) -> bool:
-        """A row is a document's text, without ids."""
+        """True if a row is a document's text, without ids."""
         return self.output.rows == "documents"
 
     @property
@@ -139,7 +149,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_text(self) -> bool:
-        """A column is made from the text, not from the ids alone."""
+        """True if a column is computed from the text, not from the ids alone."""
         return any(COLUMNS[name].needs_text for name in self.window_columns)
 
     @property
@@ -148,11 +158,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def looks_for_spans(self) -> bool:
-        """That two texts share: a variant must not bring one that its file did not have."""
+        """True if shared spans are searched for, either for decontamination or to refuse variants that add one."""
         return self.split.looks_for_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
-        """The settings that change the output, without any path of this machine."""
+        """Return the settings that change the output, without paths of this machine."""
         sections = [field.name for field in fields_of(Config) if is_section(field.type)]
         names = [name for name in sections if name not in {"tokenizer", "run"}]
         settings: dict[str, Any] = {"preset": self.preset}
@@ -160,24 +170,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
-        # Not where it ran; and lengths only where they are set, so that all other datasets keep their fingerprint.
+        # The endpoint does not matter. Lengths are included only if set, so that other datasets keep their fingerprint.
         rewrite = settings["rewrite"]
         lengths = {name: rewrite[name] for name in ("max_tokens", "context_tokens") if rewrite[name] is not None}
         settings["rewrite"] = {"model": rewrite["model"], "way": rewrite["way"], **lengths}
-        settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order counts
-        del settings["output"]["formats"]  # the same windows, in whichever
-        del settings["secrets"]["salt"]  # who knows it could try values
+        settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order matters
+        del settings["output"]["formats"]  # each format has the same windows
+        del settings["secrets"]["salt"]  # it would allow guessing redacted values
         return settings
 
 
 def fingerprint(config: Config, *inputs: str) -> str:
-    """One digest for all that decides the output; `inputs` are the digests of what is not a setting."""
+    """Return a digest of everything that decides the output. `inputs` are digests of inputs that are not settings."""
     encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 
 
 def setting_names() -> list[str]:
-    """Every setting, dotted: `window.overlap`."""
+    """Return the dotted names of all settings, like `window.overlap`."""
     names: list[str] = []
     for field in fields_of(Config):
         if is_section(field.type):
@@ -188,58 +198,59 @@ def setting_names() -> list[str]:
 
 
 def default_of(setting: str) -> Any:
-    """`window.length` -> 512"""
+    """Return the default of a setting: `window.length` -> 512."""
     return field_of(setting).default
 
 
 def choices_of(setting: str) -> tuple[str, ...] | None:
-    """`window.tail` -> ("keep", "shift", "drop"); None for a setting that takes more than a few words."""
-    return words_of(field_of(setting).type)
+    """Return the allowed values of a setting, like ("keep", "shift", "drop"). None if they cannot be listed."""
+    return literal_values(field_of(setting).type)
 
 
 def field_of(setting: str) -> msgspec.structs.FieldInfo:
+    """Return the field of a dotted setting."""
     section, _, name = setting.rpartition(".")
     owner: Any = field_of(section).type if section else Config
     return next(field for field in fields_of(owner) if field.name == name)
 
 
-# Options and a TOML file -> a Config; an unknown name is refused with the nearest one that exists.
+# Loading a Config from options and a TOML file. An unknown name is refused, with the nearest known name.
 
 
 def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str | None = None) -> Config:
-    """A Config from dotted settings (`{"window.overlap": 128}`), on top of a TOML file where one is given.
+    """Load a Config from dotted settings (`{"window.overlap": 128}`), which override those of an optional TOML file.
 
-    Paths in the TOML file are relative to its folder. `out` is what holds where neither names an output folder.
+    Paths in the TOML file are relative to its folder. `out` is used if neither names an output folder.
     """
     tree = _read_toml(toml) if toml is not None else {}
     if out is not None:
         tree.setdefault("out", out)
     for dotted, value in values.items():
         *sections, name = dotted.split(".")
-        branch = tree
+        table = tree
         for section in sections:
-            branch = branch.setdefault(section, {})
-            if not isinstance(branch, dict):
-                raise ConfigError(f"{section} must be a table of settings in the configuration file, got {branch!r}.")
-        branch[name] = _on_top(branch.get(name), value)
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{section} must be a table of settings in the configuration file, got {table!r}.")
+        table[name] = _merged(table.get(name), value)
     if "sources" not in tree:
-        raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
+        raise ConfigError("no source is given. Name a folder, a git work tree or a file.")
     if "out" not in tree:
-        raise ConfigError("no output folder was named. Try: gristmill build SOURCE --out DIR")
+        raise ConfigError("no output folder is given. Try: gristmill build SOURCE --out DIR")
     variants = tree.get("variants")
     refuse_unknown_variants(variants.get("rates") if isinstance(variants, dict) else None)
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$.")
-        where = place.rstrip("`") or "configuration"
-        words = wanted(field_of(where).type) if where in setting_names() else ""
+        message, _, location = str(error).partition(" - at `$.")
+        where = location.rstrip("`") or "configuration"
+        allowed = allowed_values_text(field_of(where).type) if where in setting_names() else ""
         kind = message.replace("`object`", "a table").replace("`array`", "a list")
-        raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{words}") from None
+        raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{allowed}") from None
 
 
-def _on_top(before: Any, value: Any) -> Any:
-    """Of a table, what it does not name stays, in front of what it does."""
+def _merged(before: Any, value: Any) -> Any:
+    """Return the new value. Tables are merged: entries that only the old table has come first."""
     if not isinstance(before, dict) or not isinstance(value, dict):
         return value
     return {name: old for name, old in before.items() if name not in value} | value
@@ -268,7 +279,7 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 
 
 def _did_you_mean(name: str, prefix: str) -> str:
-    """The nearest setting of the same section, else one of the same name anywhere."""
+    """Suggest the nearest setting of the section, or one with the same name in another section."""
     known = [*setting_names(), *(field.name for field in fields_of(Config))]
     near = nearest(prefix + name, known)
     near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)
@@ -293,6 +304,6 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
             section[name] = resolved(section[name])
     tokenizer = tree.get("tokenizer")
     if isinstance(tokenizer, dict) and isinstance(tokenizer.get("name"), str):
-        # A name may also be a Hub id: it is a path where there is something at that path.
+        # The name may be a Hub id. It is a path if something exists at that path.
         path = resolved(tokenizer["name"])
         tokenizer["name"] = path if tokenizer["name"] != "codebert" and os.path.lexists(path) else tokenizer["name"]

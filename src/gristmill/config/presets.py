@@ -1,7 +1,7 @@
 """PRESETS: default settings for masked, causal and fill-in-the-middle training.
 
-A preset decides only what the configuration leaves open. The default preset depends on the tokenizer, so a build calls
-with_preset() once the tokenizer is loaded.
+A preset changes only settings that the configuration does not set. The default preset depends on the tokenizer, so a
+build calls with_preset() after loading the tokenizer.
 """
 
 from typing import Literal, NamedTuple
@@ -15,9 +15,9 @@ from gristmill.core.errors import ConfigError
 
 class Preset(NamedTuple):
     text: str
-    """Its purpose, in the reference."""
+    """Purpose, for the reference."""
     overlap_share: float
-    """Share of a window that is not packed."""
+    """Overlap as a share of the window length, if rows are not packed."""
     pack: Literal["none", "best-fit"]
     special_tokens: Literal["template", "documents"]
     fim_rate: float
@@ -31,13 +31,13 @@ PRESETS: dict[PresetName, Preset] = {
 
 
 def with_preset(config: Config, *, has_mask: bool) -> Config:
-    """Return the configuration with the preset's value for each setting that is left open.
+    """Return the configuration with the preset's value for each setting that is not set.
 
-    `has_mask`: the tokenizer has a mask token.
+    `has_mask` is True if the tokenizer has a mask token.
     """
     name = config.preset or ("fim" if config.fim.is_on else default_preset(has_mask=has_mask))
     preset, window, fim = PRESETS[name], config.window, config.fim
-    if config.has_documents:  # nothing about windows is left to decide
+    if config.has_documents:  # rows have no windows
         preset = preset._replace(overlap_share=0.0, pack="none")
     pack = window.pack or preset.pack
     overlap = window.overlap
@@ -59,10 +59,11 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
 
 
 def default_preset(*, has_mask: bool) -> PresetName:
+    """Return the preset for a tokenizer with or without a mask token."""
     return "mlm" if has_mask else "causal"
 
 
 def preset_text(name: str, *, has_mask: bool) -> str:
-    """Name a preset, with the reason for it."""
+    """Return the name of a preset with the reason for using it."""
     why = f"the default for a tokenizer with{'' if has_mask else 'out'} a mask token"
-    return f"{name} ({why if name == default_preset(has_mask=has_mask) else 'as asked for'})"
+    return f"{name} ({why if name == default_preset(has_mask=has_mask) else 'as configured'})"

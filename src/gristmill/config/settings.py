@@ -1,4 +1,4 @@
-"""The sections of a configuration: every setting with its default and limit, once."""
+"""Sections of the configuration: every setting with its type, default and limits."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,120 +6,130 @@ from typing import Any, Literal
 
 import msgspec
 
-from gristmill.config.validation import at_least, between, check_types, fields_of, text_list
+from gristmill.config.validation import at_least, between, check_types, fields_of, set_text_tuple
 from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
 from gristmill.core.output_formats import FORMATS
-from gristmill.core.records import LONGEST_WINDOW, VARIANTS, Split, VariantKind
+from gristmill.core.records import MAX_WINDOW_LENGTH, VARIANTS, Split, VariantKind
 
 MIB = 1 << 20
-SEEDS = 1 << 63
-MOST_EPOCHS = 1000
-MOST_WEIGHT = 1_000_000
-MOST_TOKENS = 1 << 30
-"""Of a language model's answer, or context."""
+SEED_LIMIT = 1 << 63
+EPOCHS_LIMIT = 1000
+MAX_WEIGHT = 1_000_000
+MAX_TOKENS = 1 << 30
+"""Limit for a language model's answer and context."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 PresetName = Literal["mlm", "causal", "fim"]
 NO_END_TOKEN = "none"
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Choice of the tokenizer."""
+
     name: str = "codebert"
-    """`codebert` (in the package), a tokenizer.json, a folder that holds one, or a Hub id, `@revision` at its end."""
+    """Tokenizer: `codebert`, which is included in the package, a tokenizer.json, a folder with one, or a Hub id like
+    `org/name` or `org/name@revision`."""
     cache_dir: str | None = None
-    """Where a tokenizer from the Hub is kept; default: the Hugging Face cache."""
+    """Folder for tokenizers from the Hub. Default: the Hugging Face cache."""
 
     def __post_init__(self) -> None:
         check_types(self, "tokenizer.")
 
 
 class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Windows of a file's ids, and how rows are made of them."""
+
     length: int = 512
-    """Ids in a window, special tokens included."""
+    """Maximum number of ids in a window, special tokens included."""
     overlap: int | None = None
-    """Content tokens that two neighbouring windows of a file share; default: by preset, 0 with `pack`."""
+    """Number of content tokens that two consecutive windows of a file share. Default: half of the window with preset
+    `mlm`, 0 with other presets and if rows are packed."""
     tail: Literal["keep", "shift", "drop"] = "keep"
-    """A file's last window: keep it short, shift it back to full length, or drop it if it brings too little."""
+    """Treatment of a file's last window: `keep` it short, `shift` it back to full length, or `drop` it if it has fewer
+    than `min_fresh` new tokens."""
     min_fresh: int = 32
-    """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
+    """With tail `drop`, minimum number of new tokens in a file's last window. A file's only window is always kept."""
     pack: Literal["none", "best-fit", "repo"] | None = None
-    """`best-fit` fills each row with windows of several files of one split, `repo` lays the files of a repository one
-    after the other between the tokenizer's markers; default: by preset."""
+    """Packing of rows: `best-fit` fills each row with windows of several files of one split, `repo` puts the files of a
+    repository one after another between the tokenizer's markers, `none` puts one window into a row. Default: `none`
+    with preset `mlm`, otherwise `best-fit`."""
     repo_order: Literal["path", "imports", "shuffle"] = "path"
-    """With pack `repo`, the order of a repository's files in each split: by `path`, each file after those it `imports`
-    (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line; cycles are broken), or `shuffle`d by
-    a seed. Import order is not the default, as the evidence for it is mixed: DeepSeek-Coder (arXiv 2401.14196) orders
-    files by imports, StarCoder 2 (arXiv 2402.19173) at random."""
+    """With pack `repo`, order of a repository's files in each split: `path` sorts by path, `imports` puts each file
+    after the files that it imports (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line;
+    cycles are broken), `shuffle` is random. Import order is not the default, because the evidence for it is mixed:
+    DeepSeek-Coder (arXiv 2401.14196) orders files by imports, StarCoder 2 (arXiv 2402.19173) at random."""
     repo_order_seed: int = 0
-    """Seed of repo_order `shuffle`. For another order in each epoch, build one dataset per epoch: a build that differs
-    only in this seed does not read or tokenize anything again."""
+    """Seed of repo_order `shuffle`. For a different order in each epoch, build one dataset per epoch: a build that
+    differs only in this seed does not read or tokenize files again."""
     special_tokens: Literal["template", "documents"] | None = None
-    """`template`: the tokenizer's template around every window, for masked models. `documents`: the begin token before
-    every window, and an end token after the last window of each document. Default: by preset."""
+    """Special tokens: `template` puts the tokenizer's template around every window, for masked models. `documents` puts
+    the begin token before every window, and an end token after the last window of each document. Default: `template`
+    with preset `mlm`, otherwise `documents`."""
     end_token: str | None = None
-    """Token after each document, in rows with `special_tokens = "documents"` and in token streams; `none`: no token.
-    Default: the one that the model's family uses between texts."""
+    """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` means no
+    token. Default: the token that the model's family uses between texts."""
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
-        at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
+        at_least(1, "window.length", self.length, most=MAX_WINDOW_LENGTH)
         if self.overlap is not None:
             at_least(0, "window.overlap", self.overlap)
         at_least(1, "window.min_fresh", self.min_fresh)
         if self.is_packed and self.tail != "keep":
-            raise ConfigError(f"--pack {self.pack} has a place for every tail: it does not go with --tail {self.tail}.")
-        at_least(-SEEDS, "window.repo_order_seed", self.repo_order_seed, most=SEEDS - 1)
+            raise ConfigError(f"--pack {self.pack} keeps every tail, so it cannot be combined with --tail {self.tail}.")
+        at_least(-SEED_LIMIT, "window.repo_order_seed", self.repo_order_seed, most=SEED_LIMIT - 1)
         if self.repo_order != "path" and self.pack != "repo":
             raise ConfigError(
-                f"--repo-order {self.repo_order} needs --pack repo, which alone puts whole repositories into rows. "
+                f"--repo-order {self.repo_order} needs --pack repo, which puts complete repositories into rows. "
                 "Add --pack repo, or leave out --repo-order."
             )
         if self.repo_order_seed and self.repo_order != "shuffle":
             raise ConfigError(
-                f"--repo-order-seed {self.repo_order_seed} is the seed of --repo-order shuffle. Add that, or leave out "
-                "the seed."
+                f"--repo-order-seed {self.repo_order_seed} needs --repo-order shuffle. Add that, or leave out the seed."
             )
         if self.pack == "repo" and self.overlap:
-            raise ConfigError(f"--pack repo shows every token once: it does not go with --overlap {self.overlap}.")
+            raise ConfigError(f"--pack repo has no overlap, so it cannot be combined with --overlap {self.overlap}.")
 
     @property
     def is_packed(self) -> bool:
-        """A row holds windows of several files."""
+        """True if a row holds windows of several files."""
         return self.pack not in {None, "none"}
 
     @property
     def num_shared(self) -> int:
-        """The overlap, once a preset has decided it."""
-        assert self.overlap is not None, "config.presets.with_preset decides it"
+        """The overlap, after a preset has set it."""
+        assert self.overlap is not None, "config.presets.with_preset sets it"
         return self.overlap
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows and files of the dataset."""
+
     rows: Literal["windows", "documents"] = "windows"
-    """`windows`: rows of ids, ready to train on. `documents`: a row for each file with its final text, for trainers
-    that tokenize themselves; a file that was cut has a row for each piece between its cuts."""
+    """Content of rows: `windows` are ids, ready to train on. `documents` are texts, one row per file, for trainers that
+    tokenize themselves. A file that was cut has a row for each piece between its cuts."""
     control_spellings: Literal["respell", "drop", "keep"] = "respell"
-    """With rows `documents`: how to treat a text that spells a control token like `<|endoftext|>`, which a trainer's
-    tokenizer would turn into the token. `respell` inserts a blank and records where, `drop` drops the file, `keep`
-    keeps the text."""
+    """With rows `documents`, treatment of text that looks like a control token, such as `<|endoftext|>`, which a
+    trainer's tokenizer would turn into that token: `respell` inserts a space and records where, `drop` drops the file,
+    `keep` keeps the text."""
     formats: Sequence[str] = ("jsonl",)
-    """One or several of those in the table of formats. All hold the same rows."""
+    """Formats to write, one or several from the table of formats. Each holds the same rows."""
     pad: bool = False
-    """Pad input_ids to the window length and write an attention_mask."""
+    """Pad `input_ids` to the window length and add the column `attention_mask`."""
     with_text: bool = False
-    """Add each window's text to its row. Rows of documents have theirs in any case."""
+    """Add each window's text to its row. Rows of documents always have their text."""
     compress: Literal["none", "zstd"] = "none"
-    """`zstd` writes .jsonl.zst in independent frames."""
+    """Compression of JSONL files: `zstd` writes .jsonl.zst in independent frames."""
     shard_bytes: int = 512 * MIB
-    """Past this size (before compression) a split is written as several files."""
+    """Maximum bytes in a data file, before compression. A larger split is written as several files."""
 
     def __post_init__(self) -> None:
-        text_list(self, "output.", "formats")
+        set_text_tuple(self, "output.", "formats")
         check_types(self, "output.")
         unknown = [name for name in self.formats if name not in FORMATS]
         if unknown or not self.formats:
             raise ConfigError(
-                f"output.formats must be of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}. "
+                f"output.formats must be one or several of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}. "
                 "Try --format parquet."
             )
         if self.rows == "windows" and self.control_spellings != "respell":
@@ -133,35 +143,41 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Division of files into train, validation and test, and removal of text that they share."""
+
     shares: str = "85/10/5"
-    """Percent of the tokens for train / validation / test."""
+    """Percentages of the tokens for train/validation/test."""
     seed: int = 0
-    """Decides which file goes where."""
+    """Seed that decides the split of each file."""
     previous: str | None = None
-    """The files.jsonl of an earlier build whose splits are kept; default: the one in the output folder, if any."""
+    """The files.jsonl of an earlier build, whose splits are kept. Default: the one in the output folder, if it
+    exists."""
     fresh: bool = False
     """Ignore the splits of an earlier build."""
     by: Literal["file", "directory", "repo"] = "file"
-    """What is never torn apart, beside near-duplicates: a file, the files of one folder, or a whole source."""
+    """Unit that is never divided between splits: a `file`, the files of a `directory`, or a source (`repo`).
+    Near-duplicates are never divided either."""
     decontaminate: Literal["cut", "drop", "train", "off"] = "cut"
-    """Spans of 50 tokens and more that train and a held-out file share: `cut` them out of the held-out file, `drop` the
-    held-out windows that touch one, cut them out of `train` instead, or leave them (`off`)."""
+    """Treatment of spans of 50 or more tokens that train shares with a held-out file: `cut` them out of the held-out
+    file, `drop` the held-out windows that touch one, cut them out of `train`, or keep them (`off`)."""
     against: Sequence[str] = ()
-    """Benchmark texts (.jsonl, .jsonl.zst, .parquet or plain) whose spans are cut out of train."""
+    """Files with benchmark texts (.jsonl, .jsonl.zst, .parquet or plain text). Spans of 50 or more tokens that train
+    shares with them are cut out of train."""
 
     def __post_init__(self) -> None:
-        text_list(self, "split.", "against")
+        set_text_tuple(self, "split.", "against")
         check_types(self, "split.")
         self.fractions()
         if self.fresh and self.previous is not None:
-            raise ConfigError("--splits and --fresh-splits contradict each other; use one of them.")
+            raise ConfigError("--splits and --fresh-splits contradict each other. Use one of them.")
 
     @property
     def looks_for_spans(self) -> bool:
+        """True if spans that train shares with other texts are searched for."""
         return self.decontaminate != "off" or bool(self.against)
 
     def fractions(self) -> dict[Split, float]:
-        """`85/10/5` -> {train: 0.85, validation: 0.1, test: 0.05}"""
+        """Return the shares as fractions: `85/10/5` -> {train: 0.85, validation: 0.1, test: 0.05}."""
         advice = "Try --split 85/10/5."
         try:
             percents = [float(part) for part in self.shares.split("/")]
@@ -178,7 +194,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_shares(settings: Mapping[str, Any]) -> dict[Split, float]:
-    """Shares that a manifest's settings ask for; none if they cannot be read."""
+    """Return the shares in a manifest's settings, or an empty dict if they cannot be read."""
     try:
         return msgspec.convert(settings.get("split"), SplitConfig).fractions()
     except (msgspec.ValidationError, ConfigError):
@@ -186,46 +202,55 @@ def asked_shares(settings: Mapping[str, Any]) -> dict[Split, float]:
 
 
 class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Selection of files in the sources."""
+
     include: Sequence[str] = ()
-    """Patterns as in a .gitignore; with any given, only files that match one are taken."""
+    """Patterns as in a .gitignore. If any are given, only matching files are read."""
     exclude: Sequence[str] = ()
-    """Patterns as in a .gitignore; `!pattern` brings back what the default excludes leave out."""
+    """Patterns as in a .gitignore. Matching files are left out. `!pattern` brings back files that are excluded by
+    default."""
     default_excludes: bool = True
-    """Leave out what is never source: dependencies, build outputs, lock files, images, archives, weights."""
+    """Leave out files that are never source code: dependencies, build outputs, lock files, images, archives,
+    weights."""
     languages: Sequence[str] = ()
-    """With any given, only files of these languages are taken."""
+    """Names of languages, like `python`. If any are given, only files in these languages are read."""
     max_file_bytes: int = MIB
-    """Larger files are dropped."""
+    """Maximum bytes in a file. Larger files are dropped."""
     notebooks: Literal["cells", "raw"] = "cells"
-    """Jupyter notebooks become their code and markdown cells, or stay the JSON they are."""
+    """Text of Jupyter notebooks: their code and markdown `cells`, or their `raw` JSON."""
 
     def __post_init__(self) -> None:
         for field in ("include", "exclude", "languages"):
-            text_list(self, "scan.", field)
+            set_text_tuple(self, "scan.", field)
             if any(SURROGATES.search(text) for text in getattr(self, field)):
-                raise ConfigError(f"scan.{field} must be UTF-8. A name that is not is matched with ? or *.")
+                raise ConfigError(f"scan.{field} must be UTF-8. Match other names with ? or *.")
         check_types(self, "scan.")
         at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
 
 class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Of Parquet and JSONL sources, one text a row. A column that is not named is found by the names in common use."""
+    """Columns of Parquet and JSONL sources, which have one text per row."""
 
     text_column: str | None = None
-    """The text; found: content, text, code, source or body."""
+    """Column with the text. Default: the first of content, text, code, source and body that exists."""
     path_column: str | None = None
-    """The path a row goes by; found: max_stars_repo_path, path, file_path, file_name or filename."""
+    """Column with the path. Default: the first of max_stars_repo_path, path, file_path, file_name and filename that
+    exists."""
     repo_column: str | None = None
-    """The repository it is from; found: max_stars_repo_name, repo_name, repository_name or repo."""
+    """Column with the repository. Default: the first of max_stars_repo_name, repo_name, repository_name and repo that
+    exists."""
     license_column: str | None = None
-    """SPDX ids; found: max_stars_repo_licenses, licenses, license or detected_licenses."""
+    """Column with the SPDX ids of licenses. Default: the first of max_stars_repo_licenses, licenses, license and
+    detected_licenses that exists."""
 
     def __post_init__(self) -> None:
         check_types(self, "tables.")
 
 
 class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Each rule: `true` with its own limits, `false` off, a number for another limit in every language.
+    """Cleaning rules, which drop files.
+
+    `true` applies a rule with its own limits, `false` turns it off, and a number is its limit in every language.
 
     [rules]
     generated = false
@@ -236,27 +261,27 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     vendored: bool = True
-    """Other people's code: in a folder named vendor, third_party and the like."""
+    """Drop third-party code: files in a folder named vendor, third_party or similar."""
     lock_file: bool = True
-    """Pinned dependencies, by name."""
+    """Drop lock files, which list pinned dependencies. They are detected by name."""
     generated: bool = True
-    """Written by a program: it says so in its first lines, by its name, or is a source map."""
+    """Drop files that a program wrote, detected by their first lines or name, and source maps."""
     minified: bool | float = True
-    """Made small for a browser: by name, or few lines of more than this many bytes on average."""
+    """Drop minified files: detected by name, or with few lines of more than this many bytes on average."""
     one_line: bool | float = True
-    """All in one line, and longer than this many bytes."""
+    """Drop files that are a single line of more than this many bytes."""
     encoded_data: bool | float = True
-    """Base64, hex or escapes: one run longer than this many bytes, or half of the file."""
+    """Drop files with base64, hex or escapes in a run of more than this many bytes, or in half of the file."""
     too_short: bool | float = True
-    """It has fewer bytes than this that are not blank."""
+    """Drop files with fewer than this many bytes that are not whitespace."""
     mean_line: bool | float = True
-    """The mean line is longer than this many bytes."""
+    """Drop files whose lines have more than this many bytes on average."""
     longest_line: bool | float = True
-    """A line is longer than this many bytes."""
+    """Drop files with a line of more than this many bytes."""
     alphabetic: bool | float = True
-    """A smaller share of what is not blank is letters."""
+    """Drop files if less than this share of their text, without whitespace, is letters."""
     languages: dict[str, dict[str, bool | float]] = {}
-    """The same per language, which comes first."""
+    """Settings of rules per language. They take precedence over the settings for all languages."""
 
     def __post_init__(self) -> None:
         check_types(self, "rules.")
@@ -269,42 +294,50 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
                 if name not in names:
                     raise ConfigError(f"{place}: there is no rule {name!r}. Known: {', '.join(sorted(names))}.")
                 if name in switches and not isinstance(value, bool):
-                    raise ConfigError(f"{place}.{name} has no limit: it takes true or false, got {value!r}.")
+                    raise ConfigError(f"{place}.{name} must be true or false, as it has no limit, got {value!r}.")
                 if not isinstance(value, bool) and not 0 <= value < float("inf"):
-                    raise ConfigError(f"{place}.{name} must be a number from 0 on, or false for off, got {value!r}.")
+                    raise ConfigError(f"{place}.{name} must be 0 or more, or false to turn it off, got {value!r}.")
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Secrets in files: keys, tokens and passwords."""
+
     action: Literal["redact", "drop", "keep"] = "redact"
-    """Put a placeholder in a secret's place, drop the file that holds one, or do not look."""
+    """Treatment of secrets: `redact` replaces each with a placeholder, `drop` drops the file, `keep` does not
+    search."""
     emails: bool = False
-    """E-mail addresses count as secrets too."""
+    """Treat e-mail addresses as secrets."""
     salt: str = ""
-    """Mixed into the short hashes by which a redacted value is known again; choose one before you publish a dataset."""
+    """Salt of the short hashes that identify redacted values. Set one before you publish a dataset."""
 
     def __post_init__(self) -> None:
         check_types(self, "secrets.")
 
 
 class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Selection of files by license."""
+
     allow: Sequence[str] = ()
-    """SPDX ids; with any given, files under another licence or an unknown one are dropped."""
+    """SPDX ids of allowed licenses. If any are given, files with another or an unknown license are dropped."""
 
     def __post_init__(self) -> None:
-        text_list(self, "licenses.", "allow")
+        set_text_tuple(self, "licenses.", "allow")
         check_types(self, "licenses.")
 
 
 class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Near-duplicate files."""
+
     near: Literal["drop", "group", "keep"] = "drop"
-    """Files that share 0.7 or more of their 5-grams: keep one, keep all in one split, or do not look."""
+    """Treatment of files that share 0.7 or more of their 5-grams: `drop` all but one, keep them in one split (`group`),
+    or `keep` them without a search."""
 
     def __post_init__(self) -> None:
         check_types(self, "duplicates.")
 
 
 class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How many windows: every one once, unless something here says otherwise.
+    """Sampling of windows. By default, every window is in the dataset once.
 
     [sampling.weights]
     "src/**" = 3
@@ -312,40 +345,42 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_windows: int | None = None
-    """Of all splits together: where there are more, a sample in proportion, group by group. Variants come on top."""
+    """Maximum number of windows in all splits together, without variants. If there are more, each group of files gives
+    a proportional sample. Default: all windows."""
     preset: Literal["code"] | None = None
-    """Weights by what a file is for: `code` is source 2, tests 1, docs and data 0.5."""
+    """Predefined weights: `code` weighs source code 2, tests 1, docs and data 0.5. Default: no weights."""
     weights: dict[str, float] = {}
-    """By pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a folder of a source), `repo:NAME` or a group of
-    the preset like `code:tests`: its windows are drawn so many times as often as those of weight 1. So a group's share
-    of train's tokens is its natural share times its weight, brought to 100 %. The last that matches counts."""
+    """Weights of train files, by a pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a folder of a source),
+    `repo:NAME`, or a group of the preset like `code:tests`. Windows of weight 2 are drawn twice as often as windows of
+    weight 1: the share of a group in train is its natural share times its weight, scaled to a total of 100 %. If
+    several entries match a file, the last one counts."""
     target_windows: int | None = None
-    """Windows in train; default: as many as there are by nature. Variants come on top."""
+    """Number of windows in train, with repeats and without variants. Default: each window once."""
     max_epochs: int = 4
-    """No window is in train more often than this; what a small group cannot give, the others do."""
+    """Maximum number of times that a window is in train. Other groups make up for a group that is too small."""
     weights_only: bool = False
-    """Write each row's weight, for a trainer that samples, instead of drawing."""
+    """Write each row's weight, for a trainer that samples, instead of drawing windows by weight."""
     seed: int = 0
-    """Decides which windows are drawn."""
+    """Seed that decides which windows are drawn."""
 
     def __post_init__(self) -> None:
         check_types(self, "sampling.")
-        at_least(-SEEDS, "sampling.seed", self.seed, most=SEEDS - 1)
+        at_least(-SEED_LIMIT, "sampling.seed", self.seed, most=SEED_LIMIT - 1)
         for name in ("max_windows", "target_windows"):
             if getattr(self, name) is not None:
                 at_least(1, f"sampling.{name}", getattr(self, name))
-        at_least(1, "sampling.max_epochs", self.max_epochs, most=MOST_EPOCHS)
+        at_least(1, "sampling.max_epochs", self.max_epochs, most=EPOCHS_LIMIT)
         for group, weight in self.weights.items():
-            if not 0 <= weight <= MOST_WEIGHT:
-                raise ConfigError(f"the weight of {group!r} must be from 0 to {MOST_WEIGHT}, got {weight}.")
+            if not 0 <= weight <= MAX_WEIGHT:
+                raise ConfigError(f"the weight of {group!r} must be from 0 to {MAX_WEIGHT}, got {weight}.")
         if self.max_windows is not None and self.target_windows is not None:
             raise ConfigError(
-                "--max-windows is for all splits together, --target-windows for train alone; use one of them."
+                "--max-windows limits all splits together, --target-windows sets the size of train. Use one of them."
             )
         if self.weights_only and not self.is_weighted:
             raise ConfigError("--weights-only needs weights to write. Try --weights code, or --weight 'src/**=3'.")
         if self.weights_only and self.target_windows is not None:
-            raise ConfigError("--weights-only draws nothing, so --target-windows has nothing to say; use one of them.")
+            raise ConfigError("--weights-only draws no windows, so --target-windows has no effect. Use one of them.")
 
     @property
     def is_weighted(self) -> bool:
@@ -353,16 +388,16 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> bool:
-        """Train is drawn by weights, or to a size: a window may be in it several times."""
+        """True if train is drawn by weights or to a size, so that a window may be in it several times."""
         return (self.is_weighted or self.target_windows is not None) and not self.weights_only
 
 
 MIDDLES = {"syntax": 0.5, "lines": 0.25, "characters": 0.25}
-"""Sorts of middles for fill in the middle, with their shares by default."""
+"""Kinds of middles for fill in the middle, with their default shares."""
 
 
 class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Fill in the middle: some documents of train are rewritten as prefix, suffix and middle, window by window.
+    """Fill in the middle: a share of train's documents is rewritten as prefix, suffix and middle, window by window.
 
     [fim.middles]
     syntax = 0.5
@@ -371,17 +406,19 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rate: float | None = None
-    """Share of train's documents that are rewritten. Held-out files stay plain. Default: by preset, 0.5 with `fim`."""
+    """Share of train's documents that are rewritten. Held-out files are not rewritten. Default: 0.5 with preset `fim`,
+    otherwise 0."""
     spm: float | None = None
-    """Share of rewritten windows with the suffix first (SPM); in the others the prefix is first (PSM). Default: as the
-    model's family was trained."""
+    """Share of rewritten windows with the suffix first (SPM). In the others the prefix is first (PSM). Default: the
+    share that the model's family was trained with."""
     middles: dict[str, float] = {}
-    """Shares of the sorts of middles: a syntax node (statement, block, body or arguments, by tree-sitter), whole lines,
-    or any characters. A file without a grammar has lines in place of syntax. Default: half of them syntax."""
+    """Shares of the kinds of middles: `syntax` is a syntax node (statement, block, body or arguments, found by
+    tree-sitter), `lines` are complete lines, `characters` are any characters. In a file without a grammar, lines
+    replace syntax. Default: syntax 0.5, lines 0.25, characters 0.25."""
     max_middle: int | None = None
-    """Maximum length of a middle in tokens; default: half of the window."""
+    """Maximum number of tokens in a middle. Default: half of the window."""
     seed: int = 0
-    """Decides which documents are rewritten, and where they are cut."""
+    """Seed that decides which documents are rewritten, and where they are divided."""
 
     def __post_init__(self) -> None:
         check_types(self, "fim.")
@@ -390,21 +427,22 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
                 between(0, 1, f"fim.{name}", getattr(self, name))
         if self.max_middle is not None:
             at_least(1, "fim.max_middle", self.max_middle)
-        at_least(-SEEDS, "fim.seed", self.seed, most=SEEDS - 1)
-        for sort, share in self.middles.items():
-            if sort not in MIDDLES:
-                raise ConfigError(f"fim.middles: there is no sort {sort!r}. Known: {', '.join(MIDDLES)}.")
+        at_least(-SEED_LIMIT, "fim.seed", self.seed, most=SEED_LIMIT - 1)
+        for kind, share in self.middles.items():
+            if kind not in MIDDLES:
+                raise ConfigError(f"fim.middles: there is no kind {kind!r}. Known: {', '.join(MIDDLES)}.")
             if not 0 <= share < float("inf"):
-                raise ConfigError(f"fim.middles.{sort} must be 0 or more, got {share}.")
+                raise ConfigError(f"fim.middles.{kind} must be 0 or more, got {share}.")
         if not self.middles:
             msgspec.structs.force_setattr(self, "middles", MIDDLES)
         if not any(self.middles.values()):
             raise ConfigError("fim.middles must have at least one share above 0. Try --fim-middles characters.")
-        ordered = {sort: float(self.middles.get(sort, 0)) for sort in MIDDLES}
+        ordered = {kind: float(self.middles.get(kind, 0)) for kind in MIDDLES}
         msgspec.structs.force_setattr(self, "middles", ordered)
 
     @property
     def is_on(self) -> bool:
+        """True if documents are rewritten."""
         return bool(self.rate)
 
     @property
@@ -413,34 +451,34 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Real variations of train files, beside them: none, unless one has a rate.
+    """Variants of train files, added to train. A kind of variant is made if it has a rate.
 
     [variants.rates]
     rename = 0.5
     """
 
     rates: dict[VariantKind, float] = {}
-    """Which, and for what share of the files in train."""
+    """Kinds of variants, each with the share of train files that get one."""
     seed: int = 0
-    """Decides for which files, and what becomes of them."""
+    """Seed that decides which files get variants, and how they are changed."""
     noise_mask: float = 0.15
-    """Share of a window's tokens that lie in spans, each of which becomes one mask token."""
+    """Share of a window's tokens that are masked. Each masked span becomes one mask token."""
     noise_span: float = 3.0
-    """Tokens in such a span, on average."""
+    """Average number of tokens in a masked span."""
     noise_delete: float = 0.05
-    """Share of the tokens that are taken out."""
+    """Share of a window's tokens that are deleted."""
 
     def __post_init__(self) -> None:
         refuse_unknown_variants(self.rates)
         check_types(self, "variants.")
-        at_least(-SEEDS, "variants.seed", self.seed, most=SEEDS - 1)
+        at_least(-SEED_LIMIT, "variants.seed", self.seed, most=SEED_LIMIT - 1)
         for kind, rate in self.rates.items():
             between(0, 1, f"variants.rates.{kind}", rate)
         between(0, 0.9, "variants.noise_mask", self.noise_mask)
         between(0, 0.9, "variants.noise_delete", self.noise_delete)
         between(1, 100, "variants.noise_span", self.noise_span)
-        wanted = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
-        msgspec.structs.force_setattr(self, "rates", {kind: wanted[kind] for kind in VariantKind if kind in wanted})
+        enabled = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
+        msgspec.structs.force_setattr(self, "rates", {kind: enabled[kind] for kind in VariantKind if kind in enabled})
 
     @property
     def need_grammar(self) -> bool:
@@ -458,8 +496,8 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
 def conditions_met(
     window: WindowConfig, output: OutputConfig, sampling: SamplingConfig, fim: FimConfig, variants: VariantsConfig
 ) -> frozenset[When]:
-    """What decides which columns rows have."""
-    met = {
+    """Return the conditions that hold for this configuration. They decide which columns rows have."""
+    conditions = {
         When.ALWAYS: True,
         When.WINDOWS: output.rows == "windows",
         When.DOCUMENTS: output.rows == "documents",
@@ -472,7 +510,7 @@ def conditions_met(
         When.FIM: fim.is_on,
         When.PACK: window.is_packed,
     }
-    return frozenset(when for when, is_met in met.items() if is_met)
+    return frozenset(when for when, is_met in conditions.items() if is_met)
 
 
 REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
@@ -480,7 +518,7 @@ REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
     "back-translation": "back_translation",
     "back_translation": "back_translation",
 }
-"""Names by which `--variants` takes a `rewrite` of this way."""
+"""Names that `--variants` accepts for the kind `rewrite`, with their `rewrite.way`."""
 
 
 NO_FIM_VARIANT = (
@@ -490,72 +528,77 @@ NO_FIM_VARIANT = (
 
 
 def refuse_unknown_variants(rates: object) -> None:
+    """Raise ConfigError if a rate is given for an unknown kind of variant."""
     for kind in rates if isinstance(rates, dict) else ():
         if kind in list(VariantKind):
             continue
         if kind == "fim":
             raise ConfigError(NO_FIM_VARIANT)
         way = REWRITE_WAYS.get(kind) if isinstance(kind, str) else None
-        hint = f"There are {', '.join(VariantKind)}." if way is None else f'It is rewrite, with rewrite.way = "{way}".'
+        hint = f"Known: {', '.join(VariantKind)}." if way is None else f'Use rewrite, with rewrite.way = "{way}".'
         raise ConfigError(f"variants.rates: there is no variant {kind!r}. {hint}")
 
 
 class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The language model that writes `rewrite` variants: one that you run, behind an OpenAI-compatible endpoint."""
+    """Language model that writes `rewrite` variants. You run it, with an OpenAI-compatible endpoint."""
 
     endpoint: str | None = None
-    """Like http://localhost:8000/v1: texts are sent there, redacted, and nowhere else."""
+    """URL of the endpoint, like http://localhost:8000/v1. Redacted texts are sent there and nowhere else."""
     model: str | None = None
-    """Its name there; default: the first that the endpoint names."""
+    """Name of the model at the endpoint. Default: the first model that the endpoint lists."""
     way: Literal["paraphrase", "back_translation"] = "paraphrase"
-    """Write it in another way at once, or describe it first and write it from the description."""
+    """Method: `paraphrase` rewrites the code directly, `back_translation` describes it and writes code from the
+    description."""
     concurrency: int = 8
-    """Requests at once."""
+    """Maximum number of concurrent requests."""
     timeout_seconds: float = 120.0
-    """For the whole of an answer."""
+    """Time limit for a complete answer, in seconds."""
     retries: int = 3
-    """After an error that may pass."""
+    """Number of retries after a transient error."""
     max_tokens: int | None = None
-    """Of an answer, at most; default: twice those of the text, 4,096 at least. A token is counted as three bytes."""
+    """Maximum number of tokens in an answer, where three bytes count as a token. Default: twice the tokens of the text,
+    at least 4,096."""
     context_tokens: int | None = None
-    """What the model takes, question and answer together: a text that leaves no room for an answer of its own length is
-    not sent. Default: all are sent."""
+    """Context length of the model in tokens, for question and answer together. A text that leaves no room for an answer
+    of its own length is not sent. Default: all texts are sent."""
 
     def __post_init__(self) -> None:
         check_types(self, "rewrite.")
         for name in ("max_tokens", "context_tokens"):
             value = getattr(self, name)
             if value is not None:
-                at_least(1, f"rewrite.{name}", value, most=MOST_TOKENS)
+                at_least(1, f"rewrite.{name}", value, most=MAX_TOKENS)
         at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
         at_least(0, "rewrite.retries", self.retries, most=100)
         between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the work is done: nothing here changes a byte of the result."""
+    """Execution of a build. These settings do not change the result."""
 
     runner: Literal["local", "ray"] = "local"
-    """Processes of this machine, or the workers of a Ray cluster."""
+    """Workers: processes on this machine (`local`), or workers of a Ray cluster (`ray`)."""
     ray_address: str | None = None
-    """With runner `ray`: the cluster's head, or `auto` for the one this machine is in; default: one started here."""
+    """With runner `ray`, address of the cluster's head, or `auto` for the cluster that this machine is in. Default: a
+    cluster started on this machine."""
     workers: int | Literal["auto"] = "auto"
-    """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
+    """Number of worker processes. `auto` is the number of cores, or fewer if there is little to do."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """What tokenizes: the workers themselves, or an NVIDIA GPU on their behalf (extra `gpu`); the ids are the same.
-    A whole build gains less than 10 %: tokenizing is a small part of it."""
+    """Device for tokenizing: `cpu` in each worker, or `cuda` on one NVIDIA GPU for all workers (extra `gpu`). The ids
+    are the same. A complete build is less than 10 % faster, because tokenizing is a small part of it."""
     batch_bytes: int = MIB
-    """Source bytes that are read and tokenized in one go, at most; a larger file goes by itself."""
+    """Maximum bytes of source files in a batch, which a worker processes at once. A larger file is a separate batch."""
     batch_files: int = 1000
-    """At most this many files in one go."""
+    """Maximum number of files in a batch."""
     cache_bytes: int = 10 << 30
-    """What a build may leave beside the dataset, in DIR.work, for the next one to go on from; 0: nothing."""
+    """Maximum bytes of the cache in DIR.work, which lets the next build process only changed files. 0 for no cache."""
     skip_failed: bool = False
-    """Drop a file that cannot be read or over which a worker dies or hangs, instead of ending the build."""
+    """Drop a file that cannot be read, or on which a worker dies or hangs, instead of stopping the build."""
     task_seconds: int = 600
-    """A worker that is at one batch for longer counts as hung, and the batch is tried again by another."""
+    """Time limit for a batch, in seconds. After that, the worker counts as hung and another one retries the batch."""
     max_expansion: int = 100
-    """A table may unpack to this many times its own size, and always to 1 GiB; a row counts as at least 512 bytes."""
+    """Maximum size of an unpacked table, as a multiple of its own size. 1 GiB is always allowed, and a row counts as at
+    least 512 bytes."""
 
     def __post_init__(self) -> None:
         check_types(self, "run.")
@@ -568,7 +611,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("--ray-address needs --runner ray.")
         if self.device == "cuda" and self.runner != "local":
             raise ConfigError(
-                f"--device cuda goes with --runner local, whose workers share one machine's GPU, got --runner "
+                f"--device cuda needs --runner local, whose workers share one machine's GPU, got --runner "
                 f"{self.runner}. Leave out one of the two."
             )
         at_least(1, "run.task_seconds", self.task_seconds)
@@ -576,4 +619,5 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rule_names() -> list[str]:
+    """Return the names of all cleaning rules."""
     return [field.name for field in fields_of(RulesConfig) if field.name != "languages"]

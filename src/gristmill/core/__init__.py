@@ -1,1 +1,1 @@
-"""What every package may use: errors, records, columns, names, layout, manifest, files table, progress."""
+"""Modules that every package may use: errors, records, columns, names, layout, manifest, files table, progress."""

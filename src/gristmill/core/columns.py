@@ -1,6 +1,7 @@
-"""COLUMNS: the table of all columns that a row may have.
+"""COLUMNS: the table of all columns that a row can have.
 
-Formats, cards, checks and the reference read names, types and meanings from it. CONTRIBUTING.md says how to add one.
+Formats, cards, checks and the reference read names, types and descriptions from it. CONTRIBUTING.md explains how to add
+a column.
 """
 
 from collections.abc import Collection
@@ -15,26 +16,26 @@ SEGMENT_IDS = "segment_ids"
 POSITION_IDS = "position_ids"
 SEGMENTS = "segments"
 IGNORED_LABEL = -100
-"""In the place of padding among labels: what loss functions leave out."""
+"""Label at padding positions. Loss functions ignore it."""
 
 
 class Kind(Enum):
-    """What a column holds in each row, and as what a batch holds it."""
+    """Type of a column's values in a row and in a batch."""
 
     TEXT = auto()
-    """One text: list[str]."""
+    """One string per row. A batch holds list[str]."""
     NUMBER = auto()
-    """One whole number: int64."""
+    """One integer per row. A batch holds an int64 array."""
     FRACTION = auto()
-    """One number: float64."""
+    """One float per row. A batch holds a float64 array."""
     NUMBERS = auto()
-    """Several whole numbers: Ragged of int64."""
+    """Several integers per row. A batch holds a Ragged of int64."""
     OBJECTS = auto()
-    """Several JSON objects: list[list[dict]]."""
+    """Several JSON objects per row. A batch holds list[list[dict]]."""
 
 
 class When(StrEnum):
-    """The option with which rows have a column: `conditions_met` says which hold for a configuration."""
+    """Option that adds a column to rows. `conditions_met` returns those that hold for a configuration."""
 
     ALWAYS = ""
     WINDOWS = "`--rows windows`, the default"
@@ -50,7 +51,7 @@ class When(StrEnum):
 
 
 DECIDED_LATER = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
-"""Step 2 fills these columns. Step 1 measures rows without them, so that its parts are good for any weights."""
+"""Conditions of columns that step 2 fills. Step 1 measures rows without them, so its parts fit any weights."""
 
 
 class Column(NamedTuple):
@@ -58,23 +59,23 @@ class Column(NamedTuple):
     kind: Kind
     when: When
     text: str
-    """What it is, in a few words: for the cards of a dataset and the reference."""
+    """Short description, for dataset cards and the reference."""
     more: str = ""
-    """What else the reference says of it."""
+    """Further description, for the reference only."""
     dtype: str = "int32"
-    """Of several numbers: the smallest type that holds each of them. The tokenizer decides for `input_ids`."""
+    """For Kind.NUMBERS, the smallest type that holds every value. The type of `input_ids` depends on the tokenizer."""
     hub_dtype: str | None = None
-    """The type in the card for the Hugging Face Hub, if it is another."""
+    """Type in the card for the Hugging Face Hub, or None if it is the same."""
     padding: int | None = None
-    """What stands in the place of padding, if the column has a number for each id."""
+    """Value at padding positions. None if the column does not have one number per id."""
     needs_text: bool = False
-    """It is made from the text: step 1 keeps that beside the ids."""
+    """True if the column is computed from the text. Step 1 then stores the text with the ids."""
     has_few_values: bool = False
-    """Rows that follow each other mostly have the same text: a table stores it by a dictionary."""
+    """True if consecutive rows mostly have the same text. Tables then store it dictionary-encoded."""
 
     @property
     def is_of_window(self) -> bool:
-        """It is about one window: with --pack, it is in `segments`, and not in the row."""
+        """True if the column describes one window. With --pack, it is in `segments` instead of the row."""
         return self.when is not When.PACK and self.name not in {IDS, MASK}
 
 
@@ -84,84 +85,84 @@ _COLUMNS = (
         Kind.NUMBERS,
         When.WINDOWS,
         "the window's ids, special tokens included",
-        "no padding unless asked for; with `--pack`, those of several windows, or of a repository that is cut anywhere",
+        "not padded without `--pad`; with `--pack`, the ids of several windows, or a slice of a repository's files",
     ),
     Column(
         SEGMENT_IDS,
         Kind.NUMBERS,
         When.PACK,
-        "which of the packed windows each id is of",
-        "from 1; or which repository, with `--pack repo`; 0 for padding",
+        "number of the packed window that each id belongs to",
+        "counted from 1; with `--pack repo`, number of the repository; 0 for padding",
         padding=0,
     ),
     Column(
         POSITION_IDS,
         Kind.NUMBERS,
         When.PACK,
-        "the place of each id in its own window",
-        "from 0; or in its repository",
+        "position of each id in its window",
+        "counted from 0; with `--pack repo`, position in its repository",
         padding=0,
     ),
     Column(
         SEGMENTS,
         Kind.OBJECTS,
         When.PACK,
-        "the windows that are packed into the row",
-        "of each file's part, in order, what a row has without packing but its ids, and `at` and `length`: its tokens "
-        "are `input_ids[at : at + length]`",
+        "the windows packed into the row",
+        "one object per part of a file, in order: the columns of an unpacked row except its ids, and `at` and "
+        "`length`; its tokens are `input_ids[at : at + length]`",
     ),
     Column(
         "path",
         Kind.TEXT,
         When.ALWAYS,
-        "the file, relative to its source",
-        "its parts with `/` between them; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
+        "path of the file, relative to its source",
+        "separated by `/`; a byte that is not UTF-8 is written as `\\xNN`, a backslash as `\\\\`",
         has_few_values=True,
     ),
     Column(
         "repo",
         Kind.TEXT,
         When.ALWAYS,
-        "the source it is from",
-        "the name of its folder, or what a table says",
+        "the source of the file",
+        "name of its folder, or the repository that a table gives",
         has_few_values=True,
     ),
     Column(
         "language",
         Kind.TEXT,
         When.ALWAYS,
-        "the programming language, by the file's name or first line",
+        "programming language, detected from the file's name or first line",
         has_few_values=True,
     ),
     Column(
         "lines",
         Kind.NUMBERS,
         When.ALWAYS,
-        "the lines, from 1, on which the window's first and last token begin",
-        "of a variant that is another text, its own",
+        "lines, counted from 1, on which the window's first and last token begin",
+        "in a variant with another text, lines of that text",
         hub_dtype="int64",
     ),
     Column(
         "start",
         Kind.NUMBER,
         When.ALWAYS,
-        "which of the file's tokens the window's first content token is, from 0",
-        "of a variant that is another text, which of its own",
+        "index of the window's first content token in the file's tokens, from 0",
+        "in a variant with another text, index in the tokens of that text",
     ),
     Column(
         "tokens",
         Kind.NUMBER,
         When.DOCUMENTS,
-        "how many tokens the text has, by the dataset's tokenizer",
-        "counted in the whole file: a piece between two cuts may have a few more or fewer if tokenized alone",
+        "number of tokens in the text, by the dataset's tokenizer",
+        "counted in the complete file; a piece between two cuts may have a few more or fewer if tokenized alone",
     ),
     Column(
         "fresh",
         Kind.NUMBER,
         When.WINDOWS,
-        "how many of the window's tokens no earlier window of the file has shown",
-        "they are its last ones; of a variant, no earlier window of that variant; all of them in `noise`; with fill in "
-        "the middle, how many of the file's tokens are in the row",
+        "number of the window's tokens that are in no earlier window of the file",
+        "they are its last tokens; in a variant, only windows of that variant count; in `noise`, all tokens are fresh; "
+        "with fill in the middle, number of the file's tokens in the row",
     ),
     Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
     Column(
@@ -169,39 +170,39 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the row's text",
-        "the first column with `--rows documents`; with fill in the middle, sentinels included; a character that two "
-        "windows would share is whole in the first",
+        "the first column with `--rows documents`; with fill in the middle, sentinels included; a character that is "
+        "split between two windows is in the first",
         needs_text=True,
     ),
-    Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),
+    Column("repeat", Kind.NUMBER, When.DRAWN, "number of earlier occurrences of the window, from 0"),
     Column(
         LABELS,
         Kind.NUMBERS,
         When.NOISE,
         "the clean window, padded with -100",
-        "of a noise row the one its ids were made from, else its ids themselves",
+        "in a noise row, the ids before the noise; in other rows, a copy of the ids",
         padding=IGNORED_LABEL,
     ),
     Column(
         "weight",
         Kind.FRACTION,
         When.WEIGHTS,
-        "how often the row should be drawn",
-        "1 on average, unless --max-epochs forbids",
+        "relative frequency with which a trainer should draw the row",
+        "1 on average, unless `--max-epochs` limits it",
     ),
     Column(
         "variant",
         Kind.TEXT,
         When.VARIANTS,
-        "which kind of variant of the file it is; empty for the file itself",
-        "`path` and `repo` are the file's",
+        "kind of variant; empty for the file itself",
+        "`path` and `repo` are those of the file",
         has_few_values=True,
     ),
     Column(
         "variant_seed",
         Kind.NUMBER,
         When.VARIANTS,
-        "with it and the file's text the same variant comes out again",
+        "seed that reproduces the variant from the file's text",
         "0 for the file itself",
     ),
     Column(
@@ -224,30 +225,30 @@ _COLUMNS = (
         "middle_tokens",
         Kind.NUMBER,
         When.FIM,
-        "how many of the row's last tokens are the middle",
-        "an end token behind them does not count",
+        "number of tokens at the end of the row that are the middle",
+        "a following end token is not counted",
     ),
 )
 COLUMNS = {column.name: column for column in _COLUMNS}
-"""By name, in the order in which rows have them.
+"""Keyed by name, in the order of the columns in a row.
 
-Who fills them: those of a window `formats.document_columns.FILLERS`, `attention_mask` `formats.batch.stored`, those of
-packed rows `formats.packed_rows`."""
+`formats.document_columns.FILLERS` fills the columns of a window, `formats.batch.stored` fills `attention_mask`, and
+`formats.packed_rows` fills the columns of packed rows."""
 
 PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
-"""Columns with a number for each id, and what they have in the place of padding."""
+"""Columns with one number per id, with their value at padding positions."""
 SEGMENT_PLACE = ("at", "length")
-"""What a segment has beside the columns of its window: where its tokens are in the row, without the special ones."""
+"""Further keys of a segment: position and number of its tokens in the row, special tokens excluded."""
 
 
-def window_columns(met: Collection[When]) -> tuple[str, ...]:
-    """Columns of a row that holds one window, or one document, under these conditions. Trainers take a first `text`."""
-    names = tuple(name for name, one in COLUMNS.items() if one.when in met and one.when is not When.PACK)
-    return (TEXT, *(name for name in names if name != TEXT)) if When.DOCUMENTS in met else names
+def window_columns(conditions: Collection[When]) -> tuple[str, ...]:
+    """Return the columns of a row with one window or document. Trainers expect `text` first in rows of documents."""
+    names = tuple(name for name, one in COLUMNS.items() if one.when in conditions and one.when is not When.PACK)
+    return (TEXT, *(name for name in names if name != TEXT)) if When.DOCUMENTS in conditions else names
 
 
-def row_columns(met: Collection[When]) -> tuple[str, ...]:
-    """Columns of a row under these conditions, with --pack or without."""
-    if When.PACK not in met:
-        return window_columns(met)
-    return tuple(name for name, one in COLUMNS.items() if one.when in met and not one.is_of_window)
+def row_columns(conditions: Collection[When]) -> tuple[str, ...]:
+    """Return the columns of a row, packed or not, if these conditions hold."""
+    if When.PACK not in conditions:
+        return window_columns(conditions)
+    return tuple(name for name, one in COLUMNS.items() if one.when in conditions and not one.is_of_window)

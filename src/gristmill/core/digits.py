@@ -1,7 +1,8 @@
-"""`12,345,6` of many rows -> numbers, all at once and strictly: 200 MB/s a core, where orjson and a list take 75.
+"""Parse the comma-separated numbers of many rows (`12,345,6`) at once, strictly.
 
-The eight bytes before each comma are one 64-bit word. Its digits are put together in three steps, as pairs, fours and
-eights: https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html
+It reads 200 MB/s per core, while orjson with a list reads 75. The eight bytes before each comma are one 64-bit word,
+whose digits are combined in three steps, as pairs, fours and eights:
+https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 def numbers_in(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
-    """All numbers, and where each text's begin (and, last, their count); None where anything is not plain digits."""
+    """Parse all numbers of all texts. Return None if a text has anything but plain digits and commas.
+
+    The second array has the index of each text's first number and, as its last entry, the total count.
+    """
     joined = b"%b%b," % (b"0" * MAX_DIGITS, b",".join(texts))
     characters = np.frombuffer(joined, np.uint8)
     is_comma = characters == COMMA

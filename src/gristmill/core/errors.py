@@ -1,19 +1,19 @@
-"""What can go wrong, and the exit code each answers with.
+"""Exceptions, with the exit code of each.
 
-    GristmillError               70  a fault of ours, if it ever shows as itself
-    ├── ConfigError               2  a setting or an option that cannot be
-    │   ├── DeviceError           2  the accelerator that was asked for is not there
+    GristmillError               70  base class; raised as such, it is a bug in gristmill
+    ├── ConfigError               2  a setting or an option is invalid
+    │   ├── DeviceError           2  the requested accelerator is not available
     │   └── MissingExtraError     2  an optional dependency is not installed
-    ├── InputError                3  a source or tokenizer that cannot be read
-    │   ├── NothingToBuildError   3  of all that was found, nothing is left
-    │   └── TokenizerError        3
-    │       ├── HubError          3  a tokenizer that is not here, and the Hub cannot be asked
-    │       └── NotOnGpuError     3  a tokenizer that only the CPU encodes exactly
-    ├── OutputError               3  a place that cannot be written
-    ├── DatasetError              4  not a dataset, or a damaged one
-    └── TrainingError             5  a training that cannot go on
+    ├── InputError                3  a source or a tokenizer cannot be read
+    │   ├── NothingToBuildError   3  no file is left to build from
+    │   └── TokenizerError        3  a tokenizer cannot be used
+    │       ├── HubError          3  a tokenizer is not on this machine and the Hub cannot be reached
+    │       └── NotOnGpuError     3  only the CPU encodes exactly with this tokenizer
+    ├── OutputError               3  a location cannot be written to
+    ├── DatasetError              4  a folder is not a dataset, or is damaged
+    └── TrainingError             5  training cannot continue
 
-A message says what, where, got, and what to do, in one line.
+A message states in one line what is wrong, where, what was found, and what to do.
 """
 
 

@@ -4,20 +4,20 @@ from importlib.util import find_spec
 
 from gristmill.core.errors import MissingExtraError
 
-NAMES = {"torch": "PyTorch"}
-"""Of packages that people call otherwise."""
+DISPLAY_NAMES = {"torch": "PyTorch"}
+"""Names of packages in messages, if they differ from the import name."""
 
 
-def require(what: str, extra: str, *packages: str) -> None:
-    """`require("a report", "report", "plotly")`"""
+def require(feature: str, extra: str, *packages: str) -> None:
+    """Raise MissingExtraError if a package is missing: `require("a report", "report", "plotly")`."""
     for package in packages:
         if find_spec(package) is None:
-            name = NAMES.get(package, package)
-            raise MissingExtraError(f"{what} needs {name}: pip install 'gristmill[{extra}]'.")
+            name = DISPLAY_NAMES.get(package, package)
+            raise MissingExtraError(f"{feature} needs {name}: pip install 'gristmill[{extra}]'.")
 
 
 def require_torch() -> None:
-    require("feeding a training", "train", "torch")
+    require("feeding training batches", "train", "torch")
 
 
 def require_training() -> None:
@@ -37,4 +37,4 @@ def require_curves() -> None:
 
 
 def require_bench_chart() -> None:
-    require("the chart of a benchmark", "bench", "matplotlib")
+    require("a benchmark chart", "bench", "matplotlib")

@@ -1,4 +1,4 @@
-"""A row of files.jsonl: what became of one file that was found; and all of them, read one at a time."""
+"""Rows of files.jsonl, one per file that was found: its split, or the reason why it was dropped."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,43 +21,43 @@ from gristmill.core.records import (
 )
 
 LONGEST_ROW = 64 << 20
-"""Bytes; past it, the file is none of ours."""
+"""Maximum bytes in a line. A longer line was not written by gristmill."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 Kind = TypeVar("Kind")
 
 
 class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A variant of a file: one that is in train, or why there is none."""
+    """A variant of a file: its rows in train, or the reason why it is missing."""
 
     kind: VariantKind
     seed: int | None = None
     tokens: Count = 0
     windows: Count = 0
     own_windows: tuple[Count, ...] = ()
-    """By number, those that are the file's own, and are not shown once more."""
+    """Numbers of the windows that are equal to windows of the file and therefore left out."""
     draw: tuple[Count, Count] | None = None
     text_sha256: str | None = None
     missing: WhyNoVariant | None = None
 
 
 class FimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was chosen for fill in the middle: its rows, or why it is not rewritten."""
+    """A file chosen for fill in the middle: its rewritten windows, or the reason why there are none."""
 
     seed: int | None = None
     rewritten: Count = 0
-    """Windows with a middle; the others are as they are in the file."""
+    """Windows with a middle. The other windows of the file are unchanged."""
     missing: WhyPlain | None = None
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Every row has every column; what does not apply is null."""
+    """A row of files.jsonl. Every row has every column, and columns that do not apply are null."""
 
     repo: str
     path: str
     status: Literal["kept", "dropped"]
     split: Split | None
-    """Of a dropped file: where it would be, if it was dropped after the splits were made."""
+    """If the file was dropped after the splits were made, the split that it would be in."""
     group: str | None
     language: str | None
     encoding: str | None
@@ -66,16 +66,16 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Count | None
     cut_tokens: Count | None
     windows: Count | None
-    """Rows in the dataset: all that it is cut into, unless `draw` says otherwise."""
+    """Number of rows in the dataset: one per window of the file, unless `draw` is set."""
     draw: tuple[Count, Count] | None
-    """All its windows so many times, and so many of them once more; null: each once."""
+    """Number of rows per window, and number of windows with one more row. Null if each window has one row."""
     left_tokens: Count | None
-    """Tokens that no row shows, as those that would were not drawn."""
+    """Tokens that are in no row because their windows were not drawn."""
     weight: float | None
     fim: FimRow | None
     variants: tuple[VariantRow, ...]
     sha256: str | None
-    """Of the file's bytes; null where secrets were taken out, since it would confirm a guess."""
+    """Digest of the file's bytes. Null if secrets were redacted, because it would confirm a guess."""
     text_sha256: str | None
     license: str | None
     license_from: str | None
@@ -87,7 +87,8 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     measures: dict[str, float | str | None] | None
     redactions: tuple[Redaction, ...]
     respellings: tuple[Respelling, ...]
-    """Blanks in spellings of control tokens, with rows of documents; without them the text is the file's, redacted."""
+    """Spaces inserted into the text of control tokens, in rows of documents. Without these spaces, the text is that of
+    the file after redaction."""
     cuts: tuple[Cut, ...]
 
     @property
@@ -100,26 +101,26 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown_tokens(self) -> int:
-        """Of a kept file: each once, less what was cut and what was not drawn."""
+        """Number of a kept file's tokens that are in the dataset: not cut, and drawn at least once."""
         return max(0, (self.tokens or 0) - (self.cut_tokens or 0) - (self.left_tokens or 0))
 
 
 def file_rows(path: Path) -> Iterator[FileRow]:
-    """In path order. There may be a hundred thousand, and nobody asks for all of them at once."""
+    """Read the rows in path order, one at a time, because there may be a hundred thousand."""
     return (row for _, row in file_lines(path))
 
 
 def file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
-    """The same, each with its line as it is stored."""
+    """Read the rows in path order, each with its stored line. Raise DatasetError if the file is damaged."""
     for line, row in decoded_lines(path, FileRow):
         if row.split is None if row.status == "kept" else row.reason is None:
-            what = f"{row.name!r} is {row.status}, and nothing says where or why"
+            what = f"{row.name!r} is {row.status} without a split or a reason"
             raise DatasetError(f"{str(path)!r} is damaged: {what}. Build the dataset again.")
         yield line, row
 
 
 def decoded_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
-    """For who reads other columns: `kind` names them."""
+    """Decode each line as a `kind`, a record with the columns to read, and yield it with its line."""
     decoder = msgspec.json.Decoder(kind)
     try:
         with open_plain(path) as stream:

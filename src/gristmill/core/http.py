@@ -1,7 +1,7 @@
-"""Bytes to the endpoint -> the bytes that it answers, under one deadline, or why there are none.
+"""HTTP client for the rewrite endpoint: send one request and read its answer before one deadline.
 
-Nothing goes anywhere else: no redirect is followed, no proxy asked. One connection per request: a model takes
-seconds to answer, so connecting anew is of no account.
+Data is sent to the given URL only: redirects are not followed and proxies are not used. Each request opens a new
+connection, whose cost is negligible because a model takes seconds to answer.
 """
 
 import io
@@ -22,80 +22,83 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BODY_BYTES = 8 << 20
-"""Far more than a model writes: a server must not fill our memory."""
+"""Limit that keeps a server from filling the memory. A model writes far less."""
 CONNECT_SECONDS = 10.0
-"""For each address that the host's name has: connecting is all that the deadline cannot end."""
-LOOK_UP_SECONDS = 0.2
-"""How long a thread waits on a socket before it looks whether it should stop."""
+"""Timeout for each address of the host, because the deadline does not limit connecting."""
+POLL_SECONDS = 0.2
+"""Maximum wait on a socket before checking whether to stop."""
 
-RETRIED = frozenset({408, 409, 425, 429})
-OF_THIS_TEXT = frozenset({400, 413, 422})
-"""What servers answer to a text that is too long for the model."""
-OVER_THE_KEY = frozenset({401, 403})
+RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+TEXT_STATUSES = frozenset({400, 413, 422})
+"""Statuses that servers return if the text is too long for the model."""
+KEY_STATUSES = frozenset({401, 403})
 
 
 class Fault(StrEnum):
-    """Why there is no answer, as far as it decides what to do next."""
+    """Kind of failure, which decides what to do next."""
 
     PASSING = "passing"
-    """Another try may do."""
+    """A retry may succeed."""
     LASTING = "lasting"
-    """It would be the same again, for any text."""
+    """A retry fails, with any text."""
     OF_THIS_TEXT = "of_this_text"
-    """It would be the same again, for this one."""
+    """A retry with the same text fails. Another text may succeed."""
 
 
 class NoAnswerError(Exception):
-    """For this room alone. The reason has nothing in it that a server wrote: it might repeat the text or the key."""
+    """The server gave no usable answer. Callers handle it, so users never see it.
+
+    The reason quotes nothing from the server, which might repeat the text or the key.
+    """
 
     def __init__(self, fault: Fault, reason: str, retry_after: str | None = None) -> None:
         super().__init__(reason)
         self.fault = fault
         self.reason = reason
         self.retry_after = retry_after
-        """The header, as it came."""
+        """Value of the Retry-After header."""
 
 
 class StoppedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller set the stop event and no longer waits for the answer."""
 
 
 class Request(NamedTuple):
-    """One request, and how long its answer may take."""
+    """One request, with the time limit for its answer."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes | None
-    """What is sent by POST. None: a GET."""
+    """Content to send by POST. None for a GET request."""
     timeout_seconds: float
-    """For all of it, from the first byte to the last."""
+    """Time limit for the complete exchange, from the first byte sent to the last byte received."""
     key_variable: str
-    """The environment variable with the key, to name it where the server refuses the key."""
+    """Environment variable with the key. Errors name it if the server refuses the key."""
 
 
 def exchange(request: Request, stop: threading.Event) -> bytes:
-    """The body of the answer, which is whole. Raises NoAnswerError."""
+    """Send the request and return the complete body of the answer. Raise NoAnswerError if there is none."""
     address = urlsplit(request.url)
     deadline = _Deadline(request.timeout_seconds, stop)
     try:
         deadline.next_wait()
-        with closing(_connected(address, request.timeout_seconds)) as connection, closing(connection.sock) as connected:
+        with closing(_connect(address, request.timeout_seconds)) as connection, closing(connection.sock) as connected:
             connection.sock = cast("Any", _BoundedSocket(connected, deadline))
             connection.request("GET" if request.body is None else "POST", address.path, request.body, request.headers)
-            return _whole_body(connection.getresponse(), request.key_variable)
+            return _read_body(connection.getresponse(), request.key_variable)
     except TimeoutError:
-        raise NoAnswerError(Fault.PASSING, f"no whole answer within {request.timeout_seconds:g} seconds") from None
+        raise NoAnswerError(Fault.PASSING, f"no complete answer within {request.timeout_seconds:g} seconds") from None
     except OSError as error:
-        raise NoAnswerError(Fault.PASSING, _in_our_words(error)) from None
+        raise NoAnswerError(Fault.PASSING, _describe(error)) from None
     except HTTPException as error:
-        reason = "the answer broke off" if isinstance(error, IncompleteRead) else "what came back is no HTTP"
+        reason = "the answer is incomplete" if isinstance(error, IncompleteRead) else "the answer is not HTTP"
         raise NoAnswerError(Fault.PASSING, reason) from None
 
 
-def _connected(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
-    kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
+def _connect(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
+    connection_class = HTTPSConnection if address.scheme == "https" else HTTPConnection
     connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
-    connection = kind(address.hostname or "", address.port, timeout=connect_seconds)
+    connection = connection_class(address.hostname or "", address.port, timeout=connect_seconds)
     try:
         connection.connect()
     except TimeoutError:
@@ -107,41 +110,41 @@ def _connected(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
     return connection
 
 
-def _whole_body(response: HTTPResponse, key_variable: str) -> bytes:
+def _read_body(response: HTTPResponse, key_variable: str) -> bytes:
     if response.status != HTTPStatus.OK:
-        raise _refused_by(response, key_variable)
+        raise _refusal(response, key_variable)
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
         raise NoAnswerError(Fault.LASTING, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
-    if response.length:  # read() with a limit does not tell
+    if response.length:  # read() with a limit does not report an incomplete body
         raise IncompleteRead(b"", response.length)
     return body
 
 
-def _refused_by(response: HTTPResponse, key_variable: str) -> NoAnswerError:
+def _refusal(response: HTTPResponse, key_variable: str) -> NoAnswerError:
     status = response.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        said = f"HTTP {status}, a redirect, which is not followed: set the URL that it leads to"
-        return NoAnswerError(Fault.LASTING, said)
-    said = f"HTTP {status} {responses.get(status, '')}".rstrip()
-    if status in OVER_THE_KEY:
-        said += f": check the key in ${key_variable}"
+        reason = f"HTTP {status} is a redirect, which is not followed: set the URL that it leads to"
+        return NoAnswerError(Fault.LASTING, reason)
+    reason = f"HTTP {status} {responses.get(status, '')}".rstrip()
+    if status in KEY_STATUSES:
+        reason += f": check the key in ${key_variable}"
     if status == HTTPStatus.NOT_FOUND:
-        said += ": check the URL, and the model's name"
-    if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return NoAnswerError(Fault.PASSING, said, response.getheader("Retry-After"))
-    return NoAnswerError(Fault.OF_THIS_TEXT if status in OF_THIS_TEXT else Fault.LASTING, said)
+        reason += ": check the URL and the model's name"
+    if status in RETRYABLE_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return NoAnswerError(Fault.PASSING, reason, response.getheader("Retry-After"))
+    return NoAnswerError(Fault.OF_THIS_TEXT if status in TEXT_STATUSES else Fault.LASTING, reason)
 
 
-def _in_our_words(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}): SSL_CERT_FILE names those that are"
+        return f"its certificate is not trusted ({error.verify_message}): set SSL_CERT_FILE to the trusted ones"
     if isinstance(error, ssl.SSLError):
-        return "no TLS connection: is it http:// instead?"
+        return "no TLS connection: try http:// instead"
     if isinstance(error, gaierror):
         return "no such host"
     if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-        return "it closed the connection"
+        return "the server closed the connection"
     return os.strerror(error.errno).lower() if error.errno else "the connection failed"
 
 
@@ -156,11 +159,11 @@ class _Deadline:
             raise StoppedError
         if left <= 0:
             raise TimeoutError
-        return min(left, LOOK_UP_SECONDS)
+        return min(left, POLL_SECONDS)
 
 
 class _BoundedSocket:
-    """What http.client asks of a socket. A socket's own timeout begins anew with each byte that drips in."""
+    """Socket with one deadline, for http.client. A socket's own timeout starts again with each byte received."""
 
     def __init__(self, connected: socket, deadline: _Deadline) -> None:
         self._connected = connected
@@ -177,7 +180,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._connected, self._deadline))
 
     def close(self) -> None:
-        """Called before the body is read; whoever connected closes."""
+        """Do nothing. http.client calls this before the body is read, and `exchange` closes the socket."""
 
 
 class _BoundedReader(io.RawIOBase):

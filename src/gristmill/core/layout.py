@@ -1,8 +1,8 @@
-"""Every file name in a dataset folder, and writing one so that its final name means complete, even after a power cut.
+"""File names in a dataset folder, and atomic writes: a file with its final name is complete, even after a power cut.
 
-A file system may bring a rename to the disk long before the content of what was renamed. So a file is synced before it
-takes its final name, and the folder of that name before anything old is deleted. Files that carry a digest, which every
-reader compares, do without: a torn one is made again.
+A file system may write a rename to disk long before the content of the renamed file. So a file is synced before it gets
+its final name, and its folder is synced before anything old is deleted. Files that contain a digest are not synced:
+every reader checks the digest, and a damaged file is made again.
 """
 
 import errno
@@ -21,43 +21,43 @@ from gristmill.core.plain_files import open_descriptor, open_plain, read_plain, 
 from gristmill.core.records import Split
 
 MANIFEST = "manifest.json"
-"""Written last: its presence means complete."""
+"""Written last: a folder with a manifest is complete."""
 FILES = "files.jsonl"
-"""One line per scanned file: kept or dropped, and why."""
+"""One line per scanned file: its split, or the reason why it was dropped."""
 CHECK = "check.json"
-"""What `gristmill check` found; of no account to the dataset."""
+"""Findings of `gristmill check`. Not part of the dataset."""
 REPORT = "report.html"
-"""What `gristmill report` drew of it; of no account either, and gone with the next build."""
+"""Page written by `gristmill report`. Not part of the dataset, and deleted by the next build."""
 REPORT_MARK = '<meta name="generator" content="gristmill report">'
 README = "README.md"
 CROISSANT = "croissant.json"
-"""Both are told from the manifest, which does not list them: people edit a README."""
+"""README.md and croissant.json are written from the manifest, which does not list them because people edit a README."""
 CARDS = (README, CROISSANT)
 SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
-HALF_WRITTEN = re.compile(r"(.+)\.\d+-[0-9a-f]{8}\.tmp", re.DOTALL)
+TEMPORARY_NAME = re.compile(r"(.+)\.\d+-[0-9a-f]{8}\.tmp", re.DOTALL)
 EXPORTING = ".export-"
-"""Where another format grows, in the dataset's folder."""
+"""Prefix of the folder inside the dataset folder where an export writes another format."""
 TAKEN = "taken"
-"""In there: names of what is moved from there into the dataset."""
+"""File in that folder with the names of the files that are moved into the dataset."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 SYNCS_AT_ONCE = 8
 
 
 def data_file_name(split: Split, index: int, count: int, *, compressed: bool) -> str:
-    """`train.jsonl`, or `train-00003-of-00012.jsonl` where a split takes several files."""
+    """Return `train.jsonl`, or `train-00003-of-00012.jsonl` if the split has several files."""
     part = "" if count == 1 else f"-{index:05d}-of-{count:05d}"
     return f"{split}{part}.jsonl{'.zst' if compressed else ''}"
 
 
 def sealed(card: bytes) -> bytes:
-    """With a last line by which it is known whether somebody has changed it."""
+    """Append a line with the card's digest, so that later changes can be detected."""
     return card + SEAL % hashlib.sha256(card).hexdigest().encode()
 
 
 def is_as_sealed(path: Path) -> bool:
-    """Whether it is a card of ours that nobody has changed."""
+    """Return True if gristmill wrote the card and it has not been changed since."""
     try:
         content = read_plain(path) if path.is_file() else b""
     except OSError:
@@ -66,13 +66,13 @@ def is_as_sealed(path: Path) -> bool:
 
 
 def is_report(path: Path) -> bool:
-    """Whether it is a page that `gristmill report` has drawn; OSError where it cannot be read."""
+    """Return True if `gristmill report` wrote the page. Raise OSError if it cannot be read."""
     with open_plain(path) as stream:
         return REPORT_MARK.encode() in stream.read(2000)
 
 
 def is_dataset_folder(folder: Path) -> bool:
-    """Whether it looks like one of ours; reading its manifest says for sure."""
+    """Return True if the folder looks like a dataset. Only reading its manifest can confirm it."""
     try:
         with open_plain(folder / MANIFEST) as stream:
             return b'"gristmill"' in stream.read(200) and (folder / FILES).is_file()
@@ -81,24 +81,24 @@ def is_dataset_folder(folder: Path) -> bool:
 
 
 def can_hold_files(folder: Path) -> bool:
-    """True if the folder, or else the nearest one above it that exists, can be written to."""
-    if str(folder).startswith("~"):  # not expanded, so there is no such home
+    """Return True if the folder, or its nearest existing parent, can be written to."""
+    if str(folder).startswith("~"):  # expanduser() found no such home directory
         return False
-    nearest = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
-    effective = os.access in os.supports_effective_ids
-    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=effective)
+    existing = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    can_use_effective_ids = os.access in os.supports_effective_ids
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK, effective_ids=can_use_effective_ids)
 
 
 def half_written(name: str) -> str | None:
-    """The name that a file was to have when `write_atomically` was killed; None for any other name."""
-    match = HALF_WRITTEN.fullmatch(name)
+    """Return the final name of a file that `write_atomically` did not finish, or None for any other name."""
+    match = TEMPORARY_NAME.fullmatch(name)
     return match[1] if match else None
 
 
 def half_exported(growing: Path, files: Iterable[str]) -> set[str]:
-    """Names in a dataset's folder that an export has moved there before it broke off: no manifest names them.
+    """Return the names that an interrupted export has moved into the dataset folder, where no manifest lists them.
 
-    `files`: those that the manifest names.
+    `growing` is the folder of the export, `files` are the names that the manifest lists.
     """
     known = {name.partition("/")[0] for name in files}
     taken = read_plain_text(growing / TAKEN).splitlines() if (growing / TAKEN).is_file() else ()
@@ -108,48 +108,48 @@ def half_exported(growing: Path, files: Iterable[str]) -> set[str]:
 def write_atomically(
     path: Path, content: bytes | Iterable[bytes], mode: int = 0o666, *, is_synced: bool = True
 ) -> None:
-    """Whoever else writes the same at the same time, on this machine or another, does so under another name.
+    """Write the file under a temporary name and rename it. Concurrent writers use different temporary names.
 
-    `is_synced=False`: for a file with a digest in it, or in a folder that is synced as a whole before it counts.
+    `is_synced=False` is for a file that contains a digest, or whose folder is synced completely before it is used.
     """
-    beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as stream:
             stream.writelines([content] if isinstance(content, bytes) else content)
             if is_synced:
                 stream.flush()
                 _sync(descriptor)
-        os.replace(beside, path)
+        os.replace(temporary, path)
         if is_synced:
             sync_folder(path.parent)
     except OSError:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def sync_tree(folder: Path) -> None:
-    """Bring all files below the folder to the disk, then the folders with their names, itself last."""
+    """Flush all files below the folder to disk, then the folders, with the given folder last."""
     files: list[str] = []
     folders: list[str] = []
-    for place, _, names in os.walk(folder):
-        folders.append(place)
-        paths = [os.path.join(place, name) for name in names]
+    for parent, _, names in os.walk(folder):
+        folders.append(parent)
+        paths = [os.path.join(parent, name) for name in names]
         files += [path for path in paths if stat.S_ISREG(os.lstat(path).st_mode)]
-    with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:  # the file system brings many of them to the disk in one go
+    with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:  # the file system flushes many files at once
         for _ in pool.map(sync_file, files):
             pass
-    for place in reversed(folders):
-        sync_folder(place)
+    for parent in reversed(folders):
+        sync_folder(parent)
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:
-    """Bring its content to the disk, whichever process has written it."""
+    """Flush the file's content to disk, even if another process wrote it."""
     _sync_and_close(open_descriptor(path))
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Bring the names in it to the disk, unless it cannot be opened or its file system cannot do that."""
+    """Flush the folder's entries to disk, unless it cannot be opened or its file system does not support that."""
     try:
         _sync_and_close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
@@ -165,10 +165,10 @@ def _sync_and_close(descriptor: int) -> None:
 
 
 def _sync(descriptor: int) -> None:
-    if sys.platform == "darwin":  # there, fsync leaves it in the memory of the disk
+    if sys.platform == "darwin":  # on macOS, fsync leaves the data in the disk's cache
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:  # a file system that has no such thing
+        except OSError:  # the file system does not support it
             pass
         else:
             return

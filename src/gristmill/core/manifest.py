@@ -1,6 +1,6 @@
-"""What was built, from what, by which versions, with which digests.
+"""The manifest of a dataset: its settings, sources, versions, counts and digests.
 
-Everything but `run` is the same for the same input: two builds can be compared by their manifests.
+Everything except `run` is the same for the same input, so two builds can be compared by their manifests.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import (
     LARGEST_VOCABULARY,
-    LONGEST_WINDOW,
+    MAX_WINDOW_LENGTH,
     NO_LIMIT,
     DropReason,
     FimForm,
@@ -35,32 +35,33 @@ Kind = TypeVar("Kind")
 
 FORMAT = 4
 BUILD = "gristmill build"
-MOST_ROWS = 1 << 48
-LARGEST_NUMBER = 1 << 63
-MOST_TOLD = 1000
-"""Of what there is a handful: phases, kinds of secrets."""
+MAX_ROWS = 1 << 48
+MAX_NUMBER = 1 << 63
+MAX_ENTRIES = 1000
+"""Maximum number of phases, and of kinds of secrets. Real datasets have a few."""
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sha256: str
-    """Of the tokenizer.json in the folder."""
+    """Digest of tokenizer.json in the dataset folder."""
     revision: str | None
     vocab_size: int
     engine: str
-    """What did the encoding; every engine gives the same ids."""
+    """Library that encoded the text. Every engine gives the same ids."""
     prefix: tuple[int, ...]
+    """Special ids before each window."""
     suffix: tuple[int, ...]
-    """Special ids around each window."""
+    """Special ids after each window."""
     pad_id: int | None
     end_id: int | None
-    """End of a document in a stream of tokens."""
+    """Id that ends a document in a token stream."""
     closing: tuple[int, ...] = ()
-    """Special ids behind the last window of a document."""
+    """Special ids after the last window of a document."""
     mask_id: int | None = None
-    """The tokenizer's mask token; None if it has none."""
+    """Id of the mask token. None if the tokenizer has none."""
     end_token: str | None = None
-    """The end token as the tokenizer spells it."""
+    """Literal text of the end token."""
 
 
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     found: int
     is_table: bool = False
-    """Its rows are the files, and each may name a repository of its own: `found` counts all of them."""
+    """True if the source is a table, whose rows are files. `found` counts the files of all its repositories."""
 
 
 class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +77,7 @@ class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     texts: int
     texts_too_short: int
-    """Of fewer than 50 tokens: no span of theirs can be found."""
+    """Texts of fewer than 50 tokens, which cannot contain a shared span."""
     tokens_cut: int
 
 
@@ -84,18 +85,18 @@ class PreviousSplits(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     num_files_kept_in_place: int
     num_files_moved: int
-    """Into the split of the files they must be with; `moved_from` in files.jsonl says which."""
+    """Files moved into the split of their group. `moved_from` in files.jsonl records their earlier split."""
 
 
 class NearDuplicates(msgspec.Struct, frozen=True, kw_only=True):
     clusters: int
     files: int
-    """In all clusters."""
+    """Files in all clusters."""
     dropped: int
 
 
 class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
-    """Spans of 50 tokens and more that were in two splits, or in a benchmark and in train."""
+    """Removal of spans of 50 or more tokens that are in two splits, or in train and in a benchmark."""
 
     how: str
     files_cut: dict[Split, int]
@@ -105,7 +106,7 @@ class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a group of train files that one weight holds for. Shares are of train's tokens, as its windows show them."""
+    """Train files with one weight. Shares are fractions of the tokens in train's windows."""
 
     name: str
     weight: float
@@ -114,38 +115,38 @@ class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
     natural_share: float
     requested_share: float
     realised_share: float
-    """With its variants."""
+    """Share in the dataset, variants included."""
     windows: int
-    """Rows, repeats included and variants not."""
+    """Number of rows, including repeats but not variants."""
     epochs: float
-    """How often each of its windows is shown, on average."""
+    """Average number of rows per window."""
     largest_repeat: int
     shadowed_files: int
-    """Where it has no file: so many match it, and a later weight too."""
+    """For a group without files, the number of files that match it but also a later weight."""
 
 
 class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
     natural_windows: dict[Split, int]
     wanted_windows: dict[Split, int]
     windows: dict[Split, int]
-    """That came of it, variants apart."""
+    """Rows in the dataset, without variants."""
     groups: list[WeightFacts]
-    """None where neither weights nor a size of train were asked for."""
+    """Empty if neither weights nor a size of train are configured."""
 
 
 class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one kind."""
+    """Variants of one kind."""
 
     rate: float
     chosen: int
-    """Files of train."""
+    """Train files chosen for this kind."""
     made: int
     windows: int
     tokens: int
     missing: dict[WhyNoVariant, int]
-    """Chosen, and without one: why."""
+    """Chosen files without a variant, counted by reason."""
     model: str | None = None
-    """That has rewritten them."""
+    """Language model that wrote the variants."""
 
 
 class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,31 +154,32 @@ class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     rate: float
     chosen: int
-    """Files of train."""
+    """Train files chosen for rewriting."""
     rewritten: int
     forms: dict[FimForm, int]
-    """Windows of rewritten files, each counted once."""
+    """Rewritten windows by order of their parts, each counted once."""
     middles: dict[MiddleKind, int]
-    """The same windows by kind of middle."""
+    """Rewritten windows by kind of middle."""
     plain: int
-    """Windows of rewritten files that have no middle, as they are too short or blank."""
+    """Windows of rewritten files without a middle, because they are too short or only whitespace."""
     missing: dict[WhyPlain, int]
-    """Chosen files that are not rewritten."""
+    """Chosen files that are not rewritten, counted by reason."""
 
 
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How often train goes over its files' tokens, on average."""
+    """Average number of times that train contains each token of its files."""
 
     shown: float
-    """As they are; 1 by nature."""
+    """Occurrences in unchanged windows. 1 without sampling."""
     varied: float
-    """In variants."""
+    """Occurrences in variants."""
     effective: float
-    """Both, a variant counted as `variant_worth` of a repetition."""
+    """Sum of both, with each occurrence in a variant counted as `variant_worth`."""
     variant_worth: float
     most: float
-    """The same for the file that is shown most, and which that is."""
+    """Highest value of `effective` for a single file."""
     most_in: str
+    """The file with that value."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,49 +189,49 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     dropped_by_reason: dict[DropReason, int]
     tail_tokens_dropped: int
     redactions: dict[str, int]
-    """Secrets taken out, by kind."""
+    """Redacted secrets, by kind."""
     respellings: dict[str, int] = {}
-    """Blanks put into spellings of control tokens, by spelling; with rows of documents."""
+    """Spaces inserted into the text of control tokens, by token, in rows of documents."""
     licenses: dict[str, int]
     """Kept files by SPDX id."""
 
 
 class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: int
-    """That give at least one row, themselves or by a variant."""
+    """Files with at least one row, their own or that of a variant."""
     groups: int
-    """Of these files."""
+    """Groups of these files."""
     windows: int
-    """Rows: repeats and variants count."""
+    """Number of rows, including repeats and variants."""
     tokens: int
-    """Distinct content tokens: each file's tokens once, less what was cut."""
+    """Distinct content tokens: each token of a file counts once, without those that were cut."""
     emitted_tokens: int
-    """Ids in all rows: overlaps, special tokens and padding count again."""
+    """Ids in all rows, including overlaps, special tokens and padding."""
     share: float
-    """Of all content tokens, as it came out; the settings have the one that was asked for."""
+    """Fraction of all content tokens in this split. The settings record the requested share."""
 
 
 class OrderFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """With `--repo-order imports`: imports between files of one repository and split."""
+    """Imports between files of the same repository and split, with `--repo-order imports`."""
 
     repos: int
     """Repositories with imports between their files."""
     imports: int
-    """Pairs of files of which one imports the other."""
+    """Pairs of files in which one file imports the other."""
     broken: int
     """Imports in a cycle whose imported file comes after the importing file."""
 
 
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a split whose rows hold windows of several files."""
+    """Packing of a split whose rows hold windows of several files."""
 
     rows: int
     segments: int
-    """Stretches of files in them."""
+    """Parts of files in these rows."""
     ids: int
-    """Without padding."""
+    """Number of ids, without padding."""
     empty_share: float
-    """Of all rows' room, what no id fills."""
+    """Fraction of the rows' capacity that is padding or unused."""
     order: OrderFacts | None = None
     """None if files are not ordered by imports."""
 
@@ -240,31 +242,32 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     rows: int | None = None
     split: Split | None = None
     format: str | None = None
-    """Of a file with rows, or that belongs to some: which of the manifest's formats."""
+    """Format of a data file or of a file that belongs to one. None for other files."""
 
 
 def facts_of(path: Path) -> FileFacts:
+    """Return the size and digest of a file."""
     with open_plain(path) as stream:
         digest = hashlib.file_digest(stream, "sha256")
         return FileFacts(bytes=stream.tell(), sha256=digest.hexdigest())
 
 
 class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of step 1 with `--device cuda`: what the GPU was given, and how long it was at it."""
+    """Use of the GPU in step 1, with `--device cuda`."""
 
     documents: int = 0
     documents_on_cpu: int = 0
-    """Those of them that it handed to the CPU: NFC might change them, or the card has no room for their new words."""
+    """Documents that the GPU left to the CPU: NFC might change them, or the GPU has no room for their new words."""
     bytes: int = 0
     seconds_busy: float = 0.0
     seconds_ready: float = 0.0
-    """From when it could take texts to the end of step 1; the CPU did what came before."""
+    """Time from when the GPU was ready to the end of step 1. Before that, the CPU did the work."""
     trouble: str | None = None
-    """Why the CPU did what the GPU was to do; None: it did all it was given."""
+    """Reason why the CPU took over from the GPU. None if the GPU completed all its work."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What may differ between two builds of the same thing."""
+    """Facts that may differ between two builds of the same input."""
 
     started_at: str
     seconds: dict[str, float]
@@ -273,7 +276,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     platform: str
     gpu: GpuFacts | None = None
-    """None: with `--device cpu`."""
+    """None with `--device cpu`."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,91 +291,91 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     near_duplicates: NearDuplicates
     decontamination: Decontamination
     sampling: SamplingFacts | None
-    """None: every window once."""
+    """None if every window is in the dataset once."""
     fim: FimFacts | None
-    """None: no document is rewritten."""
+    """None if no document is rewritten for fill in the middle."""
     variants: dict[VariantKind, VariantFacts]
     epochs: EpochFacts
     columns: list[str]
     segment_columns: list[str]
-    """What a row's `segments` tell of each; none without --pack."""
+    """Keys of each entry in a row's `segments`. Empty without --pack."""
     formats: list[str]
-    """In which the rows are there, each all of them."""
+    """Formats of the dataset. Each contains all rows."""
     content_sha256: str
-    """Of split, path, start and ids of every window: the same in every format."""
+    """Digest of split, path, start and ids of every window. It is the same in every format."""
     shards: dict[Split, list[int]]
-    """Rows in each of a split's files, in every format that has several."""
+    """Number of rows in each data file of a split, in formats that have several."""
     counts: Counts
     splits: dict[Split, SplitFacts]
     packing: dict[Split, PackingFacts] | None
-    """None: a row is a window of one file."""
+    """None if each row is a window of one file."""
     tokens_by_language: dict[str, dict[Split, int]]
     files: dict[str, FileFacts]
     warnings: list[str]
     made_by: str = BUILD
-    """Rows that others made have ForeignRows in its place."""
+    """Command that made the dataset. Rows from elsewhere have a ForeignRows record instead of a manifest."""
     run: Run
 
     @property
     def num_files_shown(self) -> int:
-        """Kept files that give a row. Sampling leaves some without one; rows of a bench may be in several splits."""
+        """Number of kept files with at least one row. A file of a bench may be in several splits but counts once."""
         return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
     @property
     def has_documents(self) -> bool:
-        """A row is a document's text, without ids."""
+        """True if a row is a document's text, without ids."""
         return IDS not in self.columns
 
     @property
     def row_unit(self) -> str:
-        """The word for a row, in messages and tables."""
+        """Word for a row in messages and tables."""
         return "document" if self.has_documents else "window"
 
     @property
     def preset(self) -> str:
-        """Kind of models that the rows are for."""
+        """Name of the preset: the kind of model that the rows are for."""
         found = self.settings.get("preset")
         return found if isinstance(found, str) else ""
 
     @property
     def window_length(self) -> int:
-        """Ids in a window, special tokens included; NO_LIMIT if a row is a document."""
+        """Maximum number of ids in a window, special tokens included. NO_LIMIT if rows are documents."""
         if self.has_documents:
             return NO_LIMIT
         found = self.settings.get("window")
         length = found.get("length") if isinstance(found, dict) else None
-        if not isinstance(length, int) or not 1 <= length <= LONGEST_WINDOW:
+        if not isinstance(length, int) or not 1 <= length <= MAX_WINDOW_LENGTH:
             raise DatasetError(
-                "the manifest is damaged: it does not say how long windows are. Build the dataset again."
+                "the manifest is damaged: it does not record the window length. Build the dataset again."
             )
         return length
 
     def _repr_html_(self) -> str:
-        """In a notebook: by name, as what draws it is made of manifests and stands above them."""
+        """Return HTML for a notebook. `views` is imported by name, because it is a higher layer."""
         return str(importlib.import_module("gristmill.views.notebook").manifest_html(self))
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a split that no build has made."""
+    """Counts of a split that was not made by a build."""
 
     files: int
     windows: int
-    """Rows."""
+    """Number of rows."""
     tokens: int
-    """Distinct content tokens, as far as rows say of which file they are."""
+    """Distinct content tokens, as far as rows name their file."""
     emitted_tokens: int
-    """Ids in all rows: overlaps, special tokens and padding count again."""
+    """Ids in all rows, including overlaps, special tokens and padding."""
 
 
 class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that no build has made, in the place of a manifest: enough to read, train on and compare them."""
+    """Record of rows that were not made by a build, used instead of a manifest to read, train on and compare them."""
 
     format: int
     gristmill: str
     made_by: str
     tokenizer: TokenizerFacts
     window_length: int
-    """Ids in a row at most, special tokens included."""
+    """Maximum number of ids in a row, special tokens included."""
     columns: list[str]
     splits: dict[Split, RowCounts]
     files: dict[str, FileFacts]
@@ -387,12 +390,12 @@ class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def packing(self) -> None:
-        """A row is a window of one file."""
+        """None, because each row is a window of one file."""
         return
 
     @property
     def fingerprint(self) -> str:
-        """Of all files."""
+        """Digest of all files."""
         digests = sorted((name, facts.sha256) for name, facts in self.files.items())
         return hashlib.sha256(msgspec.json.encode(digests)).hexdigest()
 
@@ -402,18 +405,18 @@ class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RowsRecord = Manifest | ForeignRows
-"""What is known of rows, whoever made them."""
+"""Record of rows, made by a build or not."""
 
 
 def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
-    """What a build made can be asked about, file by file."""
+    """Return the manifest, or raise DatasetError if the rows were not made by a build."""
     if not isinstance(record, Manifest):
-        raise _no_manifest(folder, record.made_by)
+        raise _no_manifest_error(folder, record.made_by)
     return record
 
 
 def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
-    """Raise ConfigError if rows are documents without ids."""
+    """Raise ConfigError if rows have no ids. `what` names the command or option that needs them."""
     if record.has_documents:
         raise ConfigError(
             f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. "
@@ -422,32 +425,32 @@ def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
 
 
 def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
-    """Rows that are windows of one file each."""
+    """Raise ConfigError unless each row is a window of one file. `what` names the command or option that needs it."""
     require_ids(record, folder, what)
     if record.packing is not None:
         raise ConfigError(
-            f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} does not keep apart. "
+            f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} cannot separate. "
             "Build it with --pack none for this."
         )
 
 
 class Edition:
-    """One build of a dataset, as a reader has opened it: another may take its place in the folder at any time."""
+    """One build of a dataset, as opened by a reader. Another build may replace it in the folder at any time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._stamp = self._stamp_now()  # before it is read: of two builds the earlier, and the next look finds out
+        self._stamp = self._current_stamp()  # taken before reading, so that a later check notices a rebuild in between
         self.record = read_record(folder)
-        self._is_of = _edition_of(self.record)
+        self._identity = _identity_of(self.record)
 
     @property
     def manifest(self) -> Manifest:
-        """Raises DatasetError for rows that no build has made."""
+        """The manifest. Raises DatasetError if the rows were not made by a build."""
         return require_manifest(self.record, self._folder)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise if what is read inside may be of another build, or fails because there is another."""
+        """Raise DatasetError on exit if another build has replaced this one."""
         try:
             yield
         except Exception:
@@ -456,21 +459,21 @@ class Edition:
         self.require()
 
     def require(self) -> None:
-        """Raise if another build is in the folder now. Further formats, or the same build once more, are no other."""
-        stamp = self._stamp_now()
+        """Raise DatasetError if another build is in the folder. The same build with further formats is accepted."""
+        stamp = self._current_stamp()
         if stamp == self._stamp:
             return
         try:
-            found = _edition_of(read_record(self._folder))
+            found = _identity_of(read_record(self._folder))
         except DatasetError as error:
-            raise DatasetError(f"{str(error).rstrip('.')}. It was there when it was opened: open it again.") from None
-        if found != self._is_of:
+            raise DatasetError(f"{str(error).rstrip('.')}. The dataset changed after it was opened.") from None
+        if found != self._identity:
             raise DatasetError(
                 f"the dataset in {str(self._folder)!r} was rebuilt while it was being read: open it again."
             )
         self._stamp = stamp
 
-    def _stamp_now(self) -> tuple[int, int, int] | None:
+    def _current_stamp(self) -> tuple[int, int, int] | None:
         try:
             facts = os.stat(self._folder / MANIFEST)
         except OSError:
@@ -478,16 +481,16 @@ class Edition:
         return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
     def __getstate__(self) -> tuple[Path, tuple[int, int, int] | None, tuple[str, str]]:
-        """Without the manifest: it goes along with every file that is read in another process."""
-        return self._folder, self._stamp, self._is_of
+        """Leave out the manifest, because an edition is pickled with every file that another process reads."""
+        return self._folder, self._stamp, self._identity
 
     def __setstate__(self, state: tuple[Path, tuple[int, int, int] | None, tuple[str, str]]) -> None:
-        self._folder, self._stamp, self._is_of = state
+        self._folder, self._stamp, self._identity = state
 
 
 @contextmanager
 def reading(edition: Edition | None) -> Iterator[None]:
-    """Raise DatasetError if data files cannot be read, or may be of another build; None: they are of no dataset."""
+    """Raise DatasetError if data files cannot be read or were replaced. Without an edition, check nothing."""
     if edition is None:
         yield
         return
@@ -500,112 +503,112 @@ def reading(edition: Edition | None) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path, edition: Edition | None) -> Iterator[BinaryIO]:
-    """A data file of this build; what is open stays, whatever becomes of its name."""
+    """Open a data file of this build. An open file can still be read after it is replaced."""
     with ExitStack() as stack:
         with reading(edition):
             stream = stack.enter_context(open_plain(path))
         yield stream
 
 
-def _edition_of(record: RowsRecord) -> tuple[str, str]:
-    """The same settings, sources and rows, the same bytes."""
+def _identity_of(record: RowsRecord) -> tuple[str, str]:
+    """Return the digests that identify a build: equal settings, sources and rows give equal bytes."""
     return record.fingerprint, record.content_sha256
 
 
 def write_manifest(manifest: RowsRecord, folder: Path, *, is_synced: bool = True) -> None:
-    """`is_synced=False`: into a folder that is synced as a whole before it counts."""
+    """Write manifest.json. `is_synced=False` is for a folder that is synced completely before it is used."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     write_atomically(folder / MANIFEST, content, is_synced=is_synced)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises DatasetError for rows that no build has made."""
-    head = _head(folder)
+    """Read the manifest. Raise DatasetError if it is damaged or the rows were not made by a build."""
+    head = _read_json(folder)
     made_by = head.get("made_by", BUILD)
     if made_by != BUILD:
-        raise _no_manifest(folder, made_by)
-    return _manifest(head, folder / MANIFEST)
+        raise _no_manifest_error(folder, made_by)
+    return _parse_manifest(head, folder / MANIFEST)
 
 
 def read_record(folder: Path) -> RowsRecord:
-    head, path = _head(folder), folder / MANIFEST
+    """Read the record of a folder's rows, made by a build or not. Raise DatasetError if it is damaged."""
+    head, path = _read_json(folder), folder / MANIFEST
     if head.get("made_by", BUILD) == BUILD:
-        return _manifest(head, path)
-    rows = _converted(head, ForeignRows, path)
-    if not 1 <= rows.window_length <= LONGEST_WINDOW:
+        return _parse_manifest(head, path)
+    rows = _convert(head, ForeignRows, path)
+    if not 1 <= rows.window_length <= MAX_WINDOW_LENGTH:
         raise DatasetError(f"{str(path)!r} is damaged: no window has {rows.window_length} ids.")
-    _require_sane(rows, path)
+    _check_values(rows, path)
     return rows
 
 
-def _no_manifest(folder: Path, made_by: Any) -> DatasetError:
+def _no_manifest_error(folder: Path, made_by: Any) -> DatasetError:
     return DatasetError(
-        f"{str(folder)!r} was made by {made_by}, not by {BUILD}: it keeps no record of files, so that there is nothing "
-        "to hold its rows against."
+        f"{str(folder)!r} was made by {made_by}, not by {BUILD}: it has no record of files to compare its rows with."
     )
 
 
-def _head(folder: Path) -> dict[str, Any]:
-    """What is in manifest.json, whoever wrote it."""
+def _read_json(folder: Path) -> dict[str, Any]:
+    """Read manifest.json into a dict. Raise DatasetError if it is missing or is not a manifest."""
     path = folder / MANIFEST
     try:
         content = read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
-        lack = f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder"
-        lack = "it is a file" if folder.is_file() else lack
-        raise DatasetError(f"{str(folder)!r} is not a dataset: {lack}.") from None
+        problem = f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder"
+        problem = "it is a file" if folder.is_file() else problem
+        raise DatasetError(f"{str(folder)!r} is not a dataset: {problem}.") from None
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     try:
         head = msgspec.json.decode(content, type=dict[str, Any])
         if "gristmill" not in head:
-            raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is something else.")
+            raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} was not written by gristmill.")
         if head.get("format") != FORMAT:
             raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
-        if any(abs(number) > LARGEST_NUMBER for number in _whole_numbers(head)):
-            raise DatasetError(f"{str(path)!r} is damaged: it has numbers that no dataset has.")
+        if any(abs(number) > MAX_NUMBER for number in _integers(head)):
+            raise DatasetError(f"{str(path)!r} is damaged: it has numbers that are too large.")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
     return head
 
 
-def _converted(head: dict[str, Any], kind: type[Kind], path: Path) -> Kind:
+def _convert(head: dict[str, Any], kind: type[Kind], path: Path) -> Kind:
     try:
         return msgspec.convert(head, kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
 
 
-def _manifest(head: dict[str, Any], path: Path) -> Manifest:
-    manifest = _converted(head, Manifest, path)
+def _parse_manifest(head: dict[str, Any], path: Path) -> Manifest:
+    manifest = _convert(head, Manifest, path)
     if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
-        raise DatasetError(f"{str(path)!r} is damaged: formats {manifest.formats!r}.")
-    if any(not 0 <= rows < MOST_ROWS for shards in manifest.shards.values() for rows in shards):
-        raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
-    if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MOST_TOLD:
-        raise DatasetError(f"{str(path)!r} is damaged: it tells of more than any dataset has.")
-    _require_sane(manifest, path)
+        raise DatasetError(f"{str(path)!r} is damaged: it records the formats {manifest.formats!r}.")
+    if any(not 0 <= rows < MAX_ROWS for shards in manifest.shards.values() for rows in shards):
+        raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")
+    if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MAX_ENTRIES:
+        raise DatasetError(f"{str(path)!r} is damaged: it records too many phases or kinds of secrets.")
+    _check_values(manifest, path)
     return manifest
 
 
-def _whole_numbers(tree: Any) -> Iterator[int]:
+def _integers(tree: Any) -> Iterator[int]:
     if isinstance(tree, int):
         yield tree
     elif isinstance(tree, dict | list):
         for one in tree.values() if isinstance(tree, dict) else tree:
-            yield from _whole_numbers(one)
+            yield from _integers(one)
 
 
-def _require_sane(record: RowsRecord, path: Path) -> None:
-    """Numbers that no dataset has: what goes by them would fail in the middle. And files are in the folder."""
+def _check_values(record: RowsRecord, path: Path) -> None:
+    """Raise DatasetError for impossible numbers, which would fail later, and for files outside the folder."""
     facts = record.tokenizer
     named = (facts.pad_id, facts.end_id, facts.mask_id)
     ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in named if one is not None)]
     if not 0 < facts.vocab_size <= LARGEST_VOCABULARY or any(not 0 <= one < LARGEST_VOCABULARY for one in ids):
-        raise DatasetError(f"{str(path)!r} is damaged: no tokenizer has its ids.")
-    if any(not 0 <= one.windows < MOST_ROWS for one in record.splits.values()):
-        raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
+        raise DatasetError(f"{str(path)!r} is damaged: it records impossible token ids.")
+    if any(not 0 <= one.windows < MAX_ROWS for one in record.splits.values()):
+        raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")
     for name, file in record.files.items():
         is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
-        if not is_path or not 0 <= (file.rows or 0) < MOST_ROWS:
+        if not is_path or not 0 <= (file.rows or 0) < MAX_ROWS:
             raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {file.rows} rows.")

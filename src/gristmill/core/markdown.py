@@ -1,4 +1,4 @@
-"""Markdown and the YAML on top of it: escaped text, names and commands as code, tables."""
+"""Markdown and its YAML front matter: escaped text, names and commands as code, tables."""
 
 import json
 import re
@@ -7,23 +7,23 @@ from typing import Any
 
 from gristmill.core.names import printable
 
-SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+SPECIAL_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def plain_text(text: str) -> str:
-    """Markdown that reads as the text does, whatever signs are in it."""
-    return SIGNS.sub(r"\\\1", printable(text))
+    """Escape a text so that Markdown displays it unchanged."""
+    return SPECIAL_CHARACTERS.sub(r"\\\1", printable(text))
 
 
 def code(text: str) -> str:
-    """Code that can be copied: in more backticks than stand in it. `in_code` is for the names in a dataset's card."""
+    """Format code that can be copied, inside more backticks than it contains. Names in cards use `in_code`."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    blank = " " if len(fence) > 1 else ""
-    return f"{fence}{blank}{printable(text)}{blank}{fence}"
+    space = " " if len(fence) > 1 else ""
+    return f"{fence}{space}{printable(text)}{space}{fence}"
 
 
 def code_in_table(text: str) -> str:
-    """Its bar must not end the cell."""
+    """Format code for a table cell, where a bar must be escaped."""
     return code(text).replace("|", "\\|")
 
 
@@ -33,61 +33,62 @@ LEFT, RIGHT = ":--", "--:"
 def table_lines(
     headings: Sequence[str], rows: Iterable[Sequence[str]], sides: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """A table whose cells are Markdown already. `sides`: LEFT or RIGHT for each column."""
+    """Yield the lines of a table whose cells are Markdown. `sides` has LEFT or RIGHT for each column."""
     for line in (headings, sides or ["---"] * len(headings), *rows):
         yield f"| {' | '.join(line)} |"
 
 
 def numbers_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of names, in its first column, and numbers."""
+    """Format a table with names in its first column and numbers in the others."""
     return "\n".join(table_lines(headings, rows, [LEFT, *[RIGHT] * (len(headings) - 1)]))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Nothing where there are no rows; an empty line at the end."""
+    """Yield the lines of a table and an empty line, or nothing if there are no rows."""
     if rows:
         yield from table_lines(headings, rows)
         yield ""
 
 
 def more(num: int, what: str) -> Iterator[str]:
+    """Yield a line with the number of omitted items, if there are any."""
     if num > 0:
         yield f"And {num:,} more {what}.\n"
 
 
-# Names from repositories, as parts of a Markdown or YAML text: whatever stands in them, it stays a name.
+# Names from repositories are not trusted: they must not become Markdown or YAML syntax.
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-NO_TITLE = re.compile(r"[^\w .,+#~/-]+")
-"""What no name of a dataset needs, and a page might take for markup."""
+YAML_KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+NOT_IN_TITLE = re.compile(r"[^\w .,+#~/-]+")
+"""Characters that a title does not need and a page might interpret as markup."""
 
 
 def shown(name: str) -> str:
-    """Visible in one line: controls of any kind, those that turn the direction of writing too, as their escapes."""
-    short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    """Shorten a name and escape its control characters, including those that change the direction of writing."""
+    short = name if len(name) <= MAX_NAME_LENGTH else f"{name[:MAX_NAME_LENGTH]}…"
     return printable(short.encode("utf-8", "backslashreplace").decode())
 
 
 def in_code(name: object) -> str:
-    """`my-repo`, as code; what would end the code or a table's cell is escaped as in a path (core/names.py)."""
+    """Format a name as code: `my-repo`. Backticks and bars are escaped as in a path (core/names.py)."""
     text = shown(str(name)).replace("`", "\\x60").replace("|", "\\x7c")
     return f"`{text}`" if text.strip() else "(no name)"
 
 
 def literal(value: object) -> str:
-    """As in a line of Python or TOML, nearly: `[["src/**",3.0]]`."""
+    """Format a value almost as Python or TOML do: `[["src/**",3.0]]`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def title(name: str) -> str:
-    """For fields that others show as they are."""
-    return NO_TITLE.sub("_", shown(name)).strip() or "_"
+    """Make a name safe for fields that other programs display without escaping."""
+    return NOT_IN_TITLE.sub("_", shown(name)).strip() or "_"
 
 
 def yaml_of(value: Mapping[str, Any]) -> str:
-    """Strings, numbers, lists and mappings of these, in blocks; keys are ours."""
+    """Format strings, numbers, lists and mappings as block-style YAML. Keys are not escaped."""
     return "".join(f"{line}\n" for line in _block(value))
 
 
@@ -117,7 +118,7 @@ def _entry(key: str, value: Any) -> Iterator[str]:
 def _scalar(value: str | float) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
-    if PLAIN_WORD.fullmatch(value) and value.lower() not in YAML_WORDS:
+    if PLAIN_WORD.fullmatch(value) and value.lower() not in YAML_KEYWORDS:
         return value
     escaped = (
         f"\\{char}" if char in '"\\' else char if char.isprintable() else f"\\U{ord(char):08x}" for char in value

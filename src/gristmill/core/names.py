@@ -1,10 +1,10 @@
-r"""How names and counts are written: the escape for path names that are not UTF-8, and suggestions for unknown names.
+r"""Text forms of names and counts: escaped paths, quoted shell words, plurals, and suggestions for unknown names.
 
-Each byte that is not UTF-8 becomes `\xNN`, and so that this can be undone, each backslash `\\`. Every other name, with
-spaces, newlines or terminal escapes in it, is itself.
+In a path, each byte that is not UTF-8 becomes `\xNN` and each backslash becomes `\\`, so that the escape can be undone.
+Other characters, including spaces, newlines and terminal escapes, are unchanged.
 
     src/caf\xe9.py      a Latin-1 name
-    src/odd\\name.py    a name with a backslash in it
+    src/odd\\name.py    a name with a backslash
 """
 
 import difflib
@@ -13,25 +13,25 @@ import re
 import shlex
 from collections.abc import Iterable
 
-SHORTEST_NEAR = 3
-"""Of a shorter name, any other of its length is near."""
-MOST_CHANGED = 0.25
-UNPRINTED = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
+MIN_LENGTH = 3
+"""Minimum length of a name with suggestions. Otherwise, every name of the same length would be near."""
+MAX_CHANGED_FRACTION = 0.25
+ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
 ES_PLURALS = {"batches": "batch"}
 SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
-# As git reads it: a colon before any slash, a user in front, so that `C:\\x` and `a:b` stay paths.
+# As git parses it: a user, and a colon before any slash. `C:\\x` and `a:b` are paths.
 SCP_FORM = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
 
 
 def is_address(word: str) -> bool:
-    """`s3://bucket/x` or `git@host:name`, not a path here."""
+    """Return True for an address like `s3://bucket/x` or `git@host:name`, False for a local path."""
     return bool(SCHEME.match(word) or SCP_FORM.fullmatch(word))
 
 
 def path_text(path: str) -> str:
-    """From the system's form to text that any reader takes: the same for the same bytes, whatever the locale."""
+    """Convert a path from the system's form to escaped text. Equal bytes give equal text in every locale."""
     if "\\" not in path and path.isascii():
         return path
     escaped = os.fsencode(path).decode("utf-8", "surrogateescape").replace("\\", "\\\\")
@@ -39,7 +39,7 @@ def path_text(path: str) -> str:
 
 
 def system_path(text: str) -> str:
-    """The way back from `path_text`."""
+    """Convert escaped text back to a path in the system's form. Inverse of `path_text`."""
     if "\\" not in text:
         return text
     raw = re.sub(
@@ -51,58 +51,60 @@ def system_path(text: str) -> str:
 
 
 def counted(num: int | str, one: str, many: str = "") -> str:
-    """`1 file`, `2,075 files`; `many` where it is not `one` with an s. A number that is text stays as it is."""
-    told = num if isinstance(num, str) else f"{num:,}"
-    return f"{told} {one if told == '1' else many or f'{one}s'}"
+    """Format a count: `1 file`, `2,075 files`. `many` is an irregular plural. A `num` of type str is not changed."""
+    number = num if isinstance(num, str) else f"{num:,}"
+    return f"{number} {one if number == '1' else many or f'{one}s'}"
 
 
 def counted_units(num: int | str, units: str) -> str:
-    """The same for a plural that is a variable: `1 file`, `2 batches`."""
+    """Format a count for a unit given as a plural: `1 file`, `2 batches`."""
     return counted(num, ES_PLURALS.get(units) or units.removesuffix("s"), units)
 
 
 def shell_word(word: str) -> str:
-    r"""As a shell takes it; what cannot be printed as bash and zsh do: `$'caf\xe9.py'`."""
+    r"""Quote a word for a shell. Unprintable characters are written as in bash and zsh: `$'caf\xe9.py'`."""
     if word.isprintable():
         return shlex.quote(word)
-    escaped = (f"\\x{byte:02x}" if byte in UNPRINTED else chr(byte) for byte in os.fsencode(word))
+    escaped = (f"\\x{byte:02x}" if byte in ESCAPED_BYTES else chr(byte) for byte in os.fsencode(word))
     return f"$'{''.join(escaped)}'"
 
 
 def printable(text: str) -> str:
-    """For a terminal: nothing in a file's name may move the cursor or change a colour."""
+    """Escape unprintable characters, so that a file's name cannot move the terminal's cursor or change colors."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant: spelt alike, or the only one that begins so. None where none is near.
+    """Return the known name that the user probably meant, or None if no known name is near.
 
-    Alike: at most one character in four is another one, missing, added, or swapped with its neighbour.
+    It is the only known name that starts with the word, or the most similar one. At most one character in four may be
+    replaced, missing, added, or swapped with its neighbor.
     """
     names = {name.lower(): str(name) for name in known}
-    wanted = word.lower()
-    longer = [name for name in names if name.startswith(wanted)]
-    if len(longer) == 1 and len(wanted) >= SHORTEST_NEAR:
-        return names[longer[0]]
-    alike = difflib.get_close_matches(wanted, names, n=5)
-    distances = {name: _distance(wanted, name) for name in alike}
-    near = [name for name in alike if distances[name] <= max(len(wanted), len(name)) * MOST_CHANGED]
-    return names[min(near, key=distances.__getitem__)] if near and len(wanted) >= SHORTEST_NEAR else None
+    lowered = word.lower()
+    completions = [name for name in names if name.startswith(lowered)]
+    if len(completions) == 1 and len(lowered) >= MIN_LENGTH:
+        return names[completions[0]]
+    similar = difflib.get_close_matches(lowered, names, n=5)
+    distances = {name: _distance(lowered, name) for name in similar}
+    near = [name for name in similar if distances[name] <= max(len(lowered), len(name)) * MAX_CHANGED_FRACTION]
+    return names[min(near, key=distances.__getitem__)] if near and len(lowered) >= MIN_LENGTH else None
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a sentence that suggests the nearest known name, or `otherwise` if there is none."""
     near = nearest(word, known)
     return f"Did you mean {near!r}?" if near is not None else otherwise
 
 
 def _distance(one: str, other: str) -> int:
-    """Characters to exchange, leave out, put in or swap with their neighbour (optimal string alignment)."""
+    """Count replaced, deleted, inserted and swapped characters (optimal string alignment distance)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, char in enumerate(one):
-        earlier, before, row = before, row, [i + 1]
-        for j, its in enumerate(other):
-            row.append(min(before[j] + (char != its), before[j + 1] + 1, row[j] + 1))
-            if i and j and (char, one[i - 1]) == (other[j - 1], its):
-                row[-1] = min(row[-1], earlier[j - 1] + 1)
+        row_before, before, row = before, row, [i + 1]
+        for j, other_char in enumerate(other):
+            row.append(min(before[j] + (char != other_char), before[j + 1] + 1, row[j] + 1))
+            if i and j and (char, one[i - 1]) == (other[j - 1], other_char):
+                row[-1] = min(row[-1], row_before[j - 1] + 1)
     return row[-1]

@@ -1,7 +1,7 @@
 """FORMATS: the table of all formats that a dataset's rows can be written in.
 
-Configuration, command line, manifest, cards, checks and the reference read it; the code of each format is a module of
-`gristmill.formats`. CONTRIBUTING.md says how to add one.
+Configuration, command line, manifest, cards, checks and the reference read it. The code of each format is a module of
+`gristmill.formats`. CONTRIBUTING.md explains how to add a format.
 """
 
 from typing import NamedTuple
@@ -10,25 +10,28 @@ from typing import NamedTuple
 class OutputFormat(NamedTuple):
     name: str
     module: str
-    """In `gristmill.formats`: its constant of the format's name, in capitals, is the Format."""
+    """Module in `gristmill.formats`. Its constant with the format's name in capitals is the Format."""
     text: str
-    """What it is and what reads it, for the reference."""
+    """Description for the reference, with the programs that read the format."""
     snippet: tuple[str, ...]
-    """Python that reads the rows, for the dataset's card: a line of imports and an expression. `{split}`: the first
-    split that has any; `{id_type}`: of the ids, in NumPy; `{files}`: the files of each split, as a dict."""
+    """Python code that reads the rows, for the dataset's card: an import line and an expression.
+
+    `{split}` is the first split with rows, `{id_type}` the NumPy type of the ids, `{files}` a dict of each split's
+    files, and `{builder}` the `datasets_builder`."""
     extra: str | None = None
-    """Of pyproject.toml, which brings the packages that it needs."""
+    """Extra in pyproject.toml that installs the packages that the format needs."""
     datasets_builder: str | None = None
-    """What `datasets.load_dataset` calls it; None if it does not read it into the types of the columns. In the order of
-    the table, the first one that a dataset has is what `load_dataset(DIR)` takes."""
+    """Name of the format in `datasets.load_dataset`. None if that does not read it with the correct column types.
+
+    `load_dataset(DIR)` reads the first format of this table that a dataset has."""
     media_type: str | None = None
-    """Of its files, for Croissant."""
+    """Media type of its files, for Croissant."""
     takes_documents: bool = False
-    """It holds rows of documents too, which have no ids."""
+    """True if the format can also hold rows of documents, which have no ids."""
 
     @property
     def folder(self) -> str:
-        """In the dataset's folder; "" for JSONL, whose files are in that itself."""
+        """Folder inside the dataset folder. "" for JSONL, whose files are in the dataset folder itself."""
         return "" if self.name == "jsonl" else self.name
 
 
@@ -37,7 +40,7 @@ _FORMATS = (
     OutputFormat(
         "jsonl",
         "jsonl",
-        "JSON Lines, one row a line; `.jsonl.zst` with `--compress zstd`",
+        "JSON Lines, one row per line; `.jsonl.zst` with `--compress zstd`",
         _LOAD,
         datasets_builder="json",
         media_type="application/jsonlines",
@@ -46,7 +49,7 @@ _FORMATS = (
     OutputFormat(
         "parquet",
         "parquet",
-        "Parquet, as `datasets`, pandas, DuckDB and the Hub's viewer read it",
+        "Parquet, for `datasets`, pandas, DuckDB and the Hub's viewer",
         _LOAD,
         extra="parquet",
         datasets_builder="parquet",
@@ -63,19 +66,19 @@ _FORMATS = (
     OutputFormat(
         "npy",
         "token_streams",
-        "one array of ids a split, each file's once, with its end token",
+        "one array of ids per split: the ids of each file once, followed by the end token",
         ("import numpy", 'numpy.load("DIR/npy/{split}.npy", mmap_mode="r")'),
     ),
     OutputFormat(
         "bin",
         "token_streams",
-        "the same as raw uint16 or uint32, as nanoGPT reads it",
+        "the same ids as raw uint16 or uint32, for nanoGPT",
         ("import numpy", 'numpy.memmap("DIR/bin/{split}.bin", numpy.{id_type}, mode="r")'),
     ),
     OutputFormat(
         "megatron",
         "megatron",
-        "the same with the index of Megatron-Core's `IndexedDataset`",
+        "the same ids with an index, for Megatron-Core's `IndexedDataset`",
         (
             "from megatron.core.datasets.indexed_dataset import IndexedDataset",
             'IndexedDataset("DIR/megatron/{split}")',
@@ -84,16 +87,16 @@ _FORMATS = (
     OutputFormat(
         "mds",
         "mds",
-        "shards of MosaicML's `streaming.StreamingDataset`",
+        "shards for MosaicML's `streaming.StreamingDataset`",
         ("from streaming import StreamingDataset", 'StreamingDataset(local="DIR/mds", split="{split}")'),
     ),
     OutputFormat(
         "litdata",
         "litdata",
-        "chunks of `litdata.StreamingDataset`",
+        "chunks for `litdata.StreamingDataset`",
         ("from litdata import StreamingDataset", 'StreamingDataset("DIR/litdata/{split}")'),
     ),
 )
 FORMATS = {one.name: one for one in _FORMATS}
-"""By name. Each can be read back, so all that reads a dataset takes the first of these that is there."""
+"""Keyed by name. gristmill can read each format, and reads the first of these that a dataset has."""
 DOCUMENT_FORMATS = tuple(one.name for one in _FORMATS if one.takes_documents)

@@ -1,27 +1,27 @@
-"""Neighbours together, up to so much: batches of files, pieces of the output, runs of texts."""
+"""Group consecutive items up to a size limit: batches of files, pieces of the output, runs of texts."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
-DRAWS = 1 << 32
+NUM_HASHES = 1 << 32
 
 
 def neighbours(
     items: Iterable[Item], size_of: Callable[[Item], int], limit: int, max_items: int | None = None
 ) -> Iterator[list[Item]]:
-    """In order, none empty; what is larger than the limit by itself stands alone."""
-    gathered: list[Item] = []
+    """Yield non-empty groups of consecutive items. An item larger than the limit forms its own group."""
+    group: list[Item] = []
     size = 0
     for item in items:
-        if gathered and (size + size_of(item) > limit or len(gathered) == max_items):
-            yield gathered
-            gathered, size = [], 0
-        gathered.append(item)
+        if group and (size + size_of(item) > limit or len(group) == max_items):
+            yield group
+            group, size = [], 0
+        group.append(item)
         size += size_of(item)
-    if gathered:
-        yield gathered
+    if group:
+        yield group
 
 
 def steady_neighbours(
@@ -31,19 +31,19 @@ def steady_neighbours(
     limit: int,
     max_items: int | None = None,
 ) -> Iterator[list[Item]]:
-    """The same, but an item that is new or changed moves the edges next to it and no others.
+    """Yield groups of consecutive items, such that a new or changed item changes only the groups next to it.
 
-    An item begins a new run if a number drawn from its name says so, the likelier the larger it is: on average the runs
-    are half as large as the limit. Only what lies between two such edges is cut at the limit.
+    A hash of an item's name decides whether it begins a new run. The probability grows with the item's size, so
+    that runs are on average half as large as the limit. A run that exceeds the limit is divided by `neighbours`.
     """
 
-    def begins(item: Item) -> bool:
-        share = 2 * size_of(item) / limit + (2 / max_items if max_items else 0)
-        return zlib.crc32(name_of(item).encode()) < share * DRAWS
+    def begins_run(item: Item) -> bool:
+        probability = 2 * size_of(item) / limit + (2 / max_items if max_items else 0)
+        return zlib.crc32(name_of(item).encode()) < probability * NUM_HASHES
 
     run: list[Item] = []
     for item in items:
-        if run and begins(item):
+        if run and begins_run(item):
             yield from neighbours(run, size_of, limit, max_items)
             run = []
         run.append(item)

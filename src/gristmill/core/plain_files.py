@@ -1,10 +1,10 @@
-"""The one way to open a file that somebody else may have put there: it waits for nothing and takes only regular files.
+"""Open files that others may have created: only regular files, and without blocking.
 
-A FIFO in the place of a file blocks the process that opens it until another writes to it; opening a device may have
-side effects. So the kind is looked at before, the file is opened without waiting, and the kind is looked at again,
-as another process may have exchanged the file meanwhile.
+Opening a FIFO blocks until another process writes to it, and opening a device may have side effects. So the type of the
+file is checked first, the file is opened without blocking, and the type is checked again, because another process may
+have replaced the file in between.
 
-Libraries that only take a path are given one after `require_plain`, or a folder after `require_plain_files`.
+Before a library gets a path, call `require_plain`, or `require_plain_files` for a folder.
 """
 
 import os
@@ -24,7 +24,7 @@ KINDS = {
 
 
 class NotPlainError(OSError):
-    """The path is there, and not a regular file."""
+    """The path exists but is not a regular file."""
 
     def __init__(self, kind: str, path: str | os.PathLike[str]) -> None:
         super().__init__(0, f"it is {kind}, not an ordinary file", os.fspath(path))
@@ -34,7 +34,7 @@ class NotPlainError(OSError):
 
 
 def open_plain(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading bytes; raise OSError for anything else, also for a name that no file can have."""
+    """Open a regular file for reading bytes. Raise OSError for anything else, including an impossible name."""
     return os.fdopen(open_descriptor(path), "rb")
 
 
@@ -44,13 +44,13 @@ def read_plain(path: str | Path) -> bytes:
 
 
 def read_plain_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """The text, with one line feed for every end of a line, as `Path.read_text` gives it."""
+    """Read a regular file as text. Line ends become line feeds, as in `Path.read_text`."""
     with TextIOWrapper(open_plain(path), encoding=encoding) as stream:
         return stream.read()
 
 
 def require_plain(path: str | Path) -> None:
-    """Raise OSError if the path leads to anything but a regular file."""
+    """Raise OSError if the path is not a regular file or a link to one."""
     try:
         _require_regular(os.stat(path), path)
     except ValueError:
@@ -58,7 +58,7 @@ def require_plain(path: str | Path) -> None:
 
 
 def require_plain_files(folder: str | Path) -> None:
-    """Raise OSError if the folder has an entry that is neither a folder nor a regular file: a library may open any."""
+    """Raise OSError if an entry of the folder is neither a folder nor a regular file."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_dir():
@@ -66,7 +66,7 @@ def require_plain_files(folder: str | Path) -> None:
 
 
 def open_descriptor(path: str | os.PathLike[str], *, follow_links: bool = True) -> int:
-    """The same as a descriptor, to be closed. Without `follow_links`, a link raises OSError with ELOOP."""
+    """Open a regular file and return its descriptor. Without `follow_links`, a link raises OSError (ELOOP)."""
     try:
         status = os.stat(path, follow_symlinks=follow_links)
     except ValueError:
@@ -84,7 +84,7 @@ def open_descriptor(path: str | os.PathLike[str], *, follow_links: bool = True) 
 
 
 class PlainFolder:
-    """The folder of the file that was read last: for files side by side, the way to it is followed and checked once."""
+    """Reader that keeps the last folder open, so that its path is resolved and checked once for all files in it."""
 
     def __init__(self) -> None:
         self._path: str | None = None
@@ -97,19 +97,19 @@ class PlainFolder:
         self._close()
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """A regular file, not by way of any link; None where anything is out of the ordinary, also a file that changes.
+        """Read a regular file. Return None if its path contains a link, if it changes meanwhile, or if anything fails.
 
-        It takes half of the system calls that `open_descriptor` and a look at what was opened take.
+        This takes half of the system calls of `open_descriptor` followed by a check of the opened file.
         """
         folder, _, name = path.rpartition("/")
         try:
-            in_folder = self._at(folder or "/")
-            if in_folder is None:
+            folder_descriptor = self._folder_descriptor(folder or "/")
+            if folder_descriptor is None:
                 return None
-            before = os.stat(name, dir_fd=in_folder, follow_symlinks=False)
+            before = os.stat(name, dir_fd=folder_descriptor, follow_symlinks=False)
             if not stat.S_ISREG(before.st_mode) or before.st_size > max_bytes:
                 return None
-            descriptor = os.open(name, FLAGS | os.O_NOFOLLOW, dir_fd=in_folder)
+            descriptor = os.open(name, FLAGS | os.O_NOFOLLOW, dir_fd=folder_descriptor)
             try:
                 content = os.read(descriptor, before.st_size + 1)
                 after = os.fstat(descriptor)
@@ -120,8 +120,8 @@ class PlainFolder:
         is_same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
         return content if is_same and len(content) == before.st_size == after.st_size else None
 
-    def _at(self, path: str) -> int | None:
-        """Its descriptor; None if the path leads through a link, or if the system does not say where it leads."""
+    def _folder_descriptor(self, path: str) -> int | None:
+        """Return the folder's descriptor, or None if its path contains a link or the system cannot resolve it."""
         if path != self._path:
             self._close()
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -139,10 +139,10 @@ class PlainFolder:
 
 
 def name_of(descriptor: int) -> str | None:
-    """The path of what is open, without links; None where the system does not say."""
+    """Return the path of an open file with all links resolved, or None if the system does not provide it."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:  # no such file system here
+    except OSError:  # there is no /proc
         return None
 
 

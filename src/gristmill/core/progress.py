@@ -1,4 +1,4 @@
-"""Bars for people, lines for logs, and the seconds each phase took.
+"""Progress of a command: bars on a terminal, lines in a log, and the seconds of each phase.
 
 with progress.phase("prepare", total=1349, unit="files") as step:
     step.advance(16)
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 5.0
 
 MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""A runner's map: results in the order of the tasks."""
+"""The map method of a runner. Results are in the order of the tasks."""
 
 
 class Step:
-    """One phase under way. Says nothing; the two below do."""
+    """A running phase. This class prints nothing, its subclasses do."""
 
     def __init__(self, name: str, total: int, unit: str) -> None:
         self.name, self.total, self.unit, self.done = name, total, unit, 0
@@ -33,17 +33,17 @@ class Step:
         self.done += count
 
     def expect(self, total: int, unit: str) -> None:
-        """Where it is known only now what there is to do."""
+        """Set the total and unit of a phase that started without them."""
         self.total, self.unit = total, unit
 
     def finish(self) -> None:
         pass
 
-    def counting(self, mapping: MapFunction) -> MapFunction:
-        """The same map, and one further for each result."""
+    def counting(self, map_function: MapFunction) -> MapFunction:
+        """Return a map function that advances this phase by one for each result."""
 
         def map_and_count(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-            for result in mapping(function, tasks):
+            for result in map_function(function, tasks):
                 self.advance(1)
                 yield result
 
@@ -51,7 +51,7 @@ class Step:
 
 
 class _LineStep(Step):
-    """A line every few seconds while it runs and one at its end, if it took over a second: for logs."""
+    """Phase that prints a line every few seconds, and one at its end if it took over a second. For logs."""
 
     def __init__(self, name: str, total: int, unit: str, stream: TextIO) -> None:
         super().__init__(name, total, unit)
@@ -79,6 +79,8 @@ class _LineStep(Step):
 
 
 class _BarStep(Step):
+    """Phase with a progress bar. For terminals."""
+
     def __init__(self, name: str, total: int, unit: str, bars: "RichProgress") -> None:
         super().__init__(name, total, unit)
         self._bars = bars
@@ -99,6 +101,8 @@ class _BarStep(Step):
 
 
 class Progress:
+    """Progress of all phases of a command."""
+
     def __init__(self, *, quiet: bool = True, stream: TextIO | None = None) -> None:
         self._quiet = quiet
         self._stream = stream or sys.stderr
@@ -106,6 +110,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str, total: int = 0, unit: str = "files") -> Iterator[Step]:
+        """Run one phase and add its time to `seconds`. A total of 0 means unknown."""
         step = self._step(name, total, unit)
         try:
             yield step
@@ -114,7 +119,7 @@ class Progress:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - step.started_at
 
     def note(self, text: str) -> None:
-        """Something to know, in one line."""
+        """Print a note of one line."""
         if not self._quiet:
             print(f"gristmill: note: {text}", file=self._stream, flush=True)
 
@@ -127,7 +132,7 @@ class Progress:
 
 
 def _bars(stream: TextIO) -> "RichProgress":
-    from rich.console import Console  # noqa: PLC0415 - only where there is a terminal to draw on
+    from rich.console import Console  # noqa: PLC0415 - needed on a terminal only
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
 

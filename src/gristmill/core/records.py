@@ -1,13 +1,13 @@
-"""What flows through the mill: one small record per state of a file.
+"""Records of the pipeline: one small record per state of a file.
 
-There may be a hundred thousand of each, so they hold plain values only and stay out of the garbage collector's sight.
+There may be a hundred thousand of each, so they hold plain values only and are not tracked by the garbage collector.
 
-    SourceFile          found
-    Document            read, decoded and cleaned: its text
-    TokenizedDocument   its ids and facts, as they lie in a part of the work folder
-    PreparedDocument    where these lie, and its licence
-    PlacedDocument      its split, and what of it is shown there
-    Drop                at any point: not in the dataset, and why
+    SourceFile          a file that was found
+    Document            its text, after reading, decoding and cleaning
+    TokenizedDocument   its ids and facts, as stored in a part of the work folder
+    PreparedDocument    the location of its ids, and its license
+    PlacedDocument      its split, cuts, draw and variants
+    Drop                a file that is not in the dataset, with the reason
 """
 
 from enum import StrEnum
@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple, Self
 import msgspec
 
 FileKey = tuple[str, str]
-"""Repo and path."""
+"""(repo, path)"""
 Range = tuple[int, int]
-"""Half-open, of token indices."""
+"""Half-open range of token indices: (start, end)."""
 
 
-LONGEST_WINDOW = 1 << 20
+MAX_WINDOW_LENGTH = 1 << 20
 NO_LIMIT = 1 << 40
-"""Length of a window that holds any document."""
+"""Window length that is enough for any document."""
 LARGEST_VOCABULARY = 1 << 24
 
 
@@ -34,7 +34,7 @@ class Split(StrEnum):
 
 
 class DropStage(StrEnum):
-    """The stages that a file passes; a dropped file does not come to that of its reason."""
+    """Stages that a file passes. A dropped file does not reach the stage of its reason."""
 
     READ = "read as text"
     CLEAN = "clean"
@@ -43,7 +43,7 @@ class DropStage(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Why a file is not in the dataset, one row each: its name, the stage that the file does not reach, the defect."""
+    """Reason why a file is not in the dataset: its name, the stage that the file does not reach, and its meaning."""
 
     stage: DropStage
     meaning: str
@@ -55,130 +55,136 @@ class DropReason(StrEnum):
         self.meaning = meaning
         return self
 
-    EXCLUDED = "excluded", DropStage.READ, "left out by default: images, lock files, build outputs and the like"
+    EXCLUDED = "excluded", DropStage.READ, "excluded by default: images, lock files, build outputs and similar files"
     TRANSLATION = (
         "translation",
         DropStage.READ,
-        "left out by default: translated messages, as gettext, XLIFF, ARB and Qt keep them",
+        "excluded by default: translated messages in the formats of gettext, XLIFF, ARB and Qt",
     )
     EXCLUDED_BY_USER = "excluded_by_user", DropStage.READ, "matches an --exclude pattern"
     NOT_INCLUDED = "not_included", DropStage.READ, "matches no --include pattern"
-    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "another language than --language asks for"
-    SYMLINK = "symlink", DropStage.READ, "a symbolic link: its target counts where it lies, if that is in the source"
-    OUTSIDE_SOURCE = "outside_source", DropStage.READ, "the repository lists it, but its path leads out of the source"
-    NOT_A_FILE = "not_a_file", DropStage.READ, "a FIFO, socket, device or a submodule that is not checked out"
+    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "its language is not one of --language"
+    SYMLINK = "symlink", DropStage.READ, "a symbolic link; its target is read at its own path, if that is in the source"
+    OUTSIDE_SOURCE = "outside_source", DropStage.READ, "listed by the repository, but its path leads out of the source"
+    NOT_A_FILE = "not_a_file", DropStage.READ, "a FIFO, a socket, a device, or a submodule that is not checked out"
     TOO_LARGE = "too_large", DropStage.READ, "larger than --max-file-bytes"
     UNREADABLE = "unreadable", DropStage.READ, "the system refused to open or read it"
-    VANISHED = "vanished", DropStage.READ, "listed, but not there when the build came to it"
+    VANISHED = "vanished", DropStage.READ, "listed, but missing when the build tried to read it"
     CHANGED_WHILE_READ = "changed_while_read", DropStage.READ, "changed during each of three attempts to read it"
-    EMPTY = "empty", DropStage.READ, "no bytes, or nothing but a byte order mark"
-    BINARY = "binary", DropStage.READ, "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text"
-    BAD_ROW = "bad_row", DropStage.READ, "a table's row without text in it"
-    BAD_NOTEBOOK = "bad_notebook", DropStage.READ, "a notebook that cannot be taken apart into cells"
-    VENDORED = "vendored", DropStage.CLEAN, "other people's code: in a folder named vendor, third_party and the like"
+    EMPTY = "empty", DropStage.READ, "no bytes, or only a byte order mark"
+    BINARY = "binary", DropStage.READ, "neither UTF-8, nor UTF-16 with a byte order mark, nor clearly Latin-1"
+    BAD_ROW = "bad_row", DropStage.READ, "a table's row without text"
+    BAD_NOTEBOOK = "bad_notebook", DropStage.READ, "a notebook that cannot be divided into cells"
+    VENDORED = "vendored", DropStage.CLEAN, "third-party code: in a folder named vendor, third_party or similar"
     LOCK_FILE = "lock_file", DropStage.CLEAN, "pinned dependencies"
-    GENERATED = "generated", DropStage.CLEAN, "written by a program: it says so, is named so, or is a source map"
-    MINIFIED = "minified", DropStage.CLEAN, "made small for a browser"
-    ONE_LINE = "one_line", DropStage.CLEAN, "all of it in one long line"
-    ENCODED_DATA = "encoded_data", DropStage.CLEAN, "base64, hex or escapes in a long run, or in most of it"
-    TOO_SHORT = "too_short", DropStage.CLEAN, "nothing but blanks in it, or hardly more"
-    MEAN_LINE_TOO_LONG = "mean_line_too_long", DropStage.CLEAN, "its mean line is too long"
+    GENERATED = "generated", DropStage.CLEAN, "written by a program, by its first lines or name, or a source map"
+    MINIFIED = "minified", DropStage.CLEAN, "minified for a browser"
+    ONE_LINE = "one_line", DropStage.CLEAN, "a single long line"
+    ENCODED_DATA = "encoded_data", DropStage.CLEAN, "a long run of base64, hex or escapes, or mostly consisting of them"
+    TOO_SHORT = "too_short", DropStage.CLEAN, "only whitespace, or hardly more"
+    MEAN_LINE_TOO_LONG = "mean_line_too_long", DropStage.CLEAN, "its lines are too long on average"
     LINE_TOO_LONG = "line_too_long", DropStage.CLEAN, "its longest line is too long"
-    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic", DropStage.CLEAN, "too few letters in it"
+    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic", DropStage.CLEAN, "too few letters"
     HOLDS_SECRET = (
         "holds_secret",
         DropStage.CLEAN,
-        "holds a secret, with --secrets drop; or one that cannot be redacted",
+        "contains a secret, and --secrets is drop or the secret cannot be redacted",
     )
     CONTROL_SPELLING = (
         "control_spelling",
         DropStage.CLEAN,
-        "spells a control token, with --control-spellings drop; or one that cannot be respelled",
+        "contains the text of a control token, and --control-spellings is drop or the text cannot be respelled",
     )
-    LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "its licence is not on --license-allow, or unknown"
-    NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer makes nothing of it"
+    LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "its license is unknown or not in --license-allow"
+    NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer gives no tokens for it"
     CONTROL_TOKEN = "control_token", DropStage.CLEAN, "the tokenizer would turn its text into a control token"
     EXACT_DUPLICATE = (
         "exact_duplicate",
         DropStage.DISTINCT,
-        "the same text as a file earlier in path order, which stays",
+        "the same text as an earlier file in path order, which is kept",
     )
     NEAR_DUPLICATE = (
         "near_duplicate",
         DropStage.DISTINCT,
-        "shares 0.7 or more of its 5-grams with the first of its cluster, which stands for it",
+        "shares 0.7 or more of its 5-grams with the first file of its cluster, which is kept",
     )
-    CONTAMINATED = "contaminated", DropStage.KEPT, "nearly all of it is in another split too, or in a benchmark"
+    CONTAMINATED = "contaminated", DropStage.KEPT, "nearly all of it is also in another split or in a benchmark"
     FAILED = (
         "failed",
         DropStage.READ,
-        "it could not be read, or its worker died on it, in each of three attempts; with --skip-failed",
+        "reading it failed or its worker died in each of three attempts; with --skip-failed",
     )
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A file that was found in a source."""
+
     repo: str
-    """The source folder's name, or what a table's row says."""
+    """Name of the source folder, or the repository that a table's row gives."""
     path: str
-    """Relative to the source, with `/`, in the one documented escape (core/names.py)."""
+    """Path relative to the source, separated by `/` and escaped as core/names.py describes."""
     location: str
-    """Where to open it. Never leaves this machine: no output carries it."""
+    """Path to open. It is not written to any output."""
     size: int
     offset: int | None = None
-    """Inside the file at `location`; None: all of it."""
+    """Offset inside the file at `location`. None for the complete file."""
     license: str | None = None
-    """An SPDX expression or NOASSERTION, as a table says; None where nothing was said."""
+    """SPDX expression or NOASSERTION that a table gives. None if it gives none."""
     may_be_translation: bool = False
-    """Qt's translations are named like TypeScript: if its content is one, it is left out."""
+    """True if the name does not distinguish a Qt translation from TypeScript. Then its content decides."""
     stamp: int | None = None
-    """Of its inode, size and times: the same stamp, the same content. None where nothing is known, or it is so new that
-    the clock might not show another change."""
+    """Hash of its inode, size and times. Equal stamps mean equal content. None if these are unknown, or if the file is
+    so new that another change might not change its times."""
 
 
 class Redaction(msgspec.Struct, frozen=True, gc=False):
-    """A secret that was taken out: never its value."""
+    """A redacted secret, without its value."""
 
     kind: str
     line: int
     start: int
-    """Bytes of the text before redaction."""
+    """Byte offset in the text before redaction."""
     end: int
+    """Byte offset in the text before redaction."""
     hash: str
-    """Four hex digits, salted: tells two values apart, and confirms no guess."""
+    """Four hex digits of a salted hash. They distinguish two values but do not confirm a guess."""
 
 
 class Respelling(msgspec.Struct, frozen=True, gc=False):
-    """A blank that was put into the spelling of a control token."""
+    """A space inserted into the text of a control token."""
 
     spelling: str
-    """As it was found, like `<|endoftext|>`."""
+    """Text of the control token, like `<|endoftext|>`."""
     line: int
     at: int
-    """Byte offset of the blank in the redacted text before respelling."""
+    """Byte offset of the space in the redacted text before respelling."""
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A range of tokens that is also elsewhere, and where."""
+    """A range of tokens that is cut out because it also occurs in `shared_with`."""
 
     start: int
     end: int
     shared_with: str
     first_line: int = 0
+    """Line on which the first token begins. 0 until it is known."""
     last_line: int = 0
-    """The lines on which its first and last token begin; 0 until that is known."""
+    """Line on which the last token begins. 0 until it is known."""
 
 
 class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How often a file's windows are shown: each so many times, and some of them once more."""
+    """Number of rows for a file's windows."""
 
     passes: int
+    """Number of rows for each window."""
     extra: int
+    """Number of windows that get one more row."""
     seed: int
-    """Decides which."""
+    """Decides which windows get one more row."""
 
 
 class VariantKind(StrEnum):
-    """In this order their rows stand behind those of the file itself."""
+    """Kind of variant. Rows of variants follow those of the file itself, in this order."""
 
     RENAME = "rename"
     COMMENTS = "comments"
@@ -188,55 +194,55 @@ class VariantKind(StrEnum):
 
 
 class VariantTraits(NamedTuple):
-    """What a kind of variant is. variants/kinds.py has the function that makes it."""
+    """Properties of a kind of variant. variants/kinds.py has the function that makes it."""
 
     what: str
-    """What becomes of the file."""
+    """Description of the change to the file."""
     makes: Literal["text", "windows"]
-    """Another text, cut into windows as any file; or windows that are each by itself, from places in the file."""
+    """`text`: another text, cut into windows. `windows`: independent windows, made from parts of the file."""
     keeps: tuple[Literal["tree", "meaning"], ...] = ()
-    """Properties that are certainly the same: the syntax tree, the behaviour of the program."""
+    """Properties that never change: the syntax tree, the meaning of the program."""
     needs_grammar: bool = False
-    """It exists for languages that have a grammar; otherwise for any."""
+    """True if it needs a grammar for the file's language."""
     needs_mask: bool = False
-    """It puts the mask token into windows, so the tokenizer must have one."""
+    """True if it needs a tokenizer with a mask token."""
     has_labels: bool = False
-    """Its ids do not spell the file: the column `labels` has those that do."""
+    """True if its ids are not those of a text. The column `labels` has the ids of the text."""
     asks_model: bool = False
-    """A language model writes it: another answer, another text."""
+    """True if a language model writes it, so that another answer gives another text."""
     settings: tuple[str, ...] = ()
-    """Of this kind alone; a name that ends with a point stands for a whole section."""
+    """Settings that only this kind uses. A name that ends with a dot is a complete section."""
 
 
 VARIANTS: dict[VariantKind, VariantTraits] = {
     VariantKind.RENAME: VariantTraits(
-        "other names for local variables, scope by scope; never a public name, an attribute, an import",
+        "local variables renamed, scope by scope; public names, attributes and imports are unchanged",
         makes="text",
         keeps=("tree", "meaning"),
         needs_grammar=True,
     ),
     VariantKind.COMMENTS: VariantTraits(
-        "comments stripped, some of them stripped, or moved",
+        "comments removed, partly removed, or moved",
         makes="text",
         keeps=("meaning",),
         needs_grammar=True,
     ),
     VariantKind.FORMAT: VariantTraits(
-        "another indent, other quotes, other blank lines",
+        "other indentation, quotes or blank lines",
         makes="text",
         keeps=("meaning",),
         needs_grammar=True,
     ),
     VariantKind.REWRITE: VariantTraits(
-        "the file in other words, by a language model that you run",
+        "the file rewritten by a language model that you run",
         makes="text",
         needs_grammar=True,
         asks_model=True,
         settings=("rewrite.",),
     ),
     VariantKind.NOISE: VariantTraits(
-        "spans masked and tokens deleted in `input_ids`, the clean window in `labels` (other rows have their own ids "
-        "there; padding is -100)",
+        "spans masked and tokens deleted in `input_ids`; the clean window in `labels` (in other rows, a copy of the "
+        "ids; -100 for padding)",
         makes="windows",
         needs_mask=True,
         has_labels=True,
@@ -245,29 +251,29 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
 }
 
 BY_THEMSELVES = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
-"""Variants whose neighbouring windows are no neighbours in any text."""
+"""Kinds whose windows are independent: consecutive windows are not consecutive in a text."""
 WITH_LABELS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
-"""Variants whose ids spell no text."""
+"""Kinds whose ids are not those of a text."""
 
 
 class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a document is, beside the file that it goes by."""
+    """Kind and origin of a document that is a variant of a file."""
 
     kind: VariantKind
     seed: int
-    """With it and the file's text, the same comes out."""
+    """The same seed and file give the same variant."""
     edges: tuple[int, ...] = ()
-    """Of windows that are each by itself: where each begins among the ids, and the end."""
+    """For independent windows, the index of each window's first id, and the total number of ids."""
     places: tuple[Range, ...] = ()
-    """Where each of these is from, among the file's own tokens."""
+    """For independent windows, the range of the file's tokens that each was made from."""
     num_file_tokens: int = 0
-    """The file's own."""
+    """Number of tokens in the file itself."""
     own: tuple[int, ...] = ()
-    """Of another text: the windows, by number, that are the file's own. They are not shown, as they would be copies."""
+    """For another text, numbers of the windows that are equal to windows of the file. They get no rows."""
 
     @property
     def is_text(self) -> bool:
-        """Another text, cut into windows as any; else each window is by itself, from a piece of the file's text."""
+        """True if it is another text, cut into windows like a file. Otherwise its windows are independent."""
         return self.kind not in BY_THEMSELVES
 
     @property
@@ -276,7 +282,7 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Reason(StrEnum):
-    """A reason with its meaning: one row for each."""
+    """A reason with a description for users."""
 
     meaning: str
 
@@ -288,25 +294,25 @@ class Reason(StrEnum):
 
 
 class WhyNoVariant(Reason):
-    """Why a file that was chosen for a variant has none."""
+    """Reason why a file that was chosen for a variant has none."""
 
-    FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file itself, and must not come back"
+    FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file and must not return in a variant"
     LANGUAGE_NOT_KNOWN = "language_not_known", "there is no grammar for its language"
-    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "the tokenizer does not give its text back, or parts of it"
-    NOTHING_TO_VARY = "nothing_to_vary", "it has no such names, comments or layout that could be another"
-    SYNTAX_ERRORS = "syntax_errors", "its grammar finds errors in it, or cannot get through it"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding its ids does not give back its exact text"
+    NOTHING_TO_VARY = "nothing_to_vary", "it has no names, comments or layout to change"
+    SYNTAX_ERRORS = "syntax_errors", "its grammar finds syntax errors or cannot parse it"
     MORE_ERRORS = "more_errors", "the variant has more syntax errors than the file"
-    HOLDS_SECRET = "holds_secret", "the variant holds what looks like a secret"
-    CONTROL_TOKEN = "control_token", "the tokenizer makes nothing of it, or a control token"
-    NO_ANSWER = "no_answer", "the endpoint did not answer; another build asks again"
-    ANSWER_REFUSED = "answer_refused", "the answer is no code, the same code, or has more syntax errors"
+    HOLDS_SECRET = "holds_secret", "the variant contains what looks like a secret"
+    CONTROL_TOKEN = "control_token", "the tokenizer gives no tokens for the variant, or a control token"
+    NO_ANSWER = "no_answer", "the endpoint did not answer; the next build asks again"
+    ANSWER_REFUSED = "answer_refused", "the answer is not code, is the same code, or has more syntax errors"
     TEXT_TOO_LONG = (
         "text_too_long",
-        "it and an answer of its length do not fit into the model's context; it was not sent",
+        "it was not sent, because it and an answer of its length do not fit into the model's context",
     )
-    DUPLICATE = "duplicate", "the same text is in the corpus already"
-    SHARES_SPAN = "shares_span", "it shares 50 tokens with a held-out file or a benchmark, and the file does not"
-    FAILED = "failed", "a worker died or hung over it in each of three attempts; with --skip-failed"
+    DUPLICATE = "duplicate", "the same text is already in the corpus"
+    SHARES_SPAN = "shares_span", "it shares 50 tokens with a held-out file or a benchmark, unlike the file itself"
+    FAILED = "failed", "its worker died or hung in each of three attempts; with --skip-failed"
 
 
 class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -326,43 +332,46 @@ class FimForm(StrEnum):
 
 
 class MiddleKind(StrEnum):
+    """Kind of text that is the middle in fill in the middle."""
+
     STATEMENT = "statement"
-    """Also a declaration or a definition: a function, a class, an import."""
+    """A statement, declaration or definition, such as a function, a class or an import."""
     BLOCK = "block"
     BODY = "body"
-    """The block of a function, a method, a class or the like."""
+    """The block of a function, a method, a class or similar."""
     ARGUMENTS = "arguments"
-    """Brackets included."""
+    """The arguments with their brackets."""
     LINES = "lines"
     CHARACTERS = "characters"
 
 
 class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A window of a rewritten document: a piece of its file with the middle last, or, without a form, as it is."""
+    """A window of a rewritten document. Its middle is last, or it has no form and is unchanged."""
 
     start: int
+    """Index of its first token in the file."""
     end: int
-    """Its place among the file's tokens."""
+    """Index after its last token in the file."""
     num_ids: int
-    """Sentinels included."""
+    """Number of ids, sentinels included."""
     form: FimForm | None = None
     middle: MiddleKind | None = None
     num_middle_tokens: int = 0
 
 
 class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A document's rewriting for fill in the middle. Its part has the ids of these windows, end to end."""
+    """A document's rewriting for fill in the middle. Its part stores the ids of these windows one after another."""
 
     seed: int
     """The same seed and text give the same windows."""
     windows: tuple[FimWindow, ...]
     closes: bool
-    """The ids that end a document follow each rewritten window; if False, the end token is in the window's own ids."""
+    """True if the closing ids follow each rewritten window. Otherwise the window's ids include the end token."""
     num_file_tokens: int
     file_part: str
+    """Part with the ids of the original file."""
     file_part_offset: int
     file_part_bytes: int
-    """Place of the file's own ids."""
 
     @property
     def num_rewritten(self) -> int:
@@ -370,16 +379,16 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class WhyPlain(Reason):
-    """Why a file that was chosen for fill in the middle is not rewritten."""
+    """Reason why a file that was chosen for fill in the middle is not rewritten."""
 
     FILE_WAS_CUT = "file_was_cut", "spans were cut out of it"
-    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "the tokenizer does not give its text back, or parts of it"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding its ids does not give back its exact text"
     SPELLS_CONTROL_TOKEN = (
         "spells_control_token",
-        "rows have a text, and this one spells a control token, which a reader would take for a sentinel",
+        "rows have a text, and in this one a reader would mistake the text of a control token for a sentinel",
     )
-    NO_MIDDLE = "no_middle", "it is too short, or a window of it is blank"
-    FAILED = "failed", "a worker died or hung over it in each of three attempts; with --skip-failed"
+    NO_MIDDLE = "no_middle", "it is too short, or one of its windows is only whitespace"
+    FAILED = "failed", "its worker died or hung in each of three attempts; with --skip-failed"
 
 
 class NotRewritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -389,6 +398,8 @@ class NotRewritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """A file that is not in the dataset, with the reason."""
+
     repo: str
     path: str
     reason: DropReason
@@ -399,7 +410,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
     text_sha256: str | None = None
     group: str | None = None
     split: Split | None = None
-    """Where it would be, if it was dropped after the splits were made: a later build keeps to it."""
+    """Split that it would be in, if it was dropped after the splits were made. Later builds use the same split."""
     moved_from: Split | None = None
     twin: str | None = None
     similarity: float | None = None
@@ -411,6 +422,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
 
     @classmethod
     def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
+        """Make a Drop with the known facts of the file. `more` sets further fields."""
         names: tuple[str, ...] = ()
         if isinstance(file, PreparedDocument):
             names = ("language", "text_sha256", "num_tokens", "license", "license_from")
@@ -421,21 +433,23 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The text of a file, after reading, decoding and cleaning."""
+
     file: SourceFile
     text: bytes
-    """UTF-8, without a byte order mark; line ends as they are in the file."""
+    """UTF-8 without a byte order mark. Line ends are those of the file."""
     encoding: str
-    """`text.decode().encode(encoding)` gives the file's bytes back (a UTF-16 file's without its mark)."""
+    """`text.decode().encode(encoding)` gives the bytes of the file (of a UTF-16 file, without its byte order mark)."""
     language: str
     size: int
-    """Of the file as it was read, in bytes."""
+    """Number of bytes in the file."""
     sha256: str | None
-    """Of the file's bytes, as `sha256sum` prints it; None where secrets were taken out, since the digest of a text with
-    one hole in it would confirm a guess of what was in the hole."""
+    """Digest of the file's bytes, as `sha256sum` prints it. None if secrets were redacted, because the digest would
+    confirm a guess of the redacted value."""
     is_as_read: bool = False
-    """The text is the file's bytes: not decoded, no cells of a notebook, nothing redacted or respelled."""
+    """True if the text is the file's bytes: not decoded, not cells of a notebook, nothing redacted or respelled."""
     measures: bytes | None = None
-    """What the cleaning rules measured, as JSON."""
+    """Measurements of the cleaning rules, as JSON."""
     redactions: tuple[Redaction, ...] = ()
     respellings: tuple[Respelling, ...] = ()
 
@@ -449,7 +463,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A text whose ids are in a part of the work folder: a benchmark's, or what little a task needs of a document."""
+    """Location of a text's ids in a part of the work folder. The text is a document or belongs to a benchmark."""
 
     repo: str
     path: str
@@ -457,7 +471,7 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like
     part: str
     part_offset: int
     part_row: int
-    """Which of the part's texts it is, counted from 0."""
+    """Index of the text in its part, from 0."""
 
     @property
     def name(self) -> str:
@@ -465,14 +479,14 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like
 
 
 class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """The facts about a document that step 1 finds and all later steps keep."""
+    """Facts about a document that step 1 finds and all later steps keep."""
 
     repo: str
     path: str
     language: str
     size: int
     text_sha256: str
-    """Digest of the text that was tokenized. It identifies a file whatever its encoding, name or notebook outputs."""
+    """Digest of the tokenized text. It identifies a file independently of its encoding, name or notebook outputs."""
     num_tokens: int
     num_newlines: int
     part_bytes: int
@@ -480,11 +494,11 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
     num_shown_tokens: int
-    """Its own tokens in all its windows; a token in two windows counts twice."""
+    """The file's own tokens in all its windows. A token in two windows counts twice."""
     num_tail_tokens_dropped: int
     num_row_bytes: int
-    """Exactly what its rows will take in the output, so that every piece knows its place before it is written. (In its
-    part: without the columns that only step 2 fills.)"""
+    """Exact size of its rows in the output, so that the offset of every piece is known before it is written. In its
+    part, the size excludes columns that step 2 fills."""
 
     @property
     def key(self) -> FileKey:
@@ -496,18 +510,18 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
 
 
 class TokenizedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A document as its part keeps it. Where its ids are in the part follows from the documents before it."""
+    """A document as stored in its part. The offset of its ids follows from the documents before it."""
 
     header_license: str | None
-    """By an SPDX tag."""
+    """License of the SPDX tag in its header."""
     named_license: str | None
-    """A family of licences that its first lines name in words."""
+    """License family that its first lines name in words."""
     declared_license: str | None
-    """As a table says."""
+    """License that a table gives."""
 
 
 class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """What is kept in memory of a document, some hundred bytes: everything else is in its part."""
+    """Facts about a document that are kept in memory, a few hundred bytes. Everything else is in its part."""
 
     part: str
     part_offset: int
@@ -517,41 +531,41 @@ class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array
 
 
 class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A document in its split. Step 2 may cut spans out of it, show its windows more or less often, or vary it."""
+    """A document in its split. Step 2 may cut spans out of it, change how often its windows occur, or make variants."""
 
     group: str
-    """What it shares its split with."""
+    """Group of files that must be in the same split."""
     split: Split
     moved_from: Split | None
-    """An earlier build had it in this other split."""
+    """Split of an earlier build, if it was another."""
     cuts: tuple[Cut, ...] = ()
     drops_touched_windows: bool = False
-    """Instead of cutting the ranges out."""
+    """True if windows that touch a cut are dropped, instead of cutting the ranges out."""
     num_cut_tokens: int = 0
-    """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
+    """Tokens that are in no window because they are in a span that is also in another split or in a benchmark."""
     draw: Draw | None = None
-    """None: each window is shown once."""
+    """None if each window has one row."""
     num_left_tokens: int = 0
-    """Tokens that no window shows because those that would were not drawn."""
+    """Tokens that are in no row because their windows were not drawn."""
     weight: float = 1.0
-    """Of its rows, with --weights-only."""
+    """Weight of its rows, with --weights-only."""
     variant: Variant | None = None
-    """None: it is the file itself."""
+    """None if it is the file itself."""
     fim: Fim | None = None
-    """None: it is not rewritten for fill in the middle."""
+    """None if it is not rewritten for fill in the middle."""
 
     @property
     def num_file_tokens(self) -> int:
-        """Tokens of the file's text; differs from num_tokens if the document was rewritten."""
+        """Tokens of the file's text. Differs from num_tokens if the document was rewritten."""
         return self.num_tokens if self.fim is None else self.fim.num_file_tokens
 
     @property
     def num_uncut_tokens(self) -> int:
-        """Each once, but for those that are not drawn."""
+        """Tokens of the file that are in at least one row: not cut, and drawn."""
         return self.num_file_tokens - self.num_cut_tokens - self.num_left_tokens
 
     def as_file(self) -> "PlacedDocument":
-        """The document as it was before it was rewritten. Its sizes are those of the rewritten one."""
+        """Return the document before it was rewritten, except that its sizes remain those of the rewritten one."""
         if self.fim is None:
             return self
         return msgspec.structs.replace(
@@ -565,10 +579,10 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """What files.jsonl tells of a document and no step asks for: it stays on disk."""
+    """Facts about a document that are only written to files.jsonl. They are kept on disk."""
 
     sha256: str | None
-    """As the Document's."""
+    """Same as Document.sha256."""
     encoding: str
     num_lines: int
     measures: bytes | None

@@ -1,4 +1,4 @@
-"""Schema: what is known of all rows of a dataset before one is read."""
+"""Schema: columns, sizes and special ids of a dataset's rows, known before a row is read."""
 
 from typing import NamedTuple
 
@@ -10,38 +10,40 @@ from gristmill.core.manifest import Manifest
 
 IDS_AT_ONCE = 1 << 22
 DOCUMENT_IDS = 1 << 14
-"""Ids of a document, with room: the mean of the standard library is 8,100. Readers and Parquet's row groups take 256
-documents at once, which the Hub's viewer shows even if each has 1 MiB, the default limit of files."""
+"""Assumed ids in a document, well above the mean of 8,100 in the standard library. Readers and Parquet's row groups
+therefore hold 256 documents, which the Hub's viewer displays even if each has 1 MiB, the default file limit."""
 
 
 class Schema(NamedTuple):
-    """What there is to know of rows before one is read."""
+    """Columns, sizes and special ids of rows, known before a row is read."""
 
     columns: tuple[str, ...]
-    """As rows have them: `input_ids` first, or `text` where rows are documents."""
+    """Columns in the order of a row. `input_ids` is first, or `text` if rows are documents."""
     length: int
-    """Ids in a window, at most; of documents NO_LIMIT."""
+    """Maximum number of ids in a window. NO_LIMIT if rows are documents."""
     vocab_size: int
     prefix: tuple[int, ...]
+    """Special ids before each window."""
     suffix: tuple[int, ...]
-    """Special ids around each window."""
+    """Special ids after each window."""
     pad_id: int | None
-    """With which rows are padded to the full length; None: they are not."""
+    """Id that pads rows to the full length. None if rows are not padded."""
     end_id: int | None
-    """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
+    """Id that ends a document in a token stream. None if the tokenizer has no such token."""
     closing: tuple[int, ...] = ()
-    """Special ids behind the last window of a document."""
+    """Special ids after the last window of a document."""
     segment_columns: tuple[str, ...] = ()
-    """What `segments` tell of each, where there are any."""
+    """Keys of each entry in `segments`. Empty if rows are not packed."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Schema":
+        """Return the schema of a dataset. Raise DatasetError if the manifest has impossible columns."""
         facts = manifest.tokenizer
         first, *others = manifest.columns or [""]
         is_known = first in {IDS, TEXT} and set(others) <= COLUMNS.keys() - {IDS, first}
         if not is_known or not (SEGMENTS in others or set(others) >= {"repo", "path", "start"}):
             raise DatasetError(
-                f"the manifest is damaged: no rows have the columns {', '.join(manifest.columns)[:200]}."
+                f"the manifest is damaged: it records the impossible columns {', '.join(manifest.columns)[:200]}."
             )
         return cls(
             columns=tuple(manifest.columns),
@@ -66,40 +68,40 @@ class Schema(NamedTuple):
 
     @property
     def has_ids(self) -> bool:
-        """Rows are windows of ids; else each is a document's text."""
+        """True if rows are windows of ids, False if each row is a document's text."""
         return self.columns[:1] == (IDS,)
 
     @property
     def row_ids(self) -> int:
-        """Ids that a row stands for: at most, or about where rows are documents."""
+        """Maximum number of ids in a row, or an assumed number if rows are documents."""
         return self.length if self.has_ids else DOCUMENT_IDS
 
     @property
     def num_special(self) -> int:
-        """Most special ids that a window can have."""
+        """Maximum number of special ids in a window."""
         return len(self.prefix) + len(self.suffix) + len(self.closing)
 
     def num_rows_at_once(self, most: int) -> int:
-        """Return how many rows to hold in memory: `most`, or fewer if rows are long."""
+        """Return the number of rows to hold in memory: `most`, or fewer if rows are long."""
         return max(1, min(most, IDS_AT_ONCE // max(1, self.row_ids)))
 
     @property
     def is_packed(self) -> bool:
-        """A row holds windows of several files."""
+        """True if a row holds windows of several files."""
         return SEGMENTS in self.columns
 
     @property
     def natural(self) -> tuple[str, ...]:
-        """Those that a batch has beside the ids."""
+        """Columns of a batch, without the ids and the attention mask."""
         return tuple(name for name in self.others if name != MASK)
 
     @property
     def plain(self) -> "Schema":
-        """Of the same rows without what step 2 decides."""
+        """Schema of the same rows without the columns that step 2 fills."""
         return self._replace(columns=tuple(name for name in self.columns if COLUMNS[name].when not in DECIDED_LATER))
 
     @property
     def packed(self) -> "Schema":
-        """Of rows that hold windows with this one."""
-        met = {COLUMNS[name].when for name in self.columns} | {When.PACK}
-        return self._replace(columns=row_columns(met), segment_columns=(*self.natural, *SEGMENT_PLACE))
+        """Schema of packed rows whose windows have this schema."""
+        conditions = {COLUMNS[name].when for name in self.columns} | {When.PACK}
+        return self._replace(columns=row_columns(conditions), segment_columns=(*self.natural, *SEGMENT_PLACE))

@@ -1,4 +1,4 @@
-"""Numbers by chance that are the same everywhere: Python's own generator may draw otherwise in another version.
+"""Random numbers that are the same on every machine. Python's own generator may change between versions.
 
 dice = Dice(seed, "rename", "src/app.py"); dice.below(6)
 """
@@ -17,18 +17,18 @@ STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def number_of(*names: object) -> int:
-    """64 bits: the same for the same names."""
+    """Hash the names to a 64-bit number. Equal names give equal numbers."""
     text = "\0".join(map(str, names))
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 def luck(*names: object) -> float:
-    """From above 0 to 1."""
+    """Hash the names to a number that is greater than 0 and at most 1."""
     return (number_of(*names) + 1) / (1 << 64)
 
 
 def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's bits for each of these states."""
+    """Return the output of SplitMix64 for each of these states."""
     bits: npt.NDArray[np.uint64] = states ^ (states >> np.uint64(30))
     bits *= np.uint64(FIRST)
     bits ^= bits >> np.uint64(27)
@@ -38,13 +38,13 @@ def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 class Dice:
-    """SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts a number."""
+    """Random number generator SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts per number."""
 
     def __init__(self, *seeds: object) -> None:
         self._state = number_of(*seeds)
 
     def bits(self) -> int:
-        """64 of them."""
+        """Return the next 64 random bits."""
         self._state = (self._state + STEP) & MASK
         mixed = self._state
         mixed = ((mixed ^ (mixed >> 30)) * FIRST) & MASK
@@ -52,17 +52,17 @@ class Dice:
         return mixed ^ (mixed >> 31)
 
     def many_bits(self, count: int) -> npt.NDArray[np.uint64]:
-        """The next so many, all at once."""
+        """Return the next `count` numbers of 64 random bits as an array."""
         states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
         self._state = (self._state + count * STEP) & MASK
         return mix(states)
 
     def below(self, limit: int) -> int:
-        """From 0 on; the bias of one in 2 ** 64 / limit is of no account."""
+        """Return an integer from 0 to limit - 1. The bias of one in 2 ** 64 / limit is negligible."""
         return (self.bits() * limit) >> 64
 
     def fraction(self) -> float:
-        """From 0 to below 1, with all the 53 bits of a float."""
+        """Return a float from 0 to below 1 with 53 random bits."""
         return (self.bits() >> 11) / (1 << 53)
 
     def fractions(self, count: int) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Tables and sizes as plain text for a terminal."""
+"""Plain-text tables and sizes for a terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,9 +6,9 @@ from gristmill.core.names import counted
 
 
 def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """Align the columns, the first `left` of them to the left and the others to the right.
+    """Format a table, with the first `left` columns aligned to the left and the others to the right.
 
-    Rich would do it as well, but importing it takes 20 ms, a twentieth of a small build.
+    Rich can do this too, but importing it takes 20 ms, a twentieth of a small build.
     """
     lines = [headings, *rows]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
@@ -18,13 +18,13 @@ def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
 def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
     padded = []
     for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        blanks = " " * (width - _width(cell))
-        padded.append(cell + blanks if number < left else blanks + cell)
+        spaces = " " * (width - _width(cell))
+        padded.append(cell + spaces if number < left else spaces + cell)
     return "  ".join(padded).rstrip()
 
 
 def _width(text: str) -> int:
-    """Columns that the text takes in a terminal."""
+    """Number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - few texts need it
@@ -33,6 +33,7 @@ def _width(text: str) -> int:
 
 
 def size_text(num_bytes: float) -> str:
+    """Format a size: `1.5 MB`, `300 bytes`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if num_bytes >= scale:
             return f"{num_bytes / scale:,.1f} {unit}"

@@ -1,3 +1,3 @@
-"""The version of gristmill, which every package may name."""
+"""Version of gristmill."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Documents against each other: signatures and clusters of near-duplicates."""
+"""Exact and near-duplicates among documents: signatures, clusters, similarity."""

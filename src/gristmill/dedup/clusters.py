@@ -1,7 +1,7 @@
-"""Near-duplicates -> clusters: candidates by shared keys, an exact check of each, union-find.
+"""Find clusters of near-duplicates: candidates share a key, are compared exactly, and are joined by union-find.
 
-Within a band, documents of the same key are compared with the first few of them that are not in one cluster yet, not
-each with each: ten thousand copies of a file cost ten thousand comparisons.
+Within a band, a document is compared only with the first few documents of the same key that are in different clusters,
+not with all of them. So ten thousand copies of a file cost ten thousand comparisons.
 """
 
 from collections import OrderedDict
@@ -15,18 +15,18 @@ from gristmill.dedup.signatures import Ids, Keys, distinct, grams_of
 
 MIN_JACCARD = 0.7
 MAX_REPRESENTATIVES = 16
-"""Per key. What is missed by it has other keys to be found by."""
+"""Maximum number of documents per key to compare with. A pair that is missed can be found by another key."""
 CACHE_BYTES = 32 << 20
 
 
 Pair = tuple[int, int]
-"""Numbers of documents, the smaller one first."""
+"""Numbers of two documents, the smaller one first."""
 Group = bytes
-"""Numbers of documents that share a key, ascending, as int32: there may be millions."""
+"""Numbers of documents that share a key, ascending, as int32 in bytes, because there may be millions of groups."""
 
 
 class UnionFind:
-    """Numbers in sets; a set goes by its smallest number."""
+    """Disjoint sets of numbers. The smallest number represents its set."""
 
     def __init__(self, size: int) -> None:
         self._parents = list(range(size))
@@ -45,7 +45,7 @@ class UnionFind:
         self._parents[max(one, other)] = min(one, other)
 
     def sets(self) -> list[list[int]]:
-        """Each ascending, by their first."""
+        """Return the sets, ordered by their first number. Numbers in a set are ascending."""
         members: dict[int, list[int]] = {}
         for item, parent in enumerate(self._parents):
             if parent == item:
@@ -55,41 +55,44 @@ class UnionFind:
         return list(members.values())
 
 
-class Twin(NamedTuple):
+class NearDuplicate(NamedTuple):
+    """A document of a cluster that is not its first."""
+
     member: int
     jaccard: float
-    """To the first of its cluster."""
+    """Similarity to the first document of the cluster."""
 
 
 class Cluster(NamedTuple):
-    """Documents connected by similar pairs, by number; `first` is the smallest."""
+    """Numbers of documents that are connected by similar pairs. `first` is the smallest."""
 
     first: int
-    others: tuple[Twin, ...]
+    others: tuple[NearDuplicate, ...]
 
 
 class GramSets:
-    """Sorted, distinct grams of a document, the last used of them kept."""
+    """Sorted distinct grams of documents, with a cache of those used last."""
 
     def __init__(self, ids_of: Callable[[int], Ids]) -> None:
         self._ids_of = ids_of
-        self._kept: OrderedDict[int, Keys] = OrderedDict()
+        self._cache: OrderedDict[int, Keys] = OrderedDict()
         self._num_bytes = 0
 
     def jaccard(self, one: int, other: int) -> float:
+        """Return the Jaccard similarity of two documents: common grams divided by all grams."""
         left, right = self._set(one), self._set(other)
         num_common = _num_common(left, right)
         return num_common / (len(left) + len(right) - num_common)
 
     def _set(self, document: int) -> Keys:
-        if document in self._kept:
-            self._kept.move_to_end(document)
-            return self._kept[document]
+        if document in self._cache:
+            self._cache.move_to_end(document)
+            return self._cache[document]
         grams = distinct(grams_of(self._ids_of(document)))
-        self._kept[document] = grams
+        self._cache[document] = grams
         self._num_bytes += grams.nbytes
-        while self._num_bytes > CACHE_BYTES and len(self._kept) > 2:  # noqa: PLR2004 - the two that are compared
-            self._num_bytes -= self._kept.popitem(last=False)[1].nbytes
+        while self._num_bytes > CACHE_BYTES and len(self._cache) > 2:  # noqa: PLR2004 - the two that are compared
+            self._num_bytes -= self._cache.popitem(last=False)[1].nbytes
         return grams
 
 
@@ -100,17 +103,21 @@ def _num_common(left: Keys, right: Keys) -> int:
 
 
 def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, float]:
+    """Measure the Jaccard similarity of each pair."""
     grams = GramSets(ids_of)
     return {pair: grams.jaccard(*pair) for pair in pairs}
 
 
 def groups_of(bands: Iterable[Keys]) -> list[Group]:
-    """`bands`: of each, the documents' keys. The same few share many keys, and are looked at once."""
+    """Return the groups of documents that share a key. A group that shares keys in several bands is returned once.
+
+    `bands` has the keys of all documents, for each band.
+    """
     return list(dict.fromkeys(group for keys in bands for group in _same_key(keys)))
 
 
 def find_clusters(groups: Iterable[Group], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
-    """Clusters of two and more, by their first."""
+    """Return the clusters of two or more documents, ordered by their first."""
     sets = UnionFind(num_documents)
     for group in groups:
         representatives: list[int] = []
@@ -129,11 +136,11 @@ def find_clusters(groups: Iterable[Group], num_documents: int, similarity: Calla
 
 def _cluster(members: Sequence[int], similarity: Callable[[Pair], float]) -> Cluster:
     first, *others = members
-    return Cluster(first, tuple(Twin(member, similarity((first, member))) for member in others))
+    return Cluster(first, tuple(NearDuplicate(member, similarity((first, member))) for member in others))
 
 
 def _same_key(keys: Keys) -> Iterator[Group]:
-    order = np.argsort(keys).astype(np.int32)  # not stable, and a third of the time: few keys are there twice
+    order = np.argsort(keys).astype(np.int32)  # an unstable sort takes a third of the time, and few keys occur twice
     ordered = keys[order]
     is_same = np.concatenate(([False], ordered[1:] == ordered[:-1], [False]))
     edges = np.flatnonzero(is_same[1:] != is_same[:-1])
@@ -141,21 +148,21 @@ def _same_key(keys: Keys) -> Iterator[Group]:
         yield np.sort(order[first : last + 1]).tobytes()
 
 
-# Exact duplicates, by what is tokenized: the first in path order stays, the others are its copies.
+# Exact duplicates have equal tokenized text. The first in path order is kept, the others are its copies.
 
 Copies = dict[int, list[PreparedDocument]]
-"""By the number, among those that stay, of the document that they are copies of."""
+"""Copies of each kept document, keyed by its index among the kept documents."""
 
 
 def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
-    """Those that stay, and those that go; `documents` in path order."""
-    number_of: dict[str, int] = {}
-    stay: list[PreparedDocument] = []
+    """Return the documents to keep, and the copies of them. `documents` must be in path order."""
+    index_of: dict[str, int] = {}
+    kept: list[PreparedDocument] = []
     copies: Copies = {}
     for document in documents:
-        number = number_of.setdefault(document.text_sha256, len(stay))
-        if number == len(stay):
-            stay.append(document)
+        number = index_of.setdefault(document.text_sha256, len(kept))
+        if number == len(kept):
+            kept.append(document)
         else:
             copies.setdefault(number, []).append(document)
-    return stay, copies
+    return kept, copies

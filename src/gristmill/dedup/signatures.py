@@ -1,8 +1,9 @@
-"""A document's ids -> the keys by which near-duplicates find each other.
+"""Compute keys from a document's ids such that near-duplicates probably share a key.
 
-The 5-grams of a document's ids are a set. MinHash with 256 permutations is a sketch of it, and 32 bands of 8 values
-make 32 keys: two documents whose sets have a Jaccard similarity of 0.8 share at least one of them in 0.997 of all
-cases, two of 0.5 in 0.12. Only the keys are kept, 256 bytes a document; who shares one is compared exactly (clusters).
+The 5-grams of a document's ids form a set. MinHash with 256 permutations is a sketch of the set, and 32 bands of 8
+values give 32 keys. Two documents with a Jaccard similarity of 0.8 share at least one key in 0.997 of all cases, two
+with 0.5 in 0.12. Only the keys are stored, 256 bytes per document. Documents that share a key are compared exactly
+(clusters.py).
 """
 
 import struct
@@ -18,10 +19,10 @@ NUM_BANDS = 32
 GRAM_TOKENS = 5
 SEED = 0
 DOCUMENTS_AT_ONCE = 128
-"""Signatures come out of rensa as lists of numbers, ten kilobytes a document."""
+"""Limited because rensa returns signatures as lists of numbers, ten kilobytes per document."""
 
 GRAMS_AT_ONCE = 1 << 14
-"""So that the numbers stay in the processor's cache."""
+"""Small enough for the numbers to fit into the processor's cache."""
 SIGNATURE = struct.Struct(f"<{NUM_PERMUTATIONS}I")
 
 Keys = npt.NDArray[np.uint64]
@@ -30,7 +31,7 @@ Edges = npt.NDArray[np.int64]
 NO_BANDS: Keys = np.zeros((0, NUM_BANDS), np.uint64)
 Number = TypeVar("Number", bound=np.integer[Any])
 
-# Odd numbers without a pattern: the multipliers of SplitMix64 and PCG.
+# Odd numbers without a bit pattern: the multipliers of SplitMix64 and PCG.
 GRAM_WEIGHTS = np.array(
     [0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93, 0x5851F42D4C957F2D], np.uint64
 )
@@ -38,63 +39,63 @@ BAND_WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 
 
 def mixed(numbers: Keys) -> Keys:
-    """Every bit of the result depends on every bit of the number."""
+    """Mix the bits of each number, so that every bit of the result depends on every bit of the number."""
     mixed: Keys = (numbers ^ (numbers >> np.uint64(32))) * GRAM_WEIGHTS[0]
     mixed ^= mixed >> np.uint64(29)
     return mixed
 
 
 def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Sorted; np.unique takes longer, and loads numpy.ma."""
+    """Return the distinct values, sorted. np.unique takes longer and loads numpy.ma."""
     keys = np.sort(keys)
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
 
 
 def end_to_end(documents: Sequence[Ids]) -> tuple[Ids, Edges]:
-    """The ids of all, and where each document's begin, with the end."""
+    """Concatenate the ids of documents. The second array has the start of each document, and the end."""
     ids = np.concatenate(documents) if documents else np.zeros(0, np.uint16)
     return ids, np.cumsum([0, *map(len, documents)])
 
 
 def grams_of(ids: Ids) -> Keys:
-    """A number for each 5-gram, in order; a document of fewer tokens is one gram."""
+    """Return a hash of each 5-gram, in order. A document of fewer tokens has one gram."""
     num_grams = max(min(1, len(ids)), len(ids) - GRAM_TOKENS + 1)
     grams = np.empty(num_grams, np.uint64)
     for at in range(0, num_grams, GRAMS_AT_ONCE):
         some = grams[at : at + GRAMS_AT_ONCE]
         numbers = ids[at : at + len(some) + GRAM_TOKENS - 1].astype(np.uint64) + np.uint64(1)
         np.multiply(numbers[: len(some)], GRAM_WEIGHTS[0], out=some)
-        for place in range(1, min(GRAM_TOKENS, len(ids))):
-            some += numbers[place : place + len(some)] * GRAM_WEIGHTS[place]
+        for position in range(1, min(GRAM_TOKENS, len(ids))):
+            some += numbers[position : position + len(some)] * GRAM_WEIGHTS[position]
         some[:] = mixed(some)
     return grams
 
 
 def band_keys(ids: Ids, edges: Edges) -> Keys:
-    """One row of 32 keys per document. `edges`: where each document's ids begin, and the end."""
+    """Return a row of 32 keys for each document. `edges` has the start of each document in `ids`, and the end."""
     firsts = range(0, len(edges) - 1, DOCUMENTS_AT_ONCE)
     parts = [_band_keys(ids, edges[first : first + DOCUMENTS_AT_ONCE + 1]) for first in firsts]
     return np.concatenate([NO_BANDS, *parts])
 
 
 def _band_keys(ids: Ids, edges: Edges) -> Keys:
-    from rensa import RMinHash  # noqa: PLC0415 - only where near-duplicates are looked for
+    from rensa import RMinHash  # noqa: PLC0415 - needed only to find near-duplicates
 
-    grams, offsets = _grams_of_all(ids, edges)
+    grams, offsets = _grams_of_documents(ids, edges)
     sketch = RMinHash.digest_matrix_from_flat_token_hashes(grams, offsets, NUM_PERMUTATIONS, SEED)
     values = b"".join([SIGNATURE.pack(*row) for row in sketch.to_rows()])
     pairs = np.frombuffer(values, np.uint64).reshape(len(edges) - 1, NUM_BANDS, -1)
     return mixed((pairs * BAND_WEIGHTS).sum(axis=2, dtype=np.uint64))
 
 
-def _grams_of_all(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
-    """The grams of each document, one document behind the other, and where each begins. Some may be there twice."""
+def _grams_of_documents(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
+    """Return the grams of all documents and the start of each document. A gram may occur twice in a document."""
     sizes = np.diff(edges)
     if len(sizes) and sizes.min() < GRAM_TOKENS:
         grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
         return np.concatenate(grams), np.cumsum([0, *map(len, grams)]).astype(np.uint64)
     every, offsets = grams_of(ids[edges[0] : edges[-1]]), edges - edges[0]
-    # In place of grams that reach into the next document, its own last one: a set has it once.
+    # Replace grams that reach into the next document by the document's last gram, which leaves the set unchanged.
     for before_end in range(1, GRAM_TOKENS):
         every[offsets[1:-1] - before_end] = every[offsets[1:-1] - GRAM_TOKENS]
     offsets[-1] = len(every)

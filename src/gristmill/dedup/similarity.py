@@ -1,4 +1,4 @@
-"""How similar two documents are: measured over pairs that may be near-duplicates, and known again by their texts."""
+"""Similarity of documents that may be near-duplicates, measured in workers and cached by the texts of a pair."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,9 +14,10 @@ from gristmill.dedup.clusters import Cluster, GramSets, Pair, UnionFind, find_cl
 from gristmill.dedup.signatures import Ids, Keys
 
 PAIR_TOKENS = 1 << 17
-"""One task measures pairs of documents that have this many tokens together, which takes about ten milliseconds."""
-ASSUMED = 1.0
-ROUNDS = 2
+"""Maximum number of tokens in the documents of one task, which takes about ten milliseconds."""
+ASSUMED_SIMILARITY = 1.0
+"""Similarity of a pair that is not measured yet."""
+MAX_ROUNDS = 2
 
 
 class Reader(Protocol):
@@ -24,45 +25,50 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """Where the ids of texts are read from. Picklable: every worker reads for itself."""
+    """Storage of the ids of texts. It is picklable, because every worker opens it."""
 
     def open(self) -> AbstractContextManager[Reader]: ...
 
 
 class _Similarities:
-    """Of pairs of documents, by number: known from before, measured now, or not yet known."""
+    """Similarities of pairs of documents, given by number: cached, measured, or missing."""
 
-    def __init__(self, documents: Sequence[PreparedDocument], before: Mapping[bytes, float]) -> None:
-        self._documents, self._before = documents, before
+    def __init__(self, documents: Sequence[PreparedDocument], cached: Mapping[bytes, float]) -> None:
+        self._documents, self._cached = documents, cached
         self.known: dict[Pair, float] = {}
         self.missing: set[Pair] = set()
 
     def assumed(self, pair: Pair) -> float:
-        """Near, where it is not known: it is noted, and nothing else is asked for in its place."""
+        """Return the similarity of a pair, or a high one if it is unknown.
+
+        An unknown pair is recorded as missing. Assuming that it is similar avoids requests for other pairs instead.
+        """
         value = self._look_up(pair)
         if value is None:
             self.missing.add(pair)
-            return ASSUMED
+            return ASSUMED_SIMILARITY
         return value
 
     def measured(self, grams: GramSets, pair: Pair) -> float:
+        """Return the similarity of a pair. Measure it if it is unknown."""
         value = self._look_up(pair)
         if value is None:
             value = self.known[pair] = grams.jaccard(*pair)
         return value
 
-    def to_remember(self) -> dict[bytes, float]:
-        return {self._name(pair): value for pair, value in self.known.items()}
+    def to_cache(self) -> dict[bytes, float]:
+        """Return the known similarities, keyed by the texts of the pair."""
+        return {self._cache_key(pair): value for pair, value in self.known.items()}
 
     def _look_up(self, pair: Pair) -> float | None:
         if pair not in self.known:
-            value = self._before.get(self._name(pair))
+            value = self._cached.get(self._cache_key(pair))
             if value is None:
                 return None
             self.known[pair] = value
         return self.known[pair]
 
-    def _name(self, pair: Pair) -> bytes:
+    def _cache_key(self, pair: Pair) -> bytes:
         return b"".join(sorted(bytes.fromhex(self._documents[number].text_sha256)[:16] for number in pair))
 
 
@@ -73,15 +79,16 @@ def clusters_of(
     known: Mapping[bytes, float],
     map_tasks: MapFunction,
 ) -> tuple[list[Cluster], dict[bytes, float]]:
-    """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
+    """Find the clusters of near-duplicates, and return them with the similarities to cache.
 
-    What is still asked for after a few of them, or is little, is measured as it is asked for. `known`: by the texts of
-    a pair, what was measured before; what is of use now comes back beside the clusters.
+    In a few rounds, pairs of unknown similarity are assumed to be similar and then measured all at once by the workers.
+    Pairs that remain unknown, or that are too few for two tasks, are measured here. `known` has the similarities of an
+    earlier build, keyed by the texts of a pair.
     """
     similar = _Similarities(documents, known)
     groups = groups_of(bands)
     clusters = find_clusters(groups, len(documents), similar.assumed)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         tasks = _tasks(documents, sorted(similar.missing))
         first_two = list(islice(tasks, 2))
         if len(first_two) <= 1:
@@ -94,37 +101,38 @@ def clusters_of(
         with store.open() as reader:
             grams = GramSets(lambda number: reader.ids_of(documents[number]))
             clusters = find_clusters(groups, len(documents), partial(similar.measured, grams))
-    return clusters, similar.to_remember()
+    return clusters, similar.to_cache()
 
 
-def measure(store: Store, places: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
-    place_of = {number: place for pair, both in places.items() for number, place in zip(pair, both, strict=True)}
+def measure(store: Store, texts: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
+    """Measure the similarity of pairs, in a worker."""
+    text_of = {number: text for pair, both in texts.items() for number, text in zip(pair, both, strict=True)}
     with store.open() as reader:
-        return jaccards(places, lambda number: reader.ids_of(place_of[number]))
+        return jaccards(texts, lambda number: reader.ids_of(text_of[number]))
 
 
 def _tasks(
     documents: Sequence[PreparedDocument], pairs: Sequence[Pair]
 ) -> Iterator[dict[Pair, tuple[StoredText, StoredText]]]:
-    """Pairs that share documents go into one task, which sorts the grams of each document once."""
+    """Divide pairs into tasks. Pairs that share documents are in one task, which sorts their grams only once."""
     sets = UnionFind(len(documents))
     for pair in pairs:
         sets.join(*pair)
-    together = sorted(pairs, key=lambda pair: (sets.find(pair[0]), pair))
-    for some in neighbours(_with_new_tokens(documents, together), itemgetter(1), PAIR_TOKENS):
-        yield {pair: (_place(documents[pair[0]]), _place(documents[pair[1]])) for pair, _ in some}
+    sorted_pairs = sorted(pairs, key=lambda pair: (sets.find(pair[0]), pair))
+    for some in neighbours(_with_new_tokens(documents, sorted_pairs), itemgetter(1), PAIR_TOKENS):
+        yield {pair: (_stored_text(documents[pair[0]]), _stored_text(documents[pair[1]])) for pair, _ in some}
 
 
 def _with_new_tokens(documents: Sequence[PreparedDocument], pairs: Iterable[Pair]) -> Iterator[tuple[Pair, int]]:
-    """Each pair with the tokens of those of its documents that no pair before it has."""
+    """Yield each pair with the number of tokens in its documents, without those of documents in earlier pairs."""
     counted: set[int] = set()
     for pair in pairs:
         yield pair, sum(documents[number].num_tokens for number in pair if number not in counted)
         counted.update(pair)
 
 
-def _place(document: PreparedDocument) -> StoredText:
-    """No more than it takes to read it."""
+def _stored_text(document: PreparedDocument) -> StoredText:
+    """Return only the fields that are needed to read the ids."""
     return StoredText(
         repo="",
         path="",

@@ -1,1 +1,1 @@
-"""Ids to windows: cutting, sampling, weights, packing."""
+"""Windows of ids: cutting, sampling, weights, packing."""

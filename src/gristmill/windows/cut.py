@@ -1,6 +1,6 @@
-"""A file's ids -> windows: length, overlap and tail, by slicing the ids of the whole file.
+"""Cut a file into windows by length, overlap and tail. Windows are slices of the ids of the complete file.
 
-510 content tokens a window (512 less two special ones), overlap 256, a file of 1,000 tokens, tail keep:
+Example: 510 content tokens per window (512 less two special tokens), overlap 256, a file of 1,000 tokens, tail keep:
 
 start   0 ├────────── 510 ──────────┤              fresh 510
 start 254       ├────────── 510 ──────────┤        fresh 254
@@ -20,12 +20,12 @@ from gristmill.core.records import NO_LIMIT, Range
 
 Indices = npt.NDArray[np.int64]
 
-MIN_STRETCH_TOKENS = 32
+MIN_SPAN_TOKENS = 32
 NO_INDICES = np.zeros(0, np.int64)
 
 
 class WindowShape(NamedTuple):
-    """A WindowConfig for a tokenizer with so many special tokens."""
+    """A WindowConfig for a tokenizer with a given number of special tokens."""
 
     num_content: int
     overlap: int
@@ -34,7 +34,7 @@ class WindowShape(NamedTuple):
 
     @classmethod
     def of(cls, config: WindowConfig, num_special: int) -> "WindowShape":
-        """Raise ConfigError if no window has such a shape."""
+        """Return the shape. Raise ConfigError if the special tokens or the overlap leave no room for content."""
         num_content = config.length - num_special
         if num_content < 1:
             raise ConfigError(
@@ -51,11 +51,11 @@ class WindowShape(NamedTuple):
 
 
 WHOLE = WindowShape(NO_LIMIT, 0, "keep", 1)
-"""A document, or what lies between two cuts of it, is one window."""
+"""Shape of rows of documents: a document, or a piece between two cuts, is one window."""
 
 
 class Windows(NamedTuple):
-    """Half-open ranges of token indices, and how many of each window's tokens no earlier one has shown."""
+    """Half-open ranges of token indices, with the number of tokens in each window that are in no earlier window."""
 
     starts: Indices
     ends: Indices
@@ -66,28 +66,29 @@ class Windows(NamedTuple):
         return len(self.starts)
 
     def picked(self, numbers: Indices) -> "Windows":
+        """Return the windows with these numbers."""
         return Windows(self.starts[numbers], self.ends[numbers], self.fresh[numbers], 0)
 
 
 class ManyWindows(NamedTuple):
-    """The windows of several documents, one document behind the other; positions count from the document's start."""
+    """Windows of several documents, one document after another. Positions count from the start of each document."""
 
     counts: Indices
-    """Windows of each document."""
+    """Number of windows of each document."""
     windows: Windows
     num_tail_tokens_dropped: Indices
-    """Of each document."""
+    """Number of dropped tokens of each document."""
 
 
 def cut_all(num_tokens: Indices, shape: WindowShape) -> ManyWindows:
-    """At least one window for each document; together they show every token, but for a dropped tail."""
+    """Cut documents into windows, at least one each. They contain every token, except those of a dropped tail."""
     stride = shape.num_content - shape.overlap
     counts = np.maximum(1, -((shape.overlap - num_tokens) // stride))
     lasts = np.cumsum(counts) - 1
-    numbers = counted_up(counts)
+    numbers = positions_in_groups(counts)
     starts = numbers * stride
     ends = np.minimum(starts + shape.num_content, np.repeat(num_tokens, counts))
-    # All windows but the last are full, so the one before ends an overlap behind this one's start.
+    # All windows but the last are full, so the previous window ends `overlap` tokens after the start of this one.
     fresh = ends - np.where(numbers, starts + shape.overlap, 0)
     tails = np.zeros(len(counts), np.int64)
     if shape.tail == "shift":
@@ -101,34 +102,35 @@ def cut_all(num_tokens: Indices, shape: WindowShape) -> ManyWindows:
     return ManyWindows(counts, Windows(starts, ends, fresh, int(tails.sum())), tails)
 
 
-def counted_up(counts: Indices) -> Indices:
-    """`[3, 1, 2]` -> 0 1 2 0 0 1"""
+def positions_in_groups(counts: Indices) -> Indices:
+    """Count from 0 in each group: group sizes `[3, 1, 2]` -> 0 1 2 0 0 1."""
     numbers: Indices = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return numbers
 
 
 def cut(num_tokens: int, shape: WindowShape) -> Windows:
+    """Cut one document into windows."""
     return cut_all(np.array([num_tokens]), shape).windows
 
 
 def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
-    """Windows of what lies between these ranges, in stretches of 32 tokens and more."""
-    stretches = np.array(stretches_of(num_tokens, ranges), np.int64).reshape(-1, 2)
-    counts, windows, _ = cut_all(stretches[:, 1] - stretches[:, 0], shape)
-    first = np.repeat(stretches[:, 0], counts)
+    """Cut the spans between these ranges into windows. Spans of fewer than 32 tokens are left out."""
+    spans = np.array(stretches_of(num_tokens, ranges), np.int64).reshape(-1, 2)
+    counts, windows, _ = cut_all(spans[:, 1] - spans[:, 0], shape)
+    first = np.repeat(spans[:, 0], counts)
     return Windows(windows.starts + first, windows.ends + first, windows.fresh, windows.num_tail_tokens_dropped)
 
 
 def stretches_of(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
-    """What lies between these ranges, and is long enough to be of use."""
+    """Return the spans of 32 or more tokens between these ranges, or the complete document if there are no ranges."""
     if not ranges:
         return [(0, num_tokens)]
     edges = zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
-    return [(start, end) for start, end in edges if end - start >= MIN_STRETCH_TOKENS]
+    return [(start, end) for start, end in edges if end - start >= MIN_SPAN_TOKENS]
 
 
 def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:
-    """The windows that none of these ranges reaches into."""
+    """Return the windows that do not touch any of these ranges."""
     is_clean = np.ones(len(windows), np.bool_)
     for start, end in ranges:
         is_clean &= (windows.ends <= start) | (windows.starts >= end)
@@ -136,13 +138,15 @@ def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:
 
 
 def without(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
-    gone = np.asarray(numbers, np.int64)
-    starts, ends = np.delete(windows.starts, gone), np.delete(windows.ends, gone)
-    shown = np.concatenate(([0], ends[:-1]))
-    return Windows(starts, ends, ends - np.maximum(starts, shown), windows.num_tail_tokens_dropped)
+    """Return the windows except those with these numbers, and count fresh tokens again."""
+    dropped = np.asarray(numbers, np.int64)
+    starts, ends = np.delete(windows.starts, dropped), np.delete(windows.ends, dropped)
+    earlier_ends = np.concatenate(([0], ends[:-1]))
+    return Windows(starts, ends, ends - np.maximum(starts, earlier_ends), windows.num_tail_tokens_dropped)
 
 
 def joined_windows(parts: Sequence[Windows]) -> Windows:
+    """Concatenate windows."""
     return Windows(
         starts=np.concatenate([NO_INDICES, *(part.starts for part in parts)]),
         ends=np.concatenate([NO_INDICES, *(part.ends for part in parts)]),
@@ -152,7 +156,7 @@ def joined_windows(parts: Sequence[Windows]) -> Windows:
 
 
 def lines_between(starts: Any, ends: Any, newline_tokens: npt.NDArray[np.int32]) -> tuple[Any, Any]:
-    """The lines, counted from 1, on which the first and last token of each range begin; or of one range."""
+    """Return the lines, from 1, on which the first and last token of each range begin. Also takes a single range."""
     first = 1 + np.searchsorted(newline_tokens, starts, "left")
     last = 1 + np.searchsorted(newline_tokens, ends - 1, "left")
     return first, last

@@ -1,4 +1,4 @@
-"""Which group of files a file is in, and the group's weight: by pattern, language, top folder or repo."""
+"""Groups of files with a weight, defined by pattern, language, top folder or repository."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -18,6 +18,8 @@ DATA = ("json", "yaml", "toml", "ini", "xml", "csv", "svg", "gitignore", "po", "
 
 
 class Rule(NamedTuple):
+    """A group of files with a weight. A file is in the group if it matches any of the conditions."""
+
     group: str
     weight: float
     patterns: tuple[str, ...] = ()
@@ -27,6 +29,7 @@ class Rule(NamedTuple):
 
     @classmethod
     def of(cls, what: str, weight: float) -> "Rule":
+        """Parse `language:NAME`, `folder:NAME`, `repo:NAME` or a pattern."""
         kind, _, name = what.partition(":")
         match kind:
             case "language":
@@ -48,7 +51,7 @@ class Rule(NamedTuple):
 
 
 OTHERS = Rule("others", 1.0)
-"""Files that no weight is said for."""
+"""Files that match no other rule."""
 PRESETS: dict[str, tuple[Rule, ...]] = {
     "code": (
         Rule("code:source", 2.0, patterns=("**",)),
@@ -63,36 +66,41 @@ GROUPS = {rule.group: rule for rule in PRESETS["code"]}
 KINDS = ("language", "folder", "repo")
 
 
-def rules_of(config: SamplingConfig) -> list[Rule]:
-    """What is said by hand comes after a preset, and so counts; `code:tests=3` gives a group of it another weight."""
-    by_hand = [Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS]
+def weight_rules(config: SamplingConfig) -> list[Rule]:
+    """Return the rules of the preset, then the explicit ones, which take precedence.
+
+    An explicit weight like `code:tests=3` replaces that of a group of the preset.
+    """
+    explicit = [Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS]
     if config.preset is None and not any(what in GROUPS for what in config.weights):
-        return by_hand
+        return explicit
     weights = {group: rule.weight if config.preset is not None else OTHERS.weight for group, rule in GROUPS.items()}
     weights |= {what: weight for what, weight in config.weights.items() if what in GROUPS}
-    return [*(rule._replace(weight=weights[group]) for group, rule in GROUPS.items()), *by_hand]
+    return [*(rule._replace(weight=weights[group]) for group, rule in GROUPS.items()), *explicit]
 
 
 def check_weights(config: SamplingConfig) -> None:
-    """Refuse a kind that there is not. A word and a colon is no pattern: a colon in a name can be written as ?."""
+    """Raise ConfigError for an unknown kind. A word with a colon is not a pattern: write ? for a colon in a name."""
     for what in config.weights:
         kind, colon, _ = what.partition(":")
         if colon and kind.isidentifier() and what not in GROUPS and kind not in KINDS:
             known = ", ".join((*(f"{one}:NAME" for one in KINDS), *GROUPS))
-            raise ConfigError(f"--weight {what!r}: there is no {kind!r}. There are patterns like 'src/**', {known}.")
+            raise ConfigError(f"--weight {what!r}: unknown kind {kind!r}. Use a pattern like 'src/**', or {known}.")
 
 
 def weighted_languages(config: SamplingConfig) -> list[str]:
+    """Return the languages that have a weight."""
     return [what.removeprefix("language:") for what in config.weights if what.startswith("language:")]
 
 
 def weighted_patterns(config: SamplingConfig) -> list[str]:
-    by_hand = (Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS)
-    return [pattern for rule in by_hand for pattern in rule.patterns]
+    """Return the explicit patterns that have a weight."""
+    explicit = (Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS)
+    return [pattern for rule in explicit for pattern in rule.patterns]
 
 
-def rule_for(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule:
-    """The last that matches."""
+def last_matching_rule(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule:
+    """Return the last rule that matches the file, or OTHERS."""
     found = OTHERS
     for rule in rules:
         if rule.matches(repo, path, language):

@@ -355,8 +355,8 @@ def test_command_prints_the_matching_build_command(source, tmp_path, monkeypatch
     ("arguments", "expected"),
     [
         (["shwo"], "unknown command 'tokenizer shwo'. Did you mean 'show'?"),
-        (["train", "x"], "no output folder was given"),
-        (["train", "--out", "t"], "no source was named"),
+        (["train", "x"], "no output folder is given"),
+        (["train", "--out", "t"], "no source is given"),
         (["train", "x", "--out", "t", "--sise", "9"], "Did you mean '--size'?"),
         (
             ["train", "x", "--out", "t", "--pattern", "gpt9"],

@@ -402,7 +402,7 @@ def test_a_missing_gpu_stops_before_any_work(tmp_path, monkeypatch):
 def test_a_gpu_cannot_be_combined_with_ray(tmp_path):
     code, line = refusal(run("build", tmp_path, "--out", tmp_path / "out", "--device", "cuda", "--runner", "ray"))
     assert code == 2
-    assert line.startswith("--device cuda goes with --runner local")
+    assert line.startswith("--device cuda needs --runner local")
 
 
 @pytest.mark.parametrize(

@@ -378,7 +378,7 @@ def test_hub_tokenizer_is_named_with_its_revision(dataset):
     [
         ("files.jsonl", lambda content: content[:-9], "is damaged"),
         ("files.jsonl", lambda content: content[: content.index(b"\n") + 1], "lists 1 file,"),
-        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "nothing says where"),
+        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "without a split"),
         ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "invalid settings"),
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "invalid settings"),
         ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 is damaged"),
@@ -400,7 +400,7 @@ def test_damaged_dataset_is_rejected(dataset, tmp_path, name, change, message):
 
 def test_rows_not_made_by_a_build_are_rejected(dataset, tmp_path):
     folder = write_tree(tmp_path / "copy", {path.name: path.read_bytes() for path in dataset.iterdir()})
-    with pytest.raises(DatasetError, match="keeps no record of files"):
+    with pytest.raises(DatasetError, match="has no record of files"):
         gather(made_foreign(folder))
 
 
