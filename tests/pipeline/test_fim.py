@@ -407,7 +407,7 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
         (["--fim", "2"], "fim.rate must be from 0 to 1"),
         (["--fim-spm", "-1"], "fim.spm must be from 0 to 1"),
         (["--fim-middles", "sintax"], "Did you mean 'syntax'"),
-        (["--fim-middles", "lines=many"], "SORT=SHARE"),
+        (["--fim-middles", "lines=many"], "KIND=SHARE"),
         (["--fim-middles", "lines=0"], "must have at least one share above 0"),
         (["--fim-max-middle", "0"], "at least 1"),
         (["--variants", "fim"], "Try --fim 0.5"),

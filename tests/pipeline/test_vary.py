@@ -362,7 +362,7 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
         (["--variants", "rewrite"], "--rewrite-endpoint"),
         (["--variants", "paraphrase"], "--rewrite-endpoint"),
         (["--variants", "backtranslation"], "Did you mean 'back-translation'"),
-        (["--variants", "paraphrase,back-translation"], "a build takes one of them"),
+        (["--variants", "paraphrase,back-translation"], "a build can use only one of them"),
         (["--variants", "rewrite", "--rewrite-context", "0"], "rewrite.context_tokens must be at least 1, got 0"),
         (
             ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
@@ -530,7 +530,7 @@ def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
 
 def test_a_build_takes_one_way_of_rewriting():
     options = ["src", "--out", "out", "--variants", "paraphrase,back-translation"]
-    with pytest.raises(ConfigError, match="--variants names back_translation and paraphrase: a build takes one"):
+    with pytest.raises(ConfigError, match="--variants names back_translation and paraphrase, but a build can use only one"):
         parse_settings(parser_for("build SOURCE", ""), options, "it")
 
 
