@@ -184,7 +184,7 @@ def test_whatever_becomes_of_the_server_the_bytes_are_the_same(built, expected, 
     gpu, notes = built(stand_in, waits_for=waits_for, workers=workers)
     assert everything(tmp_path / "out") == expected
     assert re.fullmatch(trouble, gpu.trouble)
-    assert notes == [f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."]
+    assert notes == [f"the CPU tokenized instead of the GPU, with the same ids: {gpu.trouble}."]
 
 
 def test_a_server_that_hangs_is_not_waited_for(built, expected, tmp_path):
@@ -413,9 +413,9 @@ def test_a_cluster_has_no_one_card(tmp_path):
 @pytest.mark.parametrize(
     ("busy", "prepare", "shape", "said"),
     [
-        (0.4, 9, 3, "the card waited for reading and cleaning"),
+        (0.4, 9, 3, "the GPU waited for reading and cleaning"),
         (0.4, 9, 20, "writing took"),
-        (7, 9, 3, "workers waited for the card"),
+        (7, 9, 3, "workers waited for the GPU"),
     ],
 )
 def test_the_summary_names_the_limit(busy, prepare, shape, said):
