@@ -1,4 +1,4 @@
-"""The build pipeline: five steps, each of which passes records to the next.
+"""The build pipeline. Each step passes records to the next.
 
 The work folder stores the results between the steps, so a killed build can resume.
 
@@ -7,7 +7,7 @@ The work folder stores the results between the steps, so a killed build can resu
 2. decide     parts                   -> PlacedDocuments and Drops: licenses, duplicates, groups, splits;
               decontaminate cuts shared spans, windows.draw samples, vary adds variants
 3. shape      PlacedDocuments         -> pieces of JSONL data files, and other formats; pack: rows of several files
-4. finish     all of the above        -> files.jsonl, and the manifest with the numbers of facts
+4. finish     all of the above        -> files.jsonl, and the manifest with numbers from facts
 
 build runs all steps, by_hand runs one step per command. They share context (settings and folders), keys (names from
 content digests), parts (files of token ids), cache (results of earlier builds) and work_folder.

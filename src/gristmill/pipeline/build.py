@@ -202,7 +202,7 @@ def open_workspace(config: Config) -> Workspace:
 
 @contextmanager
 def translate_os_errors(config: Config) -> Iterator[None]:
-    """Raise OutputError for an OSError while writing. Sources that cannot be read never raise an OSError here."""
+    """Convert an OSError to OutputError. It comes from writing, since unreadable sources raise other errors."""
     try:
         yield
     except OSError as error:

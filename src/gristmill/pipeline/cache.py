@@ -54,7 +54,7 @@ INDEX = "files"
 STAMPS = "stamps"
 KEY_BYTES = 16
 SHORT_KEY_BYTES = 8
-"""Length of a stamp hash, and of the start of a content key by which files are found."""
+"""Length of a stamp hash, and of the prefix of a content key in the index."""
 NO_STAMP_HASH = 0
 NOT_READ = bytes(KEY_BYTES)
 MAX_OPEN_EARLIER_PARTS = 4

@@ -47,7 +47,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
-        """Resolve the preset and write the tokenizer to the work folder. Raise if it rules out a setting."""
+        """Resolve the preset and write the tokenizer to the work folder. Raise if a setting is not possible with it."""
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         reads_text = bool(config.variants.rates) or config.fim.is_on or config.window.repo_order == "imports"

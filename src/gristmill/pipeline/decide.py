@@ -53,7 +53,7 @@ from gristmill.windows.draw import Drawing, draw, num_windows
 SIMILAR = "similar"
 DRAWN = "drawn"
 MAX_BAND_BYTES = 1 << 25
-"""Largest size of near-duplicate keys in memory, which is that of 131,072 documents."""
+"""Largest size of near-duplicate keys in memory. It holds the keys of 131,072 documents."""
 REPO, LANGUAGE, NUM_ROW_BYTES = map(TokenizedText.__struct_fields__.index, ("repo", "language", "num_row_bytes"))
 
 
@@ -113,7 +113,7 @@ def settle(
     *,
     tables: PartTables | None = None,
 ) -> Judged:
-    """Run the first half of step 2: decide on files, splits and cuts. Every window occurs once."""
+    """Run the first half of step 2: decide on files, splits and cuts. Windows are not sampled yet."""
     config = context.config
     with progress.phase("decide"):
         licenses, tables = _Licenses(inputs.licenses, config), tables or PartTables(context)
@@ -285,9 +285,9 @@ def _placed_documents(
 
 
 def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
-    """Map each document similar enough to the first of its cluster to that document and their similarity.
+    """Find the near-duplicates to drop, which are similar enough to the first document of their cluster.
 
-    Documents are given by number.
+    Return a map from the number of each to the number of that first document and their similarity.
     """
     pairs = ((cluster.first, other) for cluster in clusters for other in cluster.others)
     return {other.member: (first, other.jaccard) for first, other in pairs if other.jaccard >= MIN_JACCARD}
@@ -296,7 +296,7 @@ def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int
 def _find_clusters(
     context: Context, documents: Sequence[PreparedDocument], tables: PartTables, map_tasks: MapFunction
 ) -> list[Cluster]:
-    """Find clusters of near-duplicates. Documents are given by number."""
+    """Find clusters of near-duplicates. Their members are document numbers."""
     bands = _band_keys(context, documents, tables)
     known = recall(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
     clusters, similar = clusters_of(context.store, documents, bands, known, map_tasks)
@@ -364,7 +364,7 @@ class _Licenses:
 
 
 def _filter_by_license(documents: list[PreparedDocument], config: Config) -> tuple[list[PreparedDocument], list[Drop]]:
-    """Split documents into those that --license-allow accepts and drops of the others."""
+    """Return the documents that --license-allow accepts, and drops for the others."""
     if not config.licenses.allow:
         return documents, []
     allow_list = AllowList.of(config.licenses.allow)

@@ -1,6 +1,6 @@
-"""Part of step 2: cut spans that train and held-out files share out of one of the two.
+"""Part of step 2: decontamination.
 
-Spans that train shares with benchmarks are cut out of train.
+Spans that occur in both train and held-out files are cut from one of them. Spans of benchmarks are cut from train.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ BENCHMARKS = "../scratch/benchmarks.part"
 def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
-    """Cut shared spans out of documents and drop those without a window left. Return the facts for the manifest too."""
+    """Cut shared spans and drop documents without a window left. Return the new decision and the facts about it."""
     how = context.config.split.decontaminate
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]

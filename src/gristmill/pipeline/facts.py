@@ -42,7 +42,7 @@ MIN_SHARE_DEVIATION = 0.01
 MIN_CUT_SHARE = 1 / 3
 """Share of a split's tokens that must be cut to cause a warning."""
 MAX_FILES_NAMED = 5
-"""Most files that a warning lists."""
+"""Maximum number of files that a warning lists."""
 MIN_WEIGHT_DEVIATION = 0.005
 """Smallest reported difference between the requested and realized share of train's tokens."""
 
@@ -273,7 +273,7 @@ def _gap_reason(group: WeightFacts, config: SamplingConfig, *, has_variants: boo
 VARIANT_WORTH = 0.6
 """Weight of a variant in effective epochs, where an exact copy counts 1.
 
-It is the effect of a copy with a tenth of its tokens changed (Hernandez et al. 2022).
+It is the value for a copy with a tenth of its tokens changed (Hernandez et al. 2022).
 """
 
 

@@ -26,7 +26,7 @@ BUILDING_PACKAGES = (
 DECIDED_IN_STEP_3 = frozenset({"repo_order", "repo_order_seed"})
 """Window settings that do not affect parts."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
-"""Suffixes of the files that count as code. Rules, queries and word lists do too."""
+"""Suffixes of files that count as code, including rules, queries and word lists."""
 
 
 def key_of(*parts: Any) -> str:
@@ -34,7 +34,7 @@ def key_of(*parts: Any) -> str:
 
 
 def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
-    """Return a digest of everything that determines the result of step 1 except the files, including its code."""
+    """Return a digest of the settings, versions and code that determine the result of step 1."""
     settings = config.settings()
     window = {name: value for name, value in settings["window"].items() if name not in DECIDED_IN_STEP_3}
     return key_of(
@@ -57,7 +57,7 @@ def versions() -> dict[str, str]:
 
 
 def grammar_versions(config: Config) -> dict[str, str]:
-    """Return the versions of the grammar packages, or nothing if no variant and no fill in the middle needs them."""
+    """Return the versions of the grammar packages. Empty if neither variants nor fill in the middle need them."""
     needs_grammar = config.variants.need_grammar or config.fim.needs_grammar
     return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 

@@ -1,4 +1,4 @@
-"""map_documents(): run a parsing function over batches of documents, despite files that crash or hang it."""
+"""map_documents(): run a parsing function over batches of documents, and isolate files that crash or hang it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

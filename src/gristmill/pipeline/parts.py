@@ -44,7 +44,7 @@ from gristmill.tokenizers.tokenizer import Encoded, Tokenizer
 MAX_OPEN_PARTS = 200
 NO_TOKENS = np.zeros(0, np.int32)
 GAP_BYTES = 1 << 14
-"""Largest gap between two blocks that are read together, which costs less than a second read."""
+"""Largest gap between two blocks that are read together. Reading the gap costs less than a second read."""
 
 
 class Block(NamedTuple):
@@ -251,7 +251,7 @@ def write_part(path: Path, part: Part) -> None:
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
-    """Encode anchors: their number per text, the distance of each to the one before it in one byte, and their keys."""
+    """Encode anchors as their number per text, the distances between them in one byte each, and their keys."""
     steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
     first_indices = _first_indices(anchors.counts)
     steps[first_indices] = anchors.positions[first_indices]

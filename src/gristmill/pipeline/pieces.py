@@ -41,7 +41,7 @@ HEAD = struct.Struct("<II")
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of documents of one split, in path order, and its position in the output."""
+    """Consecutive documents of one split in path order, and the position of their rows in the output."""
 
     split: Split
     file: str
@@ -103,7 +103,7 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     key: str
     file: str
-    """Name of its file in the dataset folder, in the log. After reading the log, the path of the file."""
+    """Name of its file in the dataset folder. After the log is read, the path of that file."""
     offset: int
     num_bytes: int
     num_rows: int
@@ -327,7 +327,7 @@ def _new_executor() -> "ThreadPoolExecutor":
 
 
 class _DataFile:
-    """One data file. With threads, one computes the digest and one the checksums, since a digest is sequential."""
+    """Writer of one data file. With threads, one computes the digest, which is sequential, and one the checksums."""
 
     def __init__(self, folder: Path, first: Piece, make_executor: "Callable[[], ThreadPoolExecutor] | None") -> None:
         self.name, self._split = first.file, first.split

@@ -232,7 +232,7 @@ def in_order(parts: Mapping[int, str]) -> list[str]:
 
 
 def _without_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
-    """Return the batch without the file that killed its worker. Raise without --skip-failed."""
+    """Return the batch without the file that killed its worker. Raise OutputError unless --skip-failed is set."""
     number = CurrentFile(context.scratch, batch.index).read()
     if number is None or number in batch.failed_files or number >= len(batch.files):
         raise OutputError(
@@ -368,7 +368,7 @@ def _assemble_part(
 def _clean_and_tokenize(context: Context, read: Sequence[_ReadFile]) -> Iterator[PreparedFile | Drop]:
     """Clean and tokenize files and compute their signatures. Yield a drop for a file that cannot be used.
 
-    Each stage processes all files together, which is faster.
+    Each stage processes all files together.
     """
     config = context.config
     found = [document_of(one.file, one.raw, one.sha256, config.scan) for one in read]

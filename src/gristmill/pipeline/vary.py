@@ -139,7 +139,7 @@ def _find_contaminated(
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
 ) -> set[int]:
-    """Return the numbers of variants that share a span with a held-out file or benchmark, and their file does not."""
+    """Return the numbers of variants that share a span with a held-out file or benchmark that their file lacks."""
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
     others: list[AnyStoredText] = [*held_out, *tokenize_benchmarks(context, benchmarks)]
     if not made or not others:
