@@ -97,7 +97,7 @@ class InputReader:
         return Intake(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
-        """Read the license files, one per step, since together they take long. Start after all files have been found."""
+        """Read the license files, one per step, since together they take long. Start after all files are found."""
         for file in self._license_files:
             self._read_declaration(file)
             yield
