@@ -302,7 +302,7 @@ def test_odd_names_survive_the_whole_way(tree, tmp_path):
     ("files", "said"),
     [
         ({}, "there are no files"),
-        ({"a.bin": b"\0", "b.bin": b"\1\0"}, "nothing to build from.*2 files found, all dropped \\(2 binary\\).*a.bin"),
+        ({"a.bin": b"\0", "b.bin": b"\1\0"}, "no usable file in.*2 files found, all dropped \\(2 binary\\).*a.bin"),
         ({".gitignore": "*", "x.py": "x"}, "there are no files"),
     ],
 )

@@ -111,7 +111,7 @@ def steps_of(config):
 def test_one_shard_in_the_place_of_another_is_refused(source, tmp_path, step):
     config = config_for(source, tmp_path / "out")
     folder = work_of(tmp_path / "out") / "steps"
-    with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is not there"):
+    with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is missing"):
         for do, leaves in steps_of(config):
             do()
             if leaves == step:
@@ -139,7 +139,7 @@ def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
     part.write_bytes({"flipped": bytes([content[0] ^ 1]) + content[1:]}.get(damage, content[: len(content) // 2]))
     if damage == "gone":
         part.unlink()
-    with pytest.raises(DatasetError, match=r"is damaged or gone\. Run gristmill prepare again"):
+    with pytest.raises(DatasetError, match=r"is damaged or missing\. Run gristmill prepare again"):
         for do in steps[number + 1 :]:
             do()
     for do in (steps[0], *steps[number + 1 :]):
@@ -285,23 +285,25 @@ def test_steps_over_what_a_build_has_left_do_only_what_has_changed(source, tmp_p
 def test_a_missing_shard_is_named(source, tmp_path):
     config = config_for(source, tmp_path / "out")
     with pytest.raises(
-        DatasetError, match=r"^nothing is there to go on from\. Run gristmill prepare --shard 1/1 first"
+        DatasetError, match=r"^no results of gristmill prepare found\. Run gristmill prepare --shard 1/1 first"
     ):
         decide_all(config)
     prepare_shard(config, Shard(1, 3))
     prepare_shard(config, Shard(3, 3))
-    with pytest.raises(
-        DatasetError, match=r"^shard 2/3 of prepare is not there.* Run gristmill prepare --shard 2/3 aga"
-    ):
+    with pytest.raises(DatasetError, match=r"^shard 2/3 of prepare is missing.* Run gristmill prepare --shard 2/3 aga"):
         decide_all(config)
-    with pytest.raises(DatasetError, match=r"^nothing is decided yet.* Run gristmill decide first"):
+    with pytest.raises(
+        DatasetError, match=r"^no results of gristmill decide found for these settings.* Run gristmill decide first"
+    ):
         shape_shard(config, Shard(1, 1))
     prepare_shard(config, Shard(2, 3))
     decide_all(config)
-    with pytest.raises(DatasetError, match=r"^nothing is there to go on from\. Run gristmill shape --shard 1/1 first"):
+    with pytest.raises(
+        DatasetError, match=r"^no results of gristmill shape found\. Run gristmill shape --shard 1/1 first"
+    ):
         finish_all(config)
     shape_shard(config, Shard(2, 2))
-    with pytest.raises(DatasetError, match=r"^shard 1/2 of shape is not there"):
+    with pytest.raises(DatasetError, match=r"^shard 1/2 of shape is missing"):
         finish_all(config)
     shape_shard(config, Shard(1, 2))
     finish_all(config)
@@ -317,10 +319,10 @@ def test_other_settings_in_between_are_refused(source, expected, tmp_path):
             decide_all(one)
     prepare_shard(config, Shard(2, 2))
     decide_all(config)
-    with pytest.raises(DatasetError, match="or with other settings"):
+    with pytest.raises(DatasetError, match="for these settings"):
         shape_shard(other, Shard(1, 1))
     shape_shard(config, Shard(1, 1))
-    with pytest.raises(DatasetError, match="or with other settings"):
+    with pytest.raises(DatasetError, match="for these settings"):
         finish_all(other)
     finish_all(config)
     assert everything(tmp_path / "out") == expected["none"]
@@ -393,7 +395,9 @@ def test_what_was_prepared_is_what_is_decided_about(source, expected, tmp_path):
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/0", "-1/2", "a/b", "1/2/3", "", "1/ 2", "1.0/2", "/"])
 def test_a_shard_that_cannot_be(text):
-    with pytest.raises(ConfigError, match=re.escape(f"--shard takes I/N with I from 1 to N, like 3/16, got {text!r}.")):
+    with pytest.raises(
+        ConfigError, match=re.escape(f"--shard must be I/N with I from 1 to N, like 3/16, got {text!r}.")
+    ):
         Shard.of(text)
 
 
@@ -402,9 +406,9 @@ def test_the_commands_refuse_in_one_line(source, tmp_path):
     assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. For all of it: --shard 1/1")
     assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2
     code, line = refusal(called("decide", *words))
-    assert (code, line) == (4, "nothing is there to go on from. Run gristmill prepare --shard 1/1 first.")
+    assert (code, line) == (4, "no results of gristmill prepare found. Run gristmill prepare --shard 1/1 first.")
     code, line = refusal(called("finish", *words))
-    assert (code, line) == (4, "nothing is decided yet, or with other settings. Run gristmill decide first.")
+    assert (code, line) == (4, "no results of gristmill decide found for these settings. Run gristmill decide first.")
     done = called("prepare", *words, "--shard", "1/1", "--json")
     assert (done.returncode, done.stdout) == (0, '{"batches": 1}\n')
     assert "decided" in called("decide", *words).stdout

@@ -13,8 +13,8 @@ from gristmill.core.records import Split
 from gristmill.formats.jsonl import PIECE_BYTES
 from gristmill.pipeline import decide
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import place
-from gristmill.pipeline.pieces import lay_out
+from gristmill.pipeline.decide import deduplicate_and_split
+from gristmill.pipeline.pieces import make_pieces
 from gristmill.splits.previous import read_previous_splits
 from support.documents import document, placed
 
@@ -26,7 +26,7 @@ def config(tmp_path, **split):
 
 def decided(documents, config):
     nowhere = Path(config.out)
-    return place(
+    return deduplicate_and_split(
         Context(config=config, folder=nowhere, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
     )
 
@@ -46,7 +46,7 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
         placed(document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000), list(Split)[index % 3])
         for index in range(300)
     ]
-    pieces = list(lay_out(documents, OutputConfig(shard_bytes=20_000_000)))
+    pieces = list(make_pieces(documents, OutputConfig(shard_bytes=20_000_000)))
     for split in Split:
         members = [member for piece in pieces if piece.split is split for member in piece.documents]
         assert members == [member for member in documents if member.split is split]
@@ -62,9 +62,9 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
 
 
 def test_one_file_has_a_plain_name_and_an_empty_split_none():
-    pieces = list(lay_out([placed(document("a"), Split.TRAIN)], OutputConfig()))
+    pieces = list(make_pieces([placed(document("a"), Split.TRAIN)], OutputConfig()))
     assert [piece.file for piece in pieces] == ["train.jsonl"]
-    pieces = list(lay_out([placed(document("a"), Split.TEST)], OutputConfig(compress="zstd")))
+    pieces = list(make_pieces([placed(document("a"), Split.TEST)], OutputConfig(compress="zstd")))
     assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
 
 
@@ -76,12 +76,12 @@ def test_keys_of_near_duplicates_are_the_same_from_memory_and_through_a_file(tmp
     context = Context(config=config(tmp_path), folder=tmp_path, tokenizer_key="", prepare_key="", keeps_text=False)
     context.scratch.mkdir()
     tables = SimpleNamespace(pop_bands=keys.__getitem__)
-    in_memory = list(decide._bands(context, documents, tables))
+    in_memory = list(decide._band_keys(context, documents, tables))
     assert [column.tolist() for column in in_memory] == np.concatenate(
         [one[[0, 2]] for one in keys.values()]
     ).T.tolist()
     monkeypatch.setattr(decide, "MAX_BAND_BYTES", 1024)
-    assert np.array_equal(in_memory, list(decide._bands(context, documents, tables)))
+    assert np.array_equal(in_memory, list(decide._band_keys(context, documents, tables)))
 
 
 def test_nothing_before_is_no_input(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gristmill.config.config import Config
 from gristmill.dedup.signatures import NO_BANDS, end_to_end
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decontaminate import COMPARED, compare_with_earlier
+from gristmill.pipeline.decontaminate import COMPARED, compare_incrementally
 from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
 from gristmill.splits.shared_spans import anchors_of
 from gristmill.splits.span_join import Sides, compare
@@ -59,7 +59,7 @@ class Bench:
 
     def run(self, held_out, train):
         small, large = self.store("held", held_out), self.store("train", train)
-        return compare_with_earlier(self.context, small, large, self.compare)
+        return compare_incrementally(self.context, small, large, self.compare)
 
 
 def changed(rng, texts, others):

@@ -240,7 +240,7 @@ def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
 def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
     done = called("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
     assert done.returncode == 0
-    (heading,) = [line for line in done.stdout.splitlines() if "realised" in line]
+    (heading,) = [line for line in done.stdout.splitlines() if "realized" in line]
     assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
     assert "small/** has" in done.stderr
     summary = json.loads(called("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
@@ -287,7 +287,7 @@ def test_shares_are_shown_as_asked_for_and_as_they_came_out(source, natural, tmp
     )
     assert all(asked != got for asked, got in asked_and_got)
     heading, *lines = summary_text(manifest, "out").splitlines()[:4]
-    assert heading.split()[-2:] == ["asked", "got"]
+    assert heading.split()[-2:] == ["requested", "actual"]
     assert [tuple(line.split()[-2:]) for line in lines] == asked_and_got
     card = (tmp_path / "out/README.md").read_text()
     assert all(f"| {asked} | {got} |" in card for asked, got in asked_and_got)
@@ -324,7 +324,7 @@ def test_where_all_weighs_nothing_the_reason_is_told(source, tmp_path):
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(weights={"**": 0}))
     assert any("every file of it weighs 0" in warning for warning in manifest.warnings)
     assert check(tmp_path / "out").ok
-    with pytest.raises(ConfigError, match="no window is left to show"):
+    with pytest.raises(ConfigError, match="no window is left: all of train"):
         make(source, tmp_path / "none", sampling=SamplingConfig(weights={"**": 0}), split=SplitConfig(shares="100/0/0"))
 
 

@@ -101,8 +101,8 @@ TROUBLES = [
 def test_a_file_over_which_workers_fail_is_named(source, expected, tmp_path, case):
     trouble, options, reason = case
     config = config_for(source, tmp_path / "out", **options)
-    advice = "What is done is kept: the same command goes on from there; try fewer --workers, or --skip-failed to leave"
-    said = rf"^stdlib/{BAD} \(batch \d+\) could not be prepared: {reason}\. {advice} the file out\.$"
+    advice = "Completed work is kept: run the same command again to resume, try fewer --workers, or use --skip-failed to drop"
+    said = rf"^stdlib/{BAD} \(batch \d+\) could not be prepared: {reason}\. {advice} the file\.$"
     with pytest.raises(OutputError, match=said):
         in_a_process(build_with, trouble, config)
     assert not (tmp_path / "out").exists()
@@ -193,7 +193,9 @@ def build_on_a_bad_disk(config):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_that_are_not_given_back_are_an_error(source, expected, tmp_path, workers):
     config = config_for(source, tmp_path / "out", workers=workers)
-    with pytest.raises(OutputError, match=r"train\.jsonl' does not give back what was written\. Check the disk"):
+    with pytest.raises(
+        OutputError, match=r"train\.jsonl' does not contain the bytes that were written\. Check the disk"
+    ):
         in_a_process(build_on_a_bad_disk, config)
     assert not (tmp_path / "out").exists()
     build(config)
@@ -230,7 +232,9 @@ def build_with_a_bad_disk(config, location, num_faults, call):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_read_that_fails_again_and_again_is_an_error_that_names_the_file(source, expected, tmp_path, call, workers):
     config = config_for(source, tmp_path / "out", workers=workers)
-    said = rf"^cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts \(batch \d+\)\. What is done is kept"
+    said = (
+        rf"^cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts \(batch \d+\)\. Completed work is kept"
+    )
     with pytest.raises(InputError, match=said):
         in_a_process(build_with_a_bad_disk, config, source / BAD, 1000, call)
     assert not (tmp_path / "out").exists()
@@ -277,7 +281,9 @@ def test_a_source_that_is_gone_ends_the_build_and_once_it_is_back_the_next_goes_
 ):
     place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
     config = config_for(place, out, workers=1, skip_failed=skip_failed, batch_bytes=20_000)
-    with pytest.raises(InputError, match=rf"^the source '{place}' is gone\. Bring it back\. What is done is kept: the"):
+    with pytest.raises(
+        InputError, match=rf"^the source '{place}' no longer exists\. Restore it\. Completed work is kept"
+    ):
         in_a_process(build_and_rename, config, place, tmp_path / "away", 7)
     assert not out.exists()
     kept = parts(out)
@@ -293,7 +299,7 @@ def test_a_source_that_is_gone_leaves_the_earlier_dataset(source, tmp_path):
     make(place, out, scan=ScanConfig(include=["json/**"]))
     before, previous = everything(out), shutil.copy(out / "files.jsonl", tmp_path)
     config = config_for(place, out, workers=1, batch_bytes=20_000)
-    with pytest.raises(InputError, match="is gone"):
+    with pytest.raises(InputError, match="no longer exists"):
         in_a_process(build_and_rename, config, place, tmp_path / "away", 3)
     assert everything(out) == before
     os.rename(tmp_path / "away", place)
@@ -305,7 +311,7 @@ def test_a_source_that_is_gone_leaves_the_earlier_dataset(source, tmp_path):
 def test_one_of_several_sources_that_is_gone_is_named(source, tmp_path):
     one, two = shutil.copytree(source / "json", tmp_path / "one"), shutil.copytree(source / "logging", tmp_path / "two")
     config = Config(sources=[str(one), str(two)], out=str(tmp_path / "out"), run=RunConfig(workers=1, batch_files=1))
-    with pytest.raises(InputError, match=rf"^the source '{two}' is gone"):
+    with pytest.raises(InputError, match=rf"^the source '{two}' no longer exists"):
         in_a_process(build_and_rename, config, two, tmp_path / "away", 6)
 
 

@@ -414,6 +414,6 @@ def test_a_folder_by_the_name_of_a_data_file_is_not_the_datasets(tmp_path):
     (out / "train.jsonl").unlink()
     (out / "train.jsonl").mkdir()
     (out / "train.jsonl" / "mine").touch()
-    with pytest.raises(OutputError, match="stands in its way"):
+    with pytest.raises(OutputError, match="has the name of one of its files"):
         make(tmp_path / "source", out)
     assert (out / "train.jsonl" / "mine").exists()

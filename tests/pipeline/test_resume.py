@@ -237,7 +237,7 @@ def build_to(config, place, calls, is_after):
     [
         ("none", ("pipeline.prepare:prepare", 1, True)),
         ("none", ("pipeline.prepare:prepare", 7, False)),
-        ("none", ("pipeline.decide:place", 1, True)),
+        ("none", ("pipeline.decide:deduplicate_and_split", 1, True)),
         ("none", ("pipeline.shape:shape", 1, True)),
         ("zstd", ("pipeline.shape:shape", 1, True)),
         ("none", ("pipeline.shape:shape", 5, False)),
@@ -246,7 +246,7 @@ def build_to(config, place, calls, is_after):
         ("zstd", ("pipeline.pieces:DataFiles.add", 4, True)),
         ("none", ("pipeline.pieces:DataFiles.add", 9, False)),
         ("zstd", ("pipeline.pieces:DataFiles.add", 9, False)),
-        ("none", ("pipeline.build:clear_old", 1, True)),
+        ("none", ("pipeline.build:delete_stale_files", 1, True)),
         ("none", ("pipeline.build:write_manifest", 1, False)),
         ("none", ("pipeline.build:write_manifest", 1, True)),
         ("none", ("pipeline.work_folder:foreign_names", 1, True)),
@@ -254,7 +254,7 @@ def build_to(config, place, calls, is_after):
         ("none", ("pipeline.work_folder:Workspace._exchange", 1, True)),
         ("zstd", ("pipeline.work_folder:Workspace._exchange", 1, True)),
         ("none", ("pipeline.work_folder:Workspace._retire", 1, True)),
-        ("none", ("pipeline.build:remember", 1, False)),
+        ("none", ("pipeline.build:write_cached", 1, False)),
         ("none", ("pipeline.work_folder:Workspace.prune", 1, False)),
     ],
 )
@@ -359,7 +359,9 @@ def test_a_log_that_tells_other_places_is_not_believed(prospects, tmp_path):
     assert len(known) > 5
     turned = zip(known, known[1:] + known[:1], strict=True)
     log.write_bytes(
-        b"".join(pieces._line(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in turned)
+        b"".join(
+            pieces._record(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in turned
+        )
     )
     build(config)
     assert everything(tmp_path / "out") == prospect.stages[1]

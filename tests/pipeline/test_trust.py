@@ -687,6 +687,6 @@ def test_licences_in_folders_with_odd_names_and_beside_single_files(tmp_path):
 def test_an_error_names_no_secret_either(tmp_path):
     value = canary()
     repo = write_tree(tmp_path / "repo", {f"{value}.png": "x"})
-    with pytest.raises(InputError, match="nothing to build from") as error:
+    with pytest.raises(InputError, match="no usable file in") as error:
         make(repo, tmp_path / "out")
     assert value not in str(error.value)

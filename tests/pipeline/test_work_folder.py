@@ -254,7 +254,10 @@ def test_a_file_of_the_user_that_stands_in_the_way_is_named(tmp_path):
     out.mkdir()
     fill(out, "old")
     (out / "test.jsonl").write_text("mine")
-    with pytest.raises(OutputError, match=r"test\.jsonl.*stands in its way"), Workspace(str(out)) as work:
+    with (
+        pytest.raises(OutputError, match=r"test\.jsonl.*has the name of one of its files"),
+        Workspace(str(out)) as work,
+    ):
         fill(work.dataset, "new")
         (work.dataset / "test.jsonl").write_text("new")
         work.publish()
@@ -275,7 +278,7 @@ def test_the_folders_permissions_stay(tmp_path):
 def test_sources_inside_the_output_are_refused(tmp_path):
     work = Workspace(str(tmp_path / "out"))
     for name in ("out", "out/sub", "out.work", "out.work/dataset"):
-        with pytest.raises(InputError, match="lies inside the output folder"):
+        with pytest.raises(InputError, match="is inside the output folder"):
             work.refuse_sources([str(tmp_path / name)])
     work.refuse_sources([str(tmp_path), str(tmp_path / "output")])
 
@@ -331,7 +334,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 
 def test_too_little_space_is_said_before(tmp_path):
-    with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"takes .* MB, but only"):
+    with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"needs .* MB, but only"):
         work.require_space(1 << 60)
 
 

@@ -1,12 +1,14 @@
-"""The build, in steps that hand records on. What passes between them lies in the work folder, so a build can go on.
+"""The build pipeline. Each step passes records to the next.
 
-0. intake     sources, settings       -> SourceFiles, what licence files say, benchmarks
-1. prepare    batches of SourceFiles  -> parts: ids and TokenizedDocuments, over workers
-2. decide     parts                   -> PlacedDocuments and Drops: licences, duplicates, groups, splits;
+The work folder stores the results between the steps, so a killed build can resume.
+
+0. intake     sources, settings       -> SourceFiles, license declarations, benchmarks
+1. prepare    batches of SourceFiles  -> parts with token ids and TokenizedDocuments, made by workers
+2. decide     parts                   -> PlacedDocuments and Drops: licenses, duplicates, groups, splits;
               decontaminate cuts shared spans, windows.draw samples, vary adds variants
-3. shape      PlacedDocuments         -> pieces, which make data files, and other formats; pack: rows of several files
-4. finish     all of it               -> files.jsonl and the manifest, with the numbers of facts
+3. shape      PlacedDocuments         -> pieces of JSONL data files, and other formats; pack: rows of several files
+4. finish     all of the above        -> files.jsonl, and the manifest with numbers from facts
 
-build runs them one after the other, by_hand one per command. They share context (settings and folders), keys (names by
-content), parts (files of ids), cache (what earlier builds found out) and work_folder.
+build runs all steps, by_hand runs one step per command. They share context (settings and folders), keys (names from
+content digests), parts (files of token ids), cache (results of earlier builds) and work_folder.
 """

@@ -1,9 +1,9 @@
-"""build(): the whole flow on one screen.
+"""build(): run the complete pipeline.
 
 sources ─► scan ─► prepare (over batches) ─► decide (once) ─► compare ─► shape (over pieces) ─► finish ─► dataset
 
-Between the steps everything lies in the work folder, under names that say what went in: a build that was killed goes on
-there, and the next one does again only what has changed.
+The steps pass their results on as files in the work folder, named by a digest of their inputs. A killed build resumes
+from these files, and the next build repeats only the work whose inputs have changed.
 """
 
 import errno
@@ -29,15 +29,15 @@ from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
 from gristmill.core.names import is_address
 from gristmill.core.progress import Progress
 from gristmill.core.records import PlacedDocument, SourceFile
-from gristmill.pipeline.cache import remember, write_index
+from gristmill.pipeline.cache import write_cached, write_index
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import PartTables, decide
 from gristmill.pipeline.decision import Judged
-from gristmill.pipeline.finish import FilesTable, Outcome, clear_old, describe, machine
-from gristmill.pipeline.intake import Arrival, check_settings, local_sources
+from gristmill.pipeline.finish import BuildResult, FilesTable, delete_stale_files, machine_facts, make_manifest
+from gristmill.pipeline.intake import InputReader, check_settings, local_sources
 from gristmill.pipeline.other_formats import MadeFiles
 from gristmill.pipeline.pack import pack_all
-from gristmill.pipeline.prepare import GO_ON, batches, in_order, prepare_all
+from gristmill.pipeline.prepare import RESUME_HINT, batches, in_order, prepare_all
 from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import BYTES_PER_WORKER, LocalRunner, num_cores, num_workers
@@ -60,14 +60,14 @@ SOURCES_PROBED = 100
 
 
 class Built(NamedTuple):
-    """How a dataset was made, kept beside it."""
+    """Record of how a dataset was built, stored in its work folder."""
 
     config: Config
     folder: str
-    """From which relative paths in it go."""
+    """Current directory of the build, to which relative paths in `config` refer."""
 
     def as_text(self) -> str:
-        """As JSON in ASCII: a path may hold what is not UTF-8."""
+        """Encode as ASCII JSON, since a path may contain bytes that are not UTF-8."""
         return json.dumps([msgspec.to_builtins(self.config), self.folder])
 
     @classmethod
@@ -77,88 +77,97 @@ class Built(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A build under way."""
+    """State of a running build."""
 
     tokenizer: Definition
-    """As it was located: with its name and revision."""
+    """The tokenizer as located, with its name and revision."""
     context: Context
     work: Workspace
     progress: Progress
 
 
 def build(config: Config, progress: Progress | None = None) -> Manifest:
-    """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    """Build a dataset folder from source trees and return its manifest.
+
+    If the build fails, an earlier dataset in the output folder remains intact.
+    """
     return build_without(config, progress, hidden=())
 
 
 def build_without(
     config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: "MakeEncoder | None" = None
 ) -> Manifest:
-    """`hidden`: folders that are not looked at, beside the dataset's own. `make_encoder`: in place of the GPU's."""
+    """Build a dataset like `build()`, but do not read sources in the folders `hidden`.
+
+    The dataset's own folders are always excluded. `make_encoder` replaces the GPU encoder.
+    """
     progress = progress or Progress()
     progress.seconds.clear()
-    clock = Clock()
+    timer = RunTimer()
     check_settings(config)
     benchmarks = read_benchmarks(config.split.against)
-    with as_ours(config), opened(config) as work:
+    with translate_os_errors(config), open_workspace(config) as work:
         with progress.phase("load"):
             job = Job(*load(config, work.folder), work, progress)
         with server_for(config.run, job.context.tokenizer, job.context.tokenizer_folder, make_encoder) as server:
             with progress.phase("scan") as step:
-                arrival = Arrival(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
-                first = first_files(arrival.files, config.run)
+                reader = InputReader(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
+                first = first_files(reader.files, config.run)
                 step.advance(len(first))
             with runner_for(job.context, first, sum(file.size for file in first)) as runner:
-                tasks, tables = batches(chain(first, arrival.files), config.run), PartTables(job.context)
+                tasks, tables = batches(chain(first, reader.files), config.run), PartTables(job.context)
                 prepared = prepare_all(
                     job.context,
-                    arrival.sources,
+                    reader.sources,
                     tasks,
                     runner,
                     progress,
                     server=server,
-                    arrived=tables.read,
-                    beside=arrival.read_licenses(),
+                    on_part=tables.read,
+                    background_steps=reader.read_licenses(),
                 )
-                parts, intake = in_order(prepared), arrival.intake()
-                judged = decide(job.context, intake, parts, runner, progress, tables=tables)
+                parts, inputs = in_order(prepared), reader.inputs()
+                decided = decide(job.context, inputs, parts, runner, progress, tables=tables)
                 table: FilesTable | None = None
-                work.keep_previous(previous_file(config))
+                work.store_previous(previous_file(config))
                 if job.context.is_packed:
-                    made = pack_all(job.context, judged.decision, runner, progress)
+                    made = pack_all(job.context, decided.decision, runner, progress)
                 else:
-                    table = FilesTable(job.context.dataset / FILES, job.context, judged)
+                    table = FilesTable(job.context.dataset / FILES, job.context, decided)
                     runner.meanwhile(table.steps)
-                    made = shape_all(job.context, judged.decision, work, runner, progress)
-                clock.workers, clock.gpu = runner.workers, server.end()
-        return seal(job, intake.found, judged, made, clock, table=table)
+                    made = shape_all(job.context, decided.decision, work, runner, progress)
+                timer.workers, timer.gpu = runner.workers, server.end()
+        return finish_dataset(job, inputs.found, decided, made, timer, table=table)
 
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
     definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
     context = Context.of(config, definition, folder)
     if config.variants.rates:
-        from gristmill.variants.kinds import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
+        from gristmill.variants.kinds import require_means  # noqa: PLC0415 - slow import that many builds skip
 
         require_means(config, definition)
     if context.config.fim.is_on:
-        from gristmill.pipeline.fim import require_fim  # noqa: PLC0415 - many builds do without
+        from gristmill.pipeline.fim import require_fim  # noqa: PLC0415 - many builds do not need it
 
         require_fim(context)
     return definition, context
 
 
 def first_files(files: Iterator[SourceFile], run: RunConfig) -> list[SourceFile]:
-    """As many as say how many workers are worth it. A Ray cluster is to see a file of each source: for it, all."""
+    """Return enough files to choose the number of workers.
+
+    Return all files for a Ray cluster, which is probed with one file of each source.
+    """
     if run.runner != "local":
         return list(files)
-    enough = num_cores() * BYTES_PER_WORKER if run.workers == "auto" else 0
+    min_bytes = num_cores() * BYTES_PER_WORKER if run.workers == "auto" else 0
     first: list[SourceFile] = []
     num_bytes = 0
     for file in files:
         first.append(file)
         num_bytes += file.size
-        if num_bytes >= enough:
+        if num_bytes >= min_bytes:
             break
     return first
 
@@ -167,30 +176,33 @@ def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) ->
     run = context.config.run
     if run.runner == "local":
         return LocalRunner(num_workers(run.workers, num_bytes))
-    from gristmill.runners.ray import RayRunner  # noqa: PLC0415 - an extra
+    from gristmill.runners.ray import RayRunner  # noqa: PLC0415 - optional dependency
 
-    mark = context.scratch / "probe"
-    mark.write_text(secrets.token_hex())
-    firsts = {file.repo: file for file in reversed(files)}
-    probes = [probe_of(mark), *(probe_of(file.location) for _, file in sorted(firsts.items())[:SOURCES_PROBED])]
+    probe_file = context.scratch / "probe"
+    probe_file.write_text(secrets.token_hex())
+    first_by_repo = {file.repo: file for file in reversed(files)}
+    probes = [
+        probe_of(probe_file),
+        *(probe_of(file.location) for _, file in sorted(first_by_repo.items())[:SOURCES_PROBED]),
+    ]
     return RayRunner(run.ray_address, probes, run.workers)
 
 
-def opened(config: Config) -> Workspace:
-    """Of a dataset that is to lie elsewhere, the work folder is in the current one."""
+def open_workspace(config: Config) -> Workspace:
+    """Return the work folder of a build. For remote output it is in the current directory."""
     if not is_address(config.out):
         work = Workspace(config.out)
     else:
         work = Workspace(last_part(config.out, "dataset"))
-        if work.uploading_to() != config.out:  # else it is gone on with
+        if work.upload_address() != config.out:  # otherwise that upload is resumed
             refuse_taken(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     return work
 
 
 @contextmanager
-def as_ours(config: Config) -> Iterator[None]:
-    """What the system refuses while writing; sources that cannot be read never come here."""
+def translate_os_errors(config: Config) -> Iterator[None]:
+    """Convert an OSError to OutputError. It comes from writing, since unreadable sources raise other errors."""
     try:
         yield
     except OSError as error:
@@ -200,46 +212,51 @@ def as_ours(config: Config) -> Iterator[None]:
 def _output_error(error: OSError, config: Config) -> OutputError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return OutputError(
-            f"no space left while writing {config.out!r}; nothing was changed there. {GO_ON}, once there is room; "
-            "--compress zstd takes a tenth."
+            f"no space left while writing {config.out!r}, which is unchanged. Free some space. {RESUME_HINT}. "
+            "--compress zstd needs a tenth of the space."
         )
-    place = f" at {str(error.filename)!r}" if error.filename else ""
-    return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{place}.")
+    location = f" at {str(error.filename)!r}" if error.filename else ""
+    return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{location}.")
 
 
-def seal(
-    job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock", *, table: FilesTable | None = None
+def finish_dataset(
+    job: Job, found: Scan, decided: Judged, made: MadeFiles, timer: "RunTimer", *, table: FilesTable | None = None
 ) -> Manifest:
-    """Step 4: what is there is described, and takes its place. `table`: if its writing has begun."""
+    """Step 4: write files.jsonl, the cards and the manifest, and publish the dataset.
+
+    `table` is the files table if writing it has already begun.
+    """
     tokenizer, context, work, progress = job
     if made.segments is not None:
-        judged = judged.with_segments(made.segments)
+        decided = decided.with_segments(made.segments)
     with progress.phase("finish"):
-        clear_old(context, made.files.facts)
-        tally = (table or FilesTable(context.dataset / FILES, context, judged)).finish()
+        delete_stale_files(context, made.files.facts)
+        tally = (table or FilesTable(context.dataset / FILES, context, decided)).finish()
         tokenizer.write(context.dataset)
-    run = clock.run(progress, judged.decision.kept)
-    manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)
+    run = timer.run(progress, decided.decision.kept)
+    manifest = make_manifest(context, BuildResult(tokenizer, found, decided, tally, made), run)
     for line in write_cards(manifest, context.dataset, work.target):
         progress.note(line)
     write_manifest(manifest, context.dataset, is_synced=False)
     if is_address(context.config.out):
-        stale = work.note_upload(context.config.out, manifest.files)
+        stale = work.start_upload(context.config.out, manifest.files)
         upload_dataset(work.dataset, context.config.out, stale)
         work.end_upload()
     else:
         work.publish()
     work.clear_scratch()
-    with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
-        remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
-        write_index(context, judged.parts)
-        decision = judged.decision
-        used = {*judged.parts, *decision.fim_parts, *decision.variant_parts}
+    with suppress(OSError):  # the dataset is published: without this cache the next build only takes longer
+        write_cached(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
+        write_index(context, decided.parts)
+        decision = decided.decision
+        used = {*decided.parts, *decision.fim_parts, *decision.variant_parts}
         work.prune(used, context.config.run.cache_bytes)
     return manifest
 
 
-class Clock:
+class RunTimer:
+    """Timer of a build, which also collects the facts about its run."""
+
     def __init__(self) -> None:
         self.workers = 1
         self.gpu: GpuFacts | None = None
@@ -254,5 +271,5 @@ class Clock:
             workers=self.workers,
             source_bytes=sum(document.size for document in kept),
             gpu=self.gpu,
-            **machine(),
+            **machine_facts(),
         )

@@ -1,7 +1,7 @@
-"""What the last build knows of files: by their stamps what is in them, unread; by what is in them, where they lie.
+"""Cache of the last build: content keys of files by their stamps, and prepared files by their content keys.
 
-A file that has not been touched since need not be read. One changed file makes its batch a new one; the others in it
-have been prepared before, and are found one by one in the earlier parts.
+A file that has not been modified since the last build need not be read. If one file of a batch has changed, the batch
+needs a new part, but its other files are copied from the earlier parts.
 """
 
 import hashlib
@@ -19,22 +19,26 @@ from gristmill.core.plain_files import read_plain
 from gristmill.core.records import DocumentFacts, Drop, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import Keys
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import FileKeys, PartReader, is_whole
+from gristmill.pipeline.parts import FileKeys, PartReader, is_intact
 from gristmill.splits.shared_spans import Anchors, BlockKeys
 
-# What a build found out and the next one need not: kept in the work folder, with a digest, under a key.
+# Values that a build computes and the next one reuses, stored in the work folder with a key and a digest.
 
 Value = TypeVar("Value")
 
 
-def remember(path: Path, key: str, value: Any, *, is_private: bool = False) -> None:
-    """`is_private`: for nobody else's eyes; settings may hold a salt, or an address with a password in it."""
+def write_cached(path: Path, key: str, value: Any, *, is_private: bool = False) -> None:
+    """Store a value with its key and a digest.
+
+    With `is_private`, only the user can read the file. Settings may contain a salt, or an address with a password.
+    """
     content = msgspec.msgpack.encode((key, value))
     mode = 0o600 if is_private else 0o666
     write_atomically(path, (hashlib.sha256(content).digest(), content), mode, is_synced=False)
 
 
 def recall(path: Path, key: str, kind: type[Value]) -> Value | None:
+    """Return the value that was stored with this key, or None if it is missing, damaged or has another key."""
     try:
         content = read_plain(path)
         digest, content = content[:32], content[32:]
@@ -49,69 +53,73 @@ def recall(path: Path, key: str, kind: type[Value]) -> Value | None:
 INDEX = "files"
 STAMPS = "stamps"
 KEY_BYTES = 16
-LEAD_BYTES = 8
-NO_LEAD = 0
+SHORT_KEY_BYTES = 8
+"""Length of a stamp hash, and of the prefix of a content key in the index."""
+NO_STAMP_HASH = 0
 NOT_READ = bytes(KEY_BYTES)
-PARTS_AT_HAND = 4
+MAX_OPEN_EARLIER_PARTS = 4
+"""Number of earlier parts that are kept open."""
 
 
-class Ready(NamedTuple):
-    """A document with all that a part holds of it."""
+class PreparedFile(NamedTuple):
+    """Everything that a part stores about one document."""
 
     document: TokenizedDocument
     facts: DocumentFacts
     block: bytes
     bands: Keys
-    """Its row; without one where near-duplicates are not looked for."""
+    """Its row of near-duplicate keys. Empty if near-duplicates are not looked for."""
     positions: npt.NDArray[np.uint32]
+    """Positions of its anchors."""
     keys: BlockKeys
-    """Its anchors."""
+    """Keys of its anchors."""
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
-    """Sorted by the first bytes of the files' keys."""
+    """Parts of the last build's files, sorted by the first bytes of the files' content keys."""
 
-    leads: bytes
+    short_keys: bytes
     parts: bytes
-    """Of each, the number of its part."""
+    """Number of the part of each file."""
     names: list[str]
+    """Names of the parts."""
 
 
 def write_index(context: Context, parts: Sequence[str]) -> None:
-    leads: list[bytes] = []
+    short_keys: list[bytes] = []
     numbers: list[int] = []
     for number, part in enumerate(parts):
         keys = PartReader(context.prepared, part).keys()
-        leads += [key[:LEAD_BYTES] for key in (*keys.documents, *keys.drops)]
+        short_keys += [key[:SHORT_KEY_BYTES] for key in (*keys.documents, *keys.drops)]
         numbers += [number] * (len(keys.documents) + len(keys.drops))
-    found = np.frombuffer(b"".join(leads), np.uint64)
-    order = np.argsort(found)
-    index = Index(found[order].tobytes(), np.array(numbers, np.uint32)[order].tobytes(), list(parts))
-    remember(context.folder / INDEX, context.prepare_key, index)
+    unsorted = np.frombuffer(b"".join(short_keys), np.uint64)
+    order = np.argsort(unsorted)
+    index = Index(unsorted[order].tobytes(), np.array(numbers, np.uint32)[order].tobytes(), list(parts))
+    write_cached(context.folder / INDEX, context.prepare_key, index)
 
 
 class EarlierFiles:
-    """What the last build has prepared, by the keys of the files."""
+    """Files that the last build prepared, found by content key."""
 
     def __init__(self, path: Path, key: str, prepared: Path) -> None:
-        index = recall(path, key, Index) or Index(b"", b"", [])
+        stored = recall(path, key, Index) or Index(b"", b"", [])
         self._folder = prepared
-        self._leads = np.frombuffer(index.leads, np.uint64)
-        self._parts = np.frombuffer(index.parts, np.uint32)
-        self._names = index.names
-        self._at_hand = lru_cache(PARTS_AT_HAND)(self._load)
+        self._short_keys = np.frombuffer(stored.short_keys, np.uint64)
+        self._parts = np.frombuffer(stored.parts, np.uint32)
+        self._names = stored.names
+        self._open_part = lru_cache(MAX_OPEN_EARLIER_PARTS)(self._load)
 
-    def find(self, key: bytes) -> Ready | Drop | None:
-        lead = np.frombuffer(key[:LEAD_BYTES], np.uint64)[0]
-        at = int(np.searchsorted(self._leads, lead))
-        if at == len(self._leads) or self._leads[at] != lead:
+    def find(self, key: bytes) -> PreparedFile | Drop | None:
+        short_key = np.frombuffer(key[:SHORT_KEY_BYTES], np.uint64)[0]
+        index = int(np.searchsorted(self._short_keys, short_key))
+        if index == len(self._short_keys) or self._short_keys[index] != short_key:
             return None
-        earlier = self._at_hand(self._names[self._parts[at]])
+        earlier = self._open_part(self._names[self._parts[index]])
         return earlier.find(key) if earlier is not None else None
 
     def _load(self, name: str) -> "_EarlierPart | None":
-        """As with a whole batch: not believed before its digest is."""
-        return _EarlierPart(self._folder, name) if is_whole(self._folder / name) else None
+        """Open a part. Return None if its digest does not match."""
+        return _EarlierPart(self._folder, name) if is_intact(self._folder / name) else None
 
 
 class _EarlierPart:
@@ -126,14 +134,14 @@ class _EarlierPart:
         self._bands, self._anchors = reader.bands(), reader.anchors()
         self._edges = np.concatenate(([0], np.cumsum(self._anchors.counts)))
 
-    def find(self, key: bytes) -> Ready | Drop | None:
+    def find(self, key: bytes) -> PreparedFile | Drop | None:
         row = self._rows.get(key)
         if row is None:
             return self._drops.get(key)
         document = self._documents[row]
         anchors: Anchors = self._anchors
         own = slice(self._edges[row], self._edges[row + 1]) if len(anchors.counts) else slice(0)
-        return Ready(
+        return PreparedFile(
             document,
             self._facts[row],
             self._content[self._offsets[row] : self._offsets[row + 1]].tobytes(),
@@ -144,81 +152,83 @@ class _EarlierPart:
 
 
 class Stamps(msgspec.Struct, frozen=True, array_like=True):
-    """Sorted by what a file is called and its stamp: the key of what was in it."""
+    """Content keys of the last build's files, sorted by the hashes of their names and stamps."""
 
-    leads: bytes
+    hashes: bytes
     keys: bytes
 
 
 class StampLog:
-    """Stamps of the files of a build, as their batches come in."""
+    """Collector of the stamps and content keys of a build's files, batch by batch."""
 
     def __init__(self) -> None:
-        self._leads, self._keys = bytearray(), bytearray()
+        self._hashes, self._keys = bytearray(), bytearray()
 
-    def add(self, leads: bytes, keys: bytes) -> None:
-        self._leads += leads
+    def add(self, hashes: bytes, keys: bytes) -> None:
+        self._hashes += hashes
         self._keys += keys
 
     def write(self, context: Context) -> None:
-        leads = np.frombuffer(bytes(self._leads), np.uint64)
+        hashes = np.frombuffer(bytes(self._hashes), np.uint64)
         keys = np.frombuffer(bytes(self._keys), f"V{KEY_BYTES}")
-        is_of_use = (leads != NO_LEAD) & (keys != np.void(NOT_READ))
-        order = np.flatnonzero(is_of_use)[np.argsort(leads[is_of_use])]
-        stamps = Stamps(leads[order].tobytes(), keys[order].tobytes())
-        remember(context.folder / STAMPS, context.prepare_key, stamps)
+        is_usable = (hashes != NO_STAMP_HASH) & (keys != np.void(NOT_READ))
+        order = np.flatnonzero(is_usable)[np.argsort(hashes[is_usable])]
+        stamps = Stamps(hashes[order].tobytes(), keys[order].tobytes())
+        write_cached(context.folder / STAMPS, context.prepare_key, stamps)
 
 
 class KnownStamps:
+    """Content keys of the last build's files, found by stamp hash."""
+
     def __init__(self, path: Path, key: str) -> None:
         stamps = recall(path, key, Stamps) or Stamps(b"", b"")
-        self._leads, self._keys = np.frombuffer(stamps.leads, np.uint64), stamps.keys
+        self._hashes, self._keys = np.frombuffer(stamps.hashes, np.uint64), stamps.keys
 
-    def keys_of(self, leads: bytes) -> list[bytes | None]:
-        wanted = np.frombuffer(leads, np.uint64)
-        if not len(self._leads):
+    def find_keys(self, hashes: bytes) -> list[bytes | None]:
+        wanted = np.frombuffer(hashes, np.uint64)
+        if not len(self._hashes):
             return [None] * len(wanted)
-        at = np.searchsorted(self._leads, wanted)
-        at[at == len(self._leads)] = 0
-        is_known = (self._leads[at] == wanted) & (wanted != NO_LEAD)
+        indices = np.searchsorted(self._hashes, wanted)
+        indices[indices == len(self._hashes)] = 0
+        is_known = (self._hashes[indices] == wanted) & (wanted != NO_STAMP_HASH)
         return [
-            self._keys[KEY_BYTES * place : KEY_BYTES * (place + 1)] if known else None
-            for place, known in zip(at.tolist(), is_known.tolist(), strict=True)
+            self._keys[KEY_BYTES * index : KEY_BYTES * (index + 1)] if known else None
+            for index, known in zip(indices.tolist(), is_known.tolist(), strict=True)
         ]
 
 
-def stamp_leads(files: Iterable[SourceFile]) -> bytes:
-    """Of what each is called and its stamp, one after the other; NO_LEAD for one that has none."""
-    return b"".join(map(_stamp_lead, files))
+def hash_stamps(files: Iterable[SourceFile]) -> bytes:
+    """Return the concatenated hashes of each file's name and stamp, with NO_STAMP_HASH for a file without a stamp."""
+    return b"".join(map(_hash_stamp, files))
 
 
-def _stamp_lead(file: SourceFile) -> bytes:
+def _hash_stamp(file: SourceFile) -> bytes:
     if file.stamp is None:
-        return bytes(LEAD_BYTES)
-    what = f"{file.repo}\0{file.path}\0{file.license}\0{file.may_be_translation}\0{file.stamp}".encode()
-    return hashlib.blake2b(what, digest_size=LEAD_BYTES).digest()
+        return bytes(SHORT_KEY_BYTES)
+    content = f"{file.repo}\0{file.path}\0{file.license}\0{file.may_be_translation}\0{file.stamp}".encode()
+    return hashlib.blake2b(content, digest_size=SHORT_KEY_BYTES).digest()
 
 
 def known_stamps(context: Context) -> KnownStamps:
     path = context.folder / STAMPS
-    return _opened_stamps(path, context.prepare_key, _stamp_of(path))
+    return _load_stamps(path, context.prepare_key, _mtime_ns(path))
 
 
 @lru_cache(1)
-def _opened_stamps(path: Path, key: str, stamp: int) -> KnownStamps:  # noqa: ARG001 - with each file anew
+def _load_stamps(path: Path, key: str, mtime_ns: int) -> KnownStamps:  # noqa: ARG001 - a new file must be loaded again
     return KnownStamps(path, key)
 
 
-def _stamp_of(path: Path) -> int:
+def _mtime_ns(path: Path) -> int:
     return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def earlier_files(context: Context) -> EarlierFiles:
-    """Once per process and build."""
+    """Return the files of the last build. The index is loaded once per process and build."""
     path = context.folder / INDEX
-    return _opened(path, context.prepare_key, context.prepared, _stamp_of(path))
+    return _load_index(path, context.prepare_key, context.prepared, _mtime_ns(path))
 
 
 @lru_cache(1)
-def _opened(path: Path, key: str, prepared: Path, stamp: int) -> EarlierFiles:  # noqa: ARG001 - with each index anew
+def _load_index(path: Path, key: str, prepared: Path, mtime_ns: int) -> EarlierFiles:  # noqa: ARG001 - a new index must be loaded again
     return EarlierFiles(path, key, prepared)

@@ -1,4 +1,4 @@
-"""What every task of a build knows: the configuration and the folders. Small, picklable, the same in every process."""
+"""Context: the settings and folders of a build. It is small, picklable and the same in every process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.exchange import Address
 
 LARGE_BYTES = 64 << 20
-"""A file, or the rows of one, from which on it gets a process of its own, whose memory goes back afterwards."""
+"""Size above which a file or its rows get a separate process, whose memory is freed when it ends."""
 
 
 def is_large(num_bytes: int) -> bool:
@@ -33,18 +33,21 @@ def is_large(num_bytes: int) -> bool:
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     folder: Path
-    """The work folder."""
+    """Path of the work folder."""
     tokenizer_key: str
     prepare_key: str
     keeps_text: bool
-    """Beside the ids: for a column, or if the tokenizer does not give back a text that is varied, rewritten or read
-    for imports."""
+    """True if parts store the text beside the ids.
+
+    They do if a column needs the text. They also do if variants, fill in the middle or the import order need it and the
+    tokenizer cannot restore it from the ids.
+    """
     server: "Address | None" = None
-    """Of the process that owns the card, where one does."""
+    """Address of the process that owns the GPU, or None if there is none."""
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
-        """Decide what the preset decides, and put the tokenizer in its place. Refuse settings that it rules out."""
+        """Resolve the preset and write the tokenizer to the work folder. Raise if a setting is not possible with it."""
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         reads_text = bool(config.variants.rates) or config.fim.is_on or config.window.repo_order == "imports"
@@ -68,22 +71,22 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prepared(self) -> Path:
-        """Parts: what batches became in step 1."""
+        """Folder of the parts, which hold the results of step 1."""
         return self.folder / "prepared"
 
     @property
     def scratch(self) -> Path:
-        """What is of no use once this build is over."""
+        """Folder of files that are not needed after this build."""
         return self.folder / "scratch"
 
     @property
     def dataset(self) -> Path:
-        """The dataset as it grows, beside its final place."""
+        """Folder of the dataset until it is complete."""
         return self.folder / "dataset"
 
     @property
     def answers(self) -> Path:
-        """What a language model has said: a build that is run again asks nothing twice."""
+        """Folder of the language model's answers, so that a repeated build does not ask again."""
         return self.folder / "answers"
 
     @property
@@ -95,11 +98,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         tokenizer = tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
         if self.server is None:
             return tokenizer
-        from gristmill.tokenizers.cuda.client import served  # noqa: PLC0415 - most builds do without
+        from gristmill.tokenizers.cuda.client import served  # noqa: PLC0415 - most builds do not need it
 
         return served(tokenizer, self.server)
 
-    def served_by(self, server: "Address | None") -> "Context":
+    def with_server(self, server: "Address | None") -> "Context":
         return msgspec.structs.replace(self, server=server)
 
     @property
@@ -112,7 +115,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spellings(self) -> Spellings | None:
-        """Names of control tokens that no document may hold: those of the tokenizer and of all known families."""
+        """Literal texts of control tokens that no document may contain, or None if they are not looked for.
+
+        They are those of the tokenizer and of all known model families.
+        """
         if not self.config.has_documents or self.config.output.control_spellings == "keep":
             return None
         own = self.tokenizer.definition.control_spellings
@@ -120,18 +126,18 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> Schema:
-        """Of the rows."""
+        """Schema of the rows."""
         return self.window_schema.packed if self.is_packed else self.window_schema
 
     @property
     def window_schema(self) -> Schema:
-        """Of rows with one window each."""
+        """Schema of rows that hold one window each."""
         tokenizer = self.tokenizer
         return window_schema(self.config, tokenizer.definition, tokenizer.vocab_size)
 
     @property
     def writes_pieces(self) -> bool:
-        """Of JSONL, each at its place."""
+        """True if JSONL rows are written in pieces. Packed rows are not."""
         return "jsonl" in self.config.output.formats and not self.is_packed
 
     @property
@@ -140,12 +146,12 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plain_schema(self) -> Schema:
-        """By which step 1 measures: so that what it made is good for any weights."""
+        """Schema by which step 1 measures rows. It has no weights, so parts can be reused with any weights."""
         return self.window_schema.plain
 
     @property
     def rows_key(self) -> str:
-        """All that rows go by, but for the documents."""
+        """Digest of everything that determines rows, except the documents."""
         return key_of(self.prepare_key, self.window_schema.columns)
 
     @property

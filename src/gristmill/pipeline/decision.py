@@ -1,4 +1,4 @@
-"""The result of step 2: which documents are in the dataset, where, and why the others are not."""
+"""Result of step 2: the kept documents with their splits, and the drops with their reasons."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,47 +11,48 @@ from gristmill.core.records import Drop, FileKey, NotRewritten, NoVariant, Place
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[PlacedDocument]
-    """In path order, each with its group and split."""
+    """Kept files in path order, each with its group and split."""
     drops: list[Drop]
-    """Documents that were prepared and are not kept."""
+    """Documents that were prepared but not kept."""
     previous: PreviousSplits | None
     near_duplicates: NearDuplicates
     cut_away: Sequence[PlacedDocument] = ()
-    """Dropped because no window of them is left; with another overlap one might be."""
+    """Documents dropped because the cuts leave no window. With another overlap one might remain."""
     not_rewritten: Sequence[NotRewritten] = ()
-    """Files that were chosen for fill in the middle and stay as they are."""
+    """Files that were chosen for fill in the middle but remain unchanged."""
     fim_parts: Sequence[str] = ()
     variants: Sequence[PlacedDocument] = ()
-    """In the order of their files."""
+    """Variants in the order of their files."""
     no_variants: Sequence[NoVariant] = ()
-    """Of files that were chosen for one."""
+    """Variants that were chosen but could not be made, with the reason."""
     variant_parts: Sequence[str] = ()
     model: str | None = None
-    """That has rewritten files, by the name it goes by at its endpoint."""
+    """Name of the language model that rewrote files, as its endpoint reports it."""
 
     def shown(self) -> Iterator[PlacedDocument]:
-        """Files, each with its variants behind it."""
-        behind: dict[FileKey, list[PlacedDocument]] = {}
+        """Yield the documents in the order of their rows: each file, followed by its variants."""
+        variants_of: dict[FileKey, list[PlacedDocument]] = {}
         for one in self.variants:
-            behind.setdefault(one.key, []).append(one)
+            variants_of.setdefault(one.key, []).append(one)
         for document in self.kept:
             yield document
-            yield from behind.get(document.key, ())
+            yield from variants_of.get(document.key, ())
 
 
 class Judged(NamedTuple):
-    """Steps 1 and 2: who is in, where, with what cut out; and who is not, and why."""
+    """Result of steps 1 and 2: kept documents with their splits and cuts, and drops with their reasons."""
 
     parts: Sequence[str]
-    """In path order; those dropped in step 1 are told there."""
+    """Names of the parts in path order. They record the drops of step 1."""
     decision: Decision
     decontamination: Decontamination
     scan_drops: Sequence[Drop]
+    """Files dropped during the scan."""
     renamed: Sequence[Drop]
-    """Dropped in step 1, with a secret in their name."""
+    """Drops of step 1 whose name contained a secret."""
     sampling: SamplingFacts | None
 
     def with_segments(self, segments: Mapping[FileKey, int]) -> "Judged":
-        """Where rows are cut without regard to windows, a file has as many windows as there are stretches of it."""
+        """Set the number of windows of each file to its number of segments, for rows that ignore window boundaries."""
         kept = [msgspec.structs.replace(one, num_windows=segments[one.key]) for one in self.decision.kept]
         return self._replace(decision=msgspec.structs.replace(self.decision, kept=kept))

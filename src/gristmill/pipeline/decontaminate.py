@@ -1,4 +1,7 @@
-"""Still step 2, but over runs of documents: what train and the held-out files share is cut out of one of them."""
+"""Part of step 2: decontamination.
+
+Spans that occur in both train and held-out files are cut from one of them. Spans of benchmarks are cut from train.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +14,10 @@ from gristmill.core.manifest import BenchmarkFacts, Decontamination
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
 from gristmill.dedup.signatures import NO_BANDS, Ids, end_to_end
-from gristmill.pipeline.cache import recall, remember
+from gristmill.pipeline.cache import recall, write_cached
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
-from gristmill.pipeline.document_rows import measure_again
+from gristmill.pipeline.document_rows import measure_cached
 from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, anchors_of
@@ -24,12 +27,13 @@ from gristmill.splits.span_join import Shared, Sides, compare
 CUT = "measured"
 COMPARED = "compared"
 BENCHMARKS = "../scratch/benchmarks.part"
-"""As a part goes by its place from the folder of parts."""
+"""Path of the benchmarks' part, relative to the folder of parts."""
 
 
 def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
+    """Cut shared spans and drop documents without a window left. Return the new decision and the facts about it."""
     how = context.config.split.decontaminate
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
@@ -38,40 +42,43 @@ def decontaminate(
         found = compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="large")
         cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
     elif how != "off" and held_out and train:
-        ranges = compare_with_earlier(context, held_out, train, partial(_compare_splits, context, map_tasks))
+        ranges = compare_incrementally(context, held_out, train, partial(_compare_splits, context, map_tasks))
         cuts = {held_out[number].key: own for number, own in ranges.items()}
-    texts = tokenized(context, benchmarks)
+    texts = tokenize_benchmarks(context, benchmarks)
     found = {}
     if texts and train:
         found = compare(texts, train, sides_of(context, "benchmarks", texts, train), map_tasks, cut="large")
         for number, shared in found.items():
             key = train[number].key
             if shared.cuts:
-                cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
+                cuts[key] = _merge_cuts((*cuts.get(key, ()), *shared.cuts))
     against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
-    return without_cut_away(decision, _with_cuts(context, decision, cuts, map_tasks), how, against)
+    return without_cut_away(decision, _apply_cuts(context, decision, cuts, map_tasks), how, against)
 
 
 def without_cut_away(
     decision: Decision, documents: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> tuple[Decision, Decontamination]:
-    """`documents`: those that the decision keeps, cut and measured. Those without a window left are dropped."""
+    """Drop documents without a window left. `documents` are those that the decision keeps, with cuts and sizes."""
     kept = [document for document in documents if document.num_windows]
     cut_away = [document for document in documents if not document.num_windows]
-    drops = [*decision.drops, *map(_drop, cut_away)]
-    facts = _facts(decision, kept, how, against)
+    drops = [*decision.drops, *map(_contaminated_drop, cut_away)]
+    facts = _decontamination_facts(decision, kept, how, against)
     return msgspec.structs.replace(decision, kept=kept, drops=drops, cut_away=cut_away), facts
 
 
-def compare_with_earlier(
+def compare_incrementally(
     context: Context, held_out: Documents, train: Documents, compare: Compare
 ) -> dict[int, tuple[Cut, ...]]:
-    """What each held-out document shares with train, by number. Only what changed since the last build is compared."""
+    """Return the ranges that held-out documents share with train, keyed by document number.
+
+    Only documents that changed since the last build are compared.
+    """
     path = context.folder / COMPARED
     before = recall(path, context.prepare_key, Compared)
     with context.store.open() as reader:
         cuts, compared = compare_again(before, held_out, train, compare, reader.ids_of)
-    remember(path, context.prepare_key, compared)
+    write_cached(path, context.prepare_key, compared)
     return cuts
 
 
@@ -81,7 +88,7 @@ def _compare_splits(
     if not is_any:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
-    if _num_tokens(train) < _num_tokens(held_out):  # either may be the small side where all that is shared counts
+    if _num_tokens(train) < _num_tokens(held_out):  # if any shared span counts, either side may be the small one
         return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
 
@@ -99,16 +106,16 @@ def sides_of(context: Context, name: str, *sides: Iterable[AnyStoredText]) -> Si
     )
 
 
-def tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
-    """In a part of their own."""
+def tokenize_benchmarks(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
+    """Tokenize benchmarks and write them to a separate part."""
     texts: list[StoredText] = []
     tokenizer = context.tokenizer
     ids: list[Ids] = []
     blocks: list[bytes] = []
     offset = 0
     for benchmark in benchmarks:
-        for number, ways in benchmark.texts.items():
-            for text in ways:
+        for number, versions in benchmark.texts.items():
+            for text in versions:
                 ids.append(tokenizer.encode(text).ids)
                 blocks.append(ids_bytes(ids[-1], tokenizer.vocab_size))
                 texts.append(
@@ -137,7 +144,7 @@ def tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredT
     return texts
 
 
-def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
+def _merge_cuts(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
     merged: list[Cut] = []
     for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end)):
         if merged and cut.start <= merged[-1].end:
@@ -147,10 +154,10 @@ def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
     return tuple(merged)
 
 
-def _with_cuts(
+def _apply_cuts(
     context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
 ) -> list[PlacedDocument]:
-    """Documents with their cuts and new sizes."""
+    """Return the documents with their cuts and new sizes."""
     drops_windows = context.config.split.decontaminate == "drop"
     changed = [
         msgspec.structs.replace(
@@ -161,16 +168,16 @@ def _with_cuts(
         for document in decision.kept
         if document.key in cuts
     ]
-    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=CUT)}
-    return [again.get(before.key, before) for before in decision.kept]
+    changed_by_key = {document.key: document for document in measure_cached(context, changed, map_tasks, name=CUT)}
+    return [changed_by_key.get(document.key, document) for document in decision.kept]
 
 
-def _drop(document: PlacedDocument) -> Drop:
+def _contaminated_drop(document: PlacedDocument) -> Drop:
     detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
     return Drop.of(document, DropReason.CONTAMINATED, detail)
 
 
-def _facts(
+def _decontamination_facts(
     decision: Decision, kept: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> Decontamination:
     before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))

@@ -1,4 +1,4 @@
-"""A document and its ids -> the windows it is shown in and the rows they make: the same in every step that asks."""
+"""Windows and rows of documents, computed in the same way for every step."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_columns import ROWS_AT_ONCE, FimColumns, Rows, Tokens, batch_of_rows, num_emitted
 from gristmill.formats.jsonl_rows import row_sizes
-from gristmill.pipeline.cache import recall, remember
+from gristmill.pipeline.cache import recall, write_cached
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import Block, read_blocks, tokens_of
 from gristmill.windows.cut import (
@@ -34,106 +34,115 @@ from gristmill.windows.cut import (
 from gristmill.windows.sampling import numbers_shown, shown
 
 
-class ShownWindows(NamedTuple):
-    """A document's windows, in the order of its rows."""
+class DocumentWindows(NamedTuple):
+    """Windows of a document in the order of its rows."""
 
     windows: Windows
-    places: Windows | None
-    """Where in the file each is from, if that is not where it is in the ids."""
+    file_ranges: Windows | None
+    """Position of each window in the file, or None if it equals the position in the ids."""
     repeats: Indices | None
-    """How often each has been shown before; None: never."""
+    """Number of earlier occurrences of each window, or None if no window repeats."""
     fim: list[FimWindow] | None = None
-    """None: the document is not rewritten for fill in the middle."""
+    """Windows of fill in the middle, or None if the document is not rewritten."""
 
     def fim_windows(self) -> Sequence[FimWindow | None]:
         return [None] * len(self.windows) if self.fim is None else self.fim
 
     def closes(self, document: PlacedDocument) -> npt.NDArray[np.bool_]:
-        """Which windows end their document. Windows with noise do not."""
+        """For each window, True if it ends its document. Windows with noise never do."""
         if self.fim is None or document.fim is None:
             last: npt.NDArray[np.bool_] = self.windows.ends == document.num_tokens
-            return last if self.places is None else np.zeros_like(last)
+            return last if self.file_ranges is None else np.zeros_like(last)
         num_tokens, closes = document.fim.num_file_tokens, document.fim.closes
         return np.array([closes if one.form else one.end == num_tokens for one in self.fim], np.bool_)
 
 
-def shown_windows(document: PlacedDocument, shape: WindowShape) -> ShownWindows:
+def windows_of(document: PlacedDocument, shape: WindowShape) -> DocumentWindows:
     if document.fim is not None:
         return _rewritten_windows(document, document.fim)
     if document.variant is not None and not document.variant.is_text:
-        return ShownWindows(*_windows_by_themselves(document, document.variant), None)
+        return DocumentWindows(*_independent_windows(document, document.variant), None)
     windows, repeats = shown(natural_windows(document, shape), document.draw, document.key)
-    return ShownWindows(windows, None, repeats)
+    return DocumentWindows(windows, None, repeats)
 
 
 def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowShape) -> Rows:
-    """The rows of these documents, one document behind the other."""
+    """Return the rows of these documents, one document after the other."""
     counts, windows, tails = cut_all(np.diff(tokens.edges), shape)
-    shown = {
-        number: shown_windows(document, shape)
+    irregular = {
+        number: windows_of(document, shape)
         for number, document in enumerate(documents)
         if document.cuts or document.draw is not None or document.variant is not None or document.fim is not None
     }
-    if not shown:
-        of = np.repeat(np.arange(len(documents)), counts)
-        return Rows(documents, tokens, of, windows, num_tail_tokens_dropped=tails)
+    if not irregular:
+        document_numbers = np.repeat(np.arange(len(documents)), counts)
+        return Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails)
     first = (np.cumsum(counts) - counts).tolist()
-    plain = counts.tolist()
-    own = [
-        shown[number] if number in shown else ShownWindows(_between(windows, first[number], plain[number]), None, None)
+    num_windows = counts.tolist()
+    windows_by_document = [
+        irregular[number]
+        if number in irregular
+        else DocumentWindows(_window_range(windows, first[number], num_windows[number]), None, None)
         for number in range(len(documents))
     ]
-    tails[list(shown)] = [one.windows.num_tail_tokens_dropped for one in shown.values()]
-    has_places = any(one.places is not None for one in own)
-    has_repeats = any(one.repeats is not None for one in own)
-    has_fim = any(one.fim is not None for one in own)
+    tails[list(irregular)] = [one.windows.num_tail_tokens_dropped for one in irregular.values()]
+    has_file_ranges = any(one.file_ranges is not None for one in windows_by_document)
+    has_repeats = any(one.repeats is not None for one in windows_by_document)
+    has_fim = any(one.fim is not None for one in windows_by_document)
     return Rows(
         documents=documents,
         tokens=tokens,
-        of=np.repeat(np.arange(len(documents)), [len(one.windows) for one in own]),
-        windows=joined_windows([one.windows for one in own]),
-        places=joined_windows([one.places or one.windows for one in own]) if has_places else None,
-        repeats=np.concatenate([_repeats(one) for one in own]) if has_repeats else None,
-        closes=np.concatenate([one.closes(document) for one, document in zip(own, documents, strict=True)])
-        if has_places
+        of=np.repeat(np.arange(len(documents)), [len(one.windows) for one in windows_by_document]),
+        windows=joined_windows([one.windows for one in windows_by_document]),
+        places=joined_windows([one.file_ranges or one.windows for one in windows_by_document])
+        if has_file_ranges
         else None,
-        fim=FimColumns.of([window for one in own for window in one.fim_windows()]) if has_fim else None,
+        repeats=np.concatenate([_repeats(one) for one in windows_by_document]) if has_repeats else None,
+        closes=np.concatenate(
+            [one.closes(document) for one, document in zip(windows_by_document, documents, strict=True)]
+        )
+        if has_file_ranges
+        else None,
+        fim=FimColumns.of([window for one in windows_by_document for window in one.fim_windows()]) if has_fim else None,
         num_tail_tokens_dropped=tails,
     )
 
 
 def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
-    """Of some thousand rows each: a document's rows stay together, so one with many makes a large one."""
+    """Yield batches of some thousand rows. A document's rows are never divided, so a long one makes a larger batch."""
     schema = context.window_schema
-    most = schema.num_rows_at_once(ROWS_AT_ONCE)
+    max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)
-    for run in neighbours(blocks, lambda one: one[0].num_windows, most):
+    for run in neighbours(blocks, lambda one: one[0].num_windows, max_rows):
         rows = rows_of([document for document, _ in run], tokens_of([block for _, block in run]), context.window_shape)
         yield batch_of_rows(rows, schema)
 
 
-def _between(windows: Windows, first: int, count: int) -> Windows:
+def _window_range(windows: Windows, first: int, count: int) -> Windows:
     own = slice(first, first + count)
     return Windows(windows.starts[own], windows.ends[own], windows.fresh[own], 0)
 
 
-def _repeats(shown: ShownWindows) -> Indices:
-    return np.zeros(len(shown.windows), np.int64) if shown.repeats is None else shown.repeats
+def _repeats(windows: DocumentWindows) -> Indices:
+    return np.zeros(len(windows.windows), np.int64) if windows.repeats is None else windows.repeats
 
 
-def _windows_by_themselves(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
-    """And where in the file each is from. All that it shows is fresh, and none is shown twice."""
-    edges, places = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
-    numbers = np.arange(len(places))
+def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
+    """Return the independent windows of a variant, and their positions in the file.
+
+    All their tokens are fresh, and no window repeats.
+    """
+    edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
+    numbers = np.arange(len(file_ranges))
     if document.draw is not None:
-        numbers, _ = numbers_shown(len(places), document.draw, document.key)
+        numbers, _ = numbers_shown(len(file_ranges), document.draw, document.key)
     starts, ends = edges[:-1][numbers], edges[1:][numbers]
     fresh = ends - starts
-    return Windows(starts, ends, fresh, 0), Windows(places[numbers, 0], places[numbers, 1], fresh, 0)
+    return Windows(starts, ends, fresh, 0), Windows(file_ranges[numbers, 0], file_ranges[numbers, 1], fresh, 0)
 
 
-def _rewritten_windows(document: PlacedDocument, fim: Fim) -> ShownWindows:
-    """Return the windows of a rewritten document. `fresh` counts the file's tokens in each, the first time."""
+def _rewritten_windows(document: PlacedDocument, fim: Fim) -> DocumentWindows:
+    """Return the windows of a rewritten document. `fresh` counts the file's tokens in first occurrences only."""
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
     numbers, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:
@@ -142,17 +151,18 @@ def _rewritten_windows(document: PlacedDocument, fim: Fim) -> ShownWindows:
     starts, ends = np.array([(one.start, one.end) for one in own], np.int64).reshape(-1, 2).T
     fresh = ends - starts if repeats is None else (ends - starts) * (repeats == 0)
     windows = Windows(edges[:-1][numbers], edges[1:][numbers], fresh, 0)
-    return ShownWindows(windows, Windows(starts, ends, fresh, 0), repeats, own)
+    return DocumentWindows(windows, Windows(starts, ends, fresh, 0), repeats, own)
 
 
 def num_natural_windows(document: PlacedDocument, shape: WindowShape) -> int:
-    """How many windows a document has before any is drawn."""
+    """Return the number of windows of a document before sampling."""
     if document.fim is not None:
         return len(document.fim.windows)
     return len(natural_windows(msgspec.structs.replace(document, draw=None), shape))
 
 
 def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
+    """Return the windows of a document before sampling, without its cuts."""
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
         own = document.variant.own if document.variant is not None else ()
@@ -170,7 +180,7 @@ def _with_lines(document: PlacedDocument, block: Block) -> Iterator[Cut]:
 
 
 class Sizes(NamedTuple):
-    """What a document's windows take in the output, as the document has them."""
+    """Sizes of a document's windows in the output. The fields are named as in the document."""
 
     num_windows: int
     num_emitted_tokens: int
@@ -180,7 +190,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
-    """Of each document."""
+    """Return the sizes of each document."""
     windows = rows.windows
     columns = (
         np.bincount(rows.of, minlength=len(rows.documents)),
@@ -195,14 +205,14 @@ def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
 def measured(
     documents: Sequence[PlacedDocument], blocks: Sequence[Block], schema: Schema, shape: WindowShape
 ) -> list[PlacedDocument]:
-    """The documents with the sizes that their cuts and their draws leave."""
+    """Return the documents with their sizes after cuts and sampling."""
     tokens = tokens_of(blocks)
     rows = rows_of(documents, tokens, shape)
     fresh = rows.per_document(rows.windows.fresh)
     natural = fresh
     if any(one.draw is not None for one in documents):
-        undrawn = rows_of([msgspec.structs.replace(one, draw=None) for one in documents], tokens, shape)
-        natural = undrawn.per_document(undrawn.windows.fresh)
+        unsampled = rows_of([msgspec.structs.replace(one, draw=None) for one in documents], tokens, shape)
+        natural = unsampled.per_document(unsampled.windows.fresh)
     facts = zip(documents, blocks, sizes_of(rows, schema), fresh.tolist(), natural.tolist(), strict=True)
     return [
         msgspec.structs.replace(
@@ -216,13 +226,13 @@ def measured(
     ]
 
 
-# Documents of which not all is shown, or not once -> what their rows take. Remembered by text, cuts and draw.
+# Sizes of documents with cuts or sampled windows, cached by text, cuts and draw.
 
 DOCUMENTS_AT_ONCE = 64
 
 
 class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """As the document has them."""
+    """Cached sizes of a document. The fields are named as in the document."""
 
     num_windows: int
     num_emitted_tokens: int
@@ -232,7 +242,7 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
     num_cut_tokens: int
     num_row_bytes: int
     lines: tuple[tuple[int, int], ...]
-    """The first and last one of each cut."""
+    """First and last line of each cut."""
 
     @classmethod
     def of(cls, document: PlacedDocument) -> "Measures":
@@ -247,7 +257,7 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
             lines=tuple((one.first_line, one.last_line) for one in document.cuts),
         )
 
-    def put_into(self, document: PlacedDocument) -> PlacedDocument:
+    def apply_to(self, document: PlacedDocument) -> PlacedDocument:
         return msgspec.structs.replace(
             document,
             num_windows=self.num_windows,
@@ -264,33 +274,34 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
 
-def measure_again(
+def measure_cached(
     context: Context, documents: Sequence[PlacedDocument], map_tasks: MapFunction, *, name: str
 ) -> list[PlacedDocument]:
-    """`name`: under which it is remembered."""
+    """Return the documents with new sizes. `name` is the file name of the cache."""
     path, rows_key = context.folder / name, context.rows_key
-    before = recall(path, rows_key, dict[bytes, Measures]) or {}
-    keys = [_key(document) for document in documents]
-    new = [document for document, key in zip(documents, keys, strict=True) if key not in before]
+    cached = recall(path, rows_key, dict[bytes, Measures]) or {}
+    keys = [_document_key(document) for document in documents]
+    new = [document for document, key in zip(documents, keys, strict=True) if key not in cached]
     runs = [new[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(new), DOCUMENTS_AT_ONCE)]
     found = (document for run in map_tasks(partial(measure, context), runs) for document in run)
-    answers = [
-        before[key].put_into(document) if key in before else next(found)
+    results = [
+        cached[key].apply_to(document) if key in cached else next(found)
         for document, key in zip(documents, keys, strict=True)
     ]
-    remember(path, rows_key, {key: Measures.of(one) for key, one in zip(keys, answers, strict=True)})
-    return answers
+    write_cached(path, rows_key, {key: Measures.of(one) for key, one in zip(keys, results, strict=True)})
+    return results
 
 
 def measure(context: Context, documents: Sequence[PlacedDocument]) -> list[PlacedDocument]:
+    """Return the documents with their sizes, computed from their blocks in the work folder."""
     blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
     return measured(documents, blocks, context.window_schema, context.window_shape)
 
 
-def _key(document: PlacedDocument) -> bytes:
-    """Of all that its rows are made of."""
+def _document_key(document: PlacedDocument) -> bytes:
+    """Return a digest of everything that determines the rows of a document."""
     cuts = [(one.start, one.end) for one in document.cuts]
-    names = (document.repo, document.path, document.language, document.text_sha256)
-    shown = (document.drops_touched_windows, document.draw, document.weight, document.fim)
-    what = msgspec.msgpack.encode((names, cuts, shown))
-    return hashlib.sha256(what).digest()[:16]
+    file = (document.repo, document.path, document.language, document.text_sha256)
+    settings = (document.drops_touched_windows, document.draw, document.weight, document.fim)
+    content = msgspec.msgpack.encode((file, cuts, settings))
+    return hashlib.sha256(content).digest()[:16]

@@ -1,6 +1,6 @@
-"""The numbers that a manifest records of a decision, and the warnings that go with them.
+"""Numbers and warnings that the manifest records about a decision.
 
-Plans count the same way: what they promise is what a build finds.
+Plans use the same functions, so that they predict the numbers of a build.
 """
 
 import math
@@ -37,12 +37,14 @@ from gristmill.pipeline.document_rows import num_natural_windows
 from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
-WORTH_A_WARNING = 0.01
-"""Of the tokens, between the share of a split that was asked for and the one it has."""
-MUCH_CUT = 1 / 3
-FILES_NAMED = 5
-WORTH_SAYING = 0.005
-"""Of train's tokens, between what was asked for and what came of it."""
+MIN_SHARE_DEVIATION = 0.01
+"""Smallest reported difference between the requested and actual share of a split's tokens."""
+MIN_CUT_SHARE = 1 / 3
+"""Share of a split's tokens that must be cut to cause a warning."""
+MAX_FILES_NAMED = 5
+"""Maximum number of files that a warning lists."""
+MIN_WEIGHT_DEVIATION = 0.005
+"""Smallest reported difference between the requested and realized share of train's tokens."""
 
 Documents = Sequence[PlacedDocument]
 
@@ -72,7 +74,7 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
 
 
 def tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
-    """Most tokens first."""
+    """Count the tokens of each language by split, the language with the most tokens first."""
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.get(document.language)
@@ -87,14 +89,14 @@ def split_warnings(
     decision: Decision,
     decontamination: Decontamination,
 ) -> Iterator[str]:
-    """What a user should know about the splits."""
-    everyone: Sequence[PlacedDocument | Drop] = (*decision.kept, *decision.drops)
-    moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
+    """Yield warnings about moved files, large cuts, short benchmark texts and split sizes."""
+    all_files: Sequence[PlacedDocument | Drop] = (*decision.kept, *decision.drops)
+    moved = sorted((file.repo, file.path, file.moved_from) for file in all_files if file.moved_from is not None)
     if moved:
-        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
+        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:MAX_FILES_NAMED])
         yield (
             f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
-            f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
+            f"{named}{', …' if len(moved) > MAX_FILES_NAMED else ''} (moved_from in {FILES})."
         )
     yield from _cut_warnings(decision, decontamination)
     for one in decontamination.against:
@@ -113,7 +115,7 @@ def split_warnings(
                 yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
             else:
                 yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
-        elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
+        elif decision.previous and abs(share - fraction) > MIN_SHARE_DEVIATION:
             yield (
                 f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
                 "files stay in their earlier splits (--fresh-splits starts over)."
@@ -121,26 +123,28 @@ def split_warnings(
 
 
 def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
-    """Where much of a held-out split is in train too, a few files are often to blame."""
+    """Warn if much of a held-out split is also in train, and name the files with the largest cuts."""
     for split, num_cut in facts.tokens_cut.items():
-        if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
+        if split is Split.TRAIN or num_cut <= MIN_CUT_SHARE * facts.tokens_before[split]:
             continue
         members = [document for document in decision.kept if document.split is split]
-        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
+        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:MAX_FILES_NAMED]
         named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
-        gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
-        whole = f"; {counted(len(gone), 'file')} went whole" if gone else ""
+        contaminated = [
+            drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split
+        ]
+        dropped = f"; {counted(len(contaminated), 'file')} went whole" if contaminated else ""
         yield (
             f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
-            f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
+            f"Most of them in {named or 'files that went whole'}{dropped}. Exclude them, or try --split-by directory."
         )
 
 
-# Weights and sizes: asked for and realised, variants included.
+# Weights and sizes, requested and realized, including variants.
 
 
-class _Shown(NamedTuple):
-    """Of a group: its documents as they are shown, and the tokens of these and of their variants."""
+class _GroupTokens(NamedTuple):
+    """Documents of a weight group after sampling, with the tokens in their rows and in those of their variants."""
 
     documents: Documents
     num_tokens: float
@@ -154,11 +158,11 @@ class _Shown(NamedTuple):
 def sampling_facts(drawing: Drawing | None, decision: Decision, config: SamplingConfig) -> SamplingFacts | None:
     if drawing is None:
         return None
-    shown_as = {document.key: document for document in decision.kept}
+    documents_by_key = {document.key: document for document in decision.kept}
     varied: Counter[FileKey] = Counter()
     for one in decision.variants:
         varied[one.key] += one.num_shown_tokens
-    shown = [_shown(group, shown_as, varied, config) for group in drawing.groups]
+    group_tokens = [_count_group_tokens(group, documents_by_key, varied, config) for group in drawing.groups]
     windows = dict.fromkeys(Split, 0)
     for document in decision.kept:
         windows[document.split] += document.num_windows
@@ -167,25 +171,32 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
         natural_windows=drawing.natural,
         wanted_windows=drawing.wanted,
         windows=windows,
-        groups=[facts for facts in _facts(drawing.groups, shown, config) if facts.files or facts.name in named],
+        groups=[
+            facts for facts in _weight_facts(drawing.groups, group_tokens, config) if facts.files or facts.name in named
+        ],
     )
 
 
-def _shown(
-    group: Group, shown_as: Mapping[FileKey, PlacedDocument], varied: Mapping[FileKey, int], config: SamplingConfig
-) -> _Shown:
-    """With `--weights-only`: what a trainer sees that draws by the weights."""
-    documents = [shown_as.get(document.key, document) for document in group.members]
+def _count_group_tokens(
+    group: Group,
+    documents_by_key: Mapping[FileKey, PlacedDocument],
+    varied: Mapping[FileKey, int],
+    config: SamplingConfig,
+) -> _GroupTokens:
+    """Count the tokens of a group. With `--weights-only`, count those that a trainer gets by sampling."""
+    documents = [documents_by_key.get(document.key, document) for document in group.members]
     times = group.epochs if config.weights_only else 1
     num_varied = sum(varied.get(document.key, 0) for document in group.members)
-    return _Shown(documents, times * _num_tokens(documents), times * num_varied)
+    return _GroupTokens(documents, times * _num_tokens(documents), times * num_varied)
 
 
-def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingConfig) -> Iterator[WeightFacts]:
+def _weight_facts(
+    groups: Sequence[Group], group_tokens: Sequence[_GroupTokens], config: SamplingConfig
+) -> Iterator[WeightFacts]:
     natural = [_num_tokens(group.members) for group in groups]
-    asked_for = [group.rule.weight * count for group, count in zip(groups, natural, strict=True)]
-    realised = sum(one.num_all_tokens for one in shown)
-    for number, (group, own) in enumerate(zip(groups, shown, strict=True)):
+    requested = [group.rule.weight * count for group, count in zip(groups, natural, strict=True)]
+    realised = sum(one.num_all_tokens for one in group_tokens)
+    for number, (group, own) in enumerate(zip(groups, group_tokens, strict=True)):
         count = num_windows(own.documents)
         yield WeightFacts(
             name=group.rule.group,
@@ -193,16 +204,18 @@ def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingCon
             files=len(group.members),
             natural_windows=group.num_windows,
             natural_share=_share(natural[number], sum(natural)),
-            requested_share=_share(asked_for[number], sum(asked_for)),
+            requested_share=_share(requested[number], sum(requested)),
             realised_share=_share(own.num_all_tokens, realised),
             windows=count,
             epochs=round(group.epochs if config.weights_only else count / max(group.num_windows, 1), NUM_DIGITS),
             shadowed_files=group.num_shadowed,
-            largest_repeat=max((_times(document) - 1 for document in own.documents if document.num_windows), default=0),
+            largest_repeat=max(
+                (_num_passes(document) - 1 for document in own.documents if document.num_windows), default=0
+            ),
         )
 
 
-def _times(document: PlacedDocument) -> int:
+def _num_passes(document: PlacedDocument) -> int:
     return 1 if document.draw is None else document.draw.passes + bool(document.draw.extra)
 
 
@@ -210,18 +223,18 @@ def _num_tokens(documents: Documents) -> int:
     return sum(document.num_shown_tokens for document in documents)
 
 
-def _share(part: float, whole: float) -> float:
-    return round(part / whole, NUM_DIGITS) if whole else 0.0
+def _share(part: float, total: float) -> float:
+    return round(part / total, NUM_DIGITS) if total else 0.0
 
 
 def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, has_variants: bool) -> Iterator[str]:
-    """What was asked for and cannot be, and by how much."""
+    """Yield a warning for each requested size or weight that is not reached, with the difference."""
     if facts is None:
         return
     wanted, drawn = facts.wanted_windows[Split.TRAIN], facts.windows[Split.TRAIN]
     if drawn < wanted:
         fewer = f"{counted(drawn, 'window')} where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
-        yield f"train has {fewer}: {_why(facts, config)}."
+        yield f"train has {fewer}: {_reason_for_few_windows(facts, config)}."
     for split, count in facts.windows.items():
         if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
             windows = counted(facts.natural_windows[split], "window")
@@ -232,14 +245,14 @@ def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, ha
             others = f"all {group.shadowed_files:,} that match it match a later one too"
             why = others if group.shadowed_files else "none matches it"
             yield f"--weight {group.name!r} is for no file of train: {why}."
-        elif missing > WORTH_SAYING:
+        elif missing > MIN_WEIGHT_DEVIATION:
             yield (
                 f"{group.name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were "
-                f"asked for ({100 * missing:.1f} points less): {_why_less(group, config, has_variants=has_variants)}."
+                f"asked for ({100 * missing:.1f} points less): {_gap_reason(group, config, has_variants=has_variants)}."
             )
 
 
-def _why(facts: SamplingFacts, config: SamplingConfig) -> str:
+def _reason_for_few_windows(facts: SamplingFacts, config: SamplingConfig) -> str:
     if not facts.natural_windows[Split.TRAIN]:
         return "no file is in train"
     if not any(group.weight for group in facts.groups if group.files):
@@ -249,16 +262,19 @@ def _why(facts: SamplingFacts, config: SamplingConfig) -> str:
     return f"none is shown more than {config.max_epochs} times (--max-epochs; {enough}). Try --variants instead"
 
 
-def _why_less(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
+def _gap_reason(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
     if group.epochs >= config.max_epochs:
         return f"its windows are shown {config.max_epochs} times, and not more often (--max-epochs)"
     return "variants of the others count too" if has_variants else "there are too few windows to divide"
 
 
-# How often train goes over its tokens, and what variants there are: told in the manifest.
+# Variants, fill in the middle and epochs.
 
 VARIANT_WORTH = 0.6
-"""Of a copy: one with a tenth of its tokens changed repeats as much as that (Hernandez et al. 2022)."""
+"""Weight of a variant in effective epochs, where an exact copy counts 1.
+
+It is the value for a copy with a tenth of its tokens changed (Hernandez et al. 2022).
+"""
 
 
 def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKind, VariantFacts]:
@@ -315,7 +331,7 @@ def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: Rewrite
 
 
 def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
-    """How often train goes over its tokens in one pass through the rows, a variant counted as VARIANT_WORTH."""
+    """Count how often one pass through the rows repeats the tokens of train. A variant counts VARIANT_WORTH."""
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     varied: Counter[FileKey] = Counter()
     for one in decision.variants:
@@ -323,7 +339,9 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
     shown = sum(_epochs(one, shape) * (one.num_file_tokens - one.num_cut_tokens) for one in train)
     total = sum(one.num_file_tokens - one.num_cut_tokens for one in train)
     most = max(
-        ((_in_effect(one, varied, shape), one.name) for one in train), key=lambda item: item[0], default=(0.0, "")
+        ((_effective_epochs(one, varied, shape), one.name) for one in train),
+        key=lambda item: item[0],
+        default=(0.0, ""),
     )
     own, other = shown / max(total, 1), varied.total() / max(total, 1)
     return EpochFacts(
@@ -337,7 +355,7 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
 
 
 def _num_distinct(document: PlacedDocument) -> int:
-    """Tokens that its windows show, each once: those of noise overlap as the file's own do."""
+    """Count the distinct file tokens in a document's windows. Windows with noise may overlap."""
     variant = document.variant
     if variant is None or variant.is_text or not variant.places:
         return document.num_uncut_tokens
@@ -348,7 +366,7 @@ def _num_distinct(document: PlacedDocument) -> int:
     return round(covered * document.num_windows / len(variant.places))
 
 
-def _in_effect(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
+def _effective_epochs(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
     num_tokens = max(document.num_file_tokens - document.num_cut_tokens, 1)
     return _epochs(document, shape) + VARIANT_WORTH * varied.get(document.key, 0) / num_tokens
 

@@ -1,8 +1,8 @@
-"""Still step 2: some documents of train are rewritten for fill in the middle, over a runner.
+"""Part of step 2: rewrite some documents of train for fill in the middle.
 
-choose ─► rewrite (parse · cut · encode) -> a part of its own ─► the document, rewritten in its place
+choose ─► rewrite (parse · cut · encode), into separate parts ─► replace the documents
 
-A rewritten document takes the place of the file. Its part has the ids of its windows, end to end.
+A rewritten document replaces the file. Its part holds the ids of its windows, concatenated.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import measured
 from gristmill.pipeline.keys import grammar_versions, key_of
-from gristmill.pipeline.over_documents import over_documents
+from gristmill.pipeline.map_documents import map_documents
 from gristmill.pipeline.pack import RepoMarkers
 from gristmill.pipeline.parts import (
     SUFFIX,
@@ -31,10 +31,10 @@ from gristmill.pipeline.parts import (
     FileKeys,
     Part,
     PartReader,
-    is_whole,
+    block_bytes,
+    block_text,
+    is_intact,
     read_blocks,
-    text_of,
-    to_bytes,
     write_part,
 )
 from gristmill.runners.runner import Runner
@@ -46,11 +46,11 @@ from gristmill.variants.grammars import is_parsable, require_grammars
 from gristmill.variants.infill import MIN_PIECE_TOKENS, Infiller, InfillText, Sentinel
 from gristmill.variants.middles import Shares, nodes_of
 
-DOCUMENT_TOKENS = 1 << 18
-"""Tokens of the documents that one task rewrites."""
+TOKENS_PER_TASK = 1 << 18
+"""Number of tokens in the documents of one task."""
 SEED_BITS = 31
-NUM_AROUND = 2
-"""A begin and an end token."""
+NUM_SPECIAL_AROUND = 2
+"""Number of special tokens that a trainer adds to a text: a begin and an end token."""
 
 
 def require_fim(context: Context) -> None:
@@ -70,7 +70,7 @@ class Chosen(NamedTuple):
 
 
 def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list[Chosen], list[NotRewritten]]:
-    """Choose documents of train by their names and the seed. Return also those that cannot be rewritten."""
+    """Choose documents of train by name and seed. Return also those that cannot be rewritten."""
     chosen: list[Chosen] = []
     missing: list[NotRewritten] = []
     for document in documents:
@@ -86,29 +86,29 @@ def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list
 
 
 def with_fim(context: Context, decision: Decision, runner: Runner, progress: Progress) -> Decision:
-    """Return the decision with some documents of train rewritten in their place."""
+    """Return the decision with some documents of train replaced by rewritten ones."""
     chosen, missing = choose(decision.kept, context.config.fim)
     by_key = {one.document.key: one.document for one in chosen}
     with progress.phase("fim", total=len(chosen)) as step:
         tasks = list(
             steady_neighbours(
-                chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, DOCUMENT_TOKENS
+                chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, TOKENS_PER_TASK
             )
         )
-        parts, failed = over_documents(context, partial(rewrite, context), tasks, runner, step)
+        parts, failed = map_documents(context, partial(rewrite, context), tasks, runner, step)
     missing += [NotRewritten(*key, WhyPlain.FAILED) for key in failed]
     rewritten: dict[FileKey, PlacedDocument] = {}
     for part in parts:
         reader = PartReader(context.prepared, part)
         missing += reader.not_rewritten()
         for made in reader.variants():
-            rewritten[made.key] = _in_place(made, by_key[made.key])
+            rewritten[made.key] = _with_rewritten_ids(made, by_key[made.key])
     kept = [rewritten.get(document.key, document) for document in decision.kept]
     return msgspec.structs.replace(decision, kept=kept, not_rewritten=missing, fim_parts=parts)
 
 
-def _in_place(made: PlacedDocument, document: PlacedDocument) -> PlacedDocument:
-    """The document as it is in this build, with the ids of the rewritten one. Its part may be an earlier build's."""
+def _with_rewritten_ids(made: PlacedDocument, document: PlacedDocument) -> PlacedDocument:
+    """Return this build's document with the ids of the rewritten one, whose part may be from an earlier build."""
     assert made.fim is not None, "it was rewritten"
     fim = msgspec.structs.replace(
         made.fim,
@@ -117,54 +117,54 @@ def _in_place(made: PlacedDocument, document: PlacedDocument) -> PlacedDocument:
         file_part_bytes=document.part_bytes,
     )
     sizes = ("num_windows", "num_emitted_tokens", "num_shown_tokens", "num_tail_tokens_dropped", "num_row_bytes")
-    places = ("num_tokens", "part", "part_offset", "part_bytes")
-    return msgspec.structs.replace(document, fim=fim, **{name: getattr(made, name) for name in (*sizes, *places)})
+    locations = ("num_tokens", "part", "part_offset", "part_bytes")
+    return msgspec.structs.replace(document, fim=fim, **{name: getattr(made, name) for name in (*sizes, *locations)})
 
 
-# Runs of documents: read back · parse · cut · encode -> a part.
+# Runs of documents are read from their parts, rewritten, and written to separate parts.
 
 
-class Rewritten(NamedTuple):
+class RewrittenPart(NamedTuple):
     part: str
     num_documents: int
 
 
-def rewrite(context: Context, chosen: Sequence[Chosen]) -> Rewritten:
-    """Leave the part in the work folder, or find it there."""
+def rewrite(context: Context, chosen: Sequence[Chosen]) -> RewrittenPart:
+    """Write a part with the rewritten documents to the work folder, unless it exists."""
     settings = msgspec.structs.replace(context.config.fim, rate=None, seed=0)
-    known = [
+    documents = [
         (one.document.repo, one.document.path, one.document.language, one.document.text_sha256, one.seed)
         for one in chosen
     ]
-    part = key_of("fim", context.rows_key, settings, grammar_versions(context.config), known)[:40] + SUFFIX
-    if not is_whole(context.prepared / part):
-        write_part(context.prepared / part, _part(context, part, chosen))
-    return Rewritten(part, len(chosen))
+    part = key_of("fim", context.rows_key, settings, grammar_versions(context.config), documents)[:40] + SUFFIX
+    if not is_intact(context.prepared / part):
+        write_part(context.prepared / part, _make_part(context, part, chosen))
+    return RewrittenPart(part, len(chosen))
 
 
-def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
-    infilling = _Infilling(context)
+def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
+    rewriter = _FimRewriter(context)
     made: list[tuple[PlacedDocument, bytes]] = []
     missing: list[NotRewritten] = []
     blocks = read_blocks(context.prepared, [one.document for one in chosen], context.tokenizer.vocab_size)
     offset = 0
     for one, (document, block) in zip(chosen, blocks, strict=True):
-        result = infilling.rewritten(one, block)
+        result = rewriter.rewrite(one, block)
         if isinstance(result, WhyPlain):
             missing.append(NotRewritten(*document.key, result))
             continue
-        fim, own = result
-        content = to_bytes(own)
+        fim, rewritten_block = result
+        content = block_bytes(rewritten_block)
         rewritten = msgspec.structs.replace(
             document,
             fim=fim,
-            num_tokens=len(own.ids),
+            num_tokens=len(rewritten_block.ids),
             part=name,
             part_row=len(made),
             part_offset=offset,
             part_bytes=len(content),
         )
-        made.append((measured([rewritten], [own], context.window_schema, context.window_shape)[0], content))
+        made.append((measured([rewritten], [rewritten_block], context.window_schema, context.window_shape)[0], content))
         offset += len(content)
     return Part(
         blocks=[content for _, content in made],
@@ -179,54 +179,54 @@ def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     )
 
 
-class _Infilling:
-    """Rewrites documents of one build."""
+class _FimRewriter:
+    """Rewriter of documents for fill in the middle, with the settings of one build."""
 
     def __init__(self, context: Context) -> None:
         config, tokenizer = context.config, context.tokenizer
         definition = tokenizer.definition
         frame = fim_frame(config.window, definition, has_documents=config.has_documents)
         continuing = definition.continuing
-        parts = tokenizer if continuing is definition else tokenizer_for(continuing)
-        spelled = {index: text.encode() for index, text in definition.added_texts.items()}
+        continuing_tokenizer = tokenizer if continuing is definition else tokenizer_for(continuing)
+        token_texts = {index: text.encode() for index, text in definition.added_texts.items()}
         num_content = context.window_shape.num_content
-        if config.has_documents:  # as long as a window, with room for what a trainer puts around a text
-            num_content = config.window.length - NUM_AROUND
-        most = config.fim.max_middle or max(1, num_content // 2)
+        if config.has_documents:  # at most a window, including the tokens that a trainer adds to a text
+            num_content = config.window.length - NUM_SPECIAL_AROUND
+        max_middle_tokens = config.fim.max_middle or max(1, num_content // 2)
         self._context, self._frame = context, frame
         self._markers = RepoMarkers(context) if config.window.pack == "repo" else None
-        self._control = [spelling.encode() for spelling in definition.control_spellings]
+        self._control_texts = [spelling.encode() for spelling in definition.control_spellings]
         self._infiller = Infiller(
-            encode=lambda part: parts.encode(part).ids,
-            decode=parts.decode,
+            encode=lambda part: continuing_tokenizer.encode(part).ids,
+            decode=continuing_tokenizer.decode,
             decode_first=tokenizer.decode,
-            prefix=Sentinel(frame.prefix, spelled.get(frame.prefix, b"")),
-            middle=Sentinel(frame.middle, spelled.get(frame.middle, b"")),
-            suffix=Sentinel(frame.suffix, spelled.get(frame.suffix, b"")),
+            prefix=Sentinel(frame.prefix, token_texts.get(frame.prefix, b"")),
+            middle=Sentinel(frame.middle, token_texts.get(frame.middle, b"")),
+            suffix=Sentinel(frame.suffix, token_texts.get(frame.suffix, b"")),
             num_content=num_content,
             shares=Shares(**config.fim.middles),
             spm_share=frame.spm_share if config.fim.spm is None else config.fim.spm,
-            max_middle_tokens=most,
-            end=None if frame.end is None else Sentinel(frame.end, spelled.get(frame.end, b"")),
+            max_middle_tokens=max_middle_tokens,
+            end=None if frame.end is None else Sentinel(frame.end, token_texts.get(frame.end, b"")),
             with_text=config.needs_text,
         )
 
-    def rewritten(self, chosen: Chosen, block: Block) -> tuple[Fim, Block] | WhyPlain:
-        """Rewrite a document, or say why it stays as it is."""
+    def rewrite(self, chosen: Chosen, block: Block) -> tuple[Fim, Block] | WhyPlain:
+        """Rewrite a document, or return the reason why it remains unchanged."""
         context, document = self._context, chosen.document
-        text = text_of(block, document.text_sha256, context.tokenizer)
+        text = block_text(block, document.text_sha256, context.tokenizer)
         if text is None:
             return WhyPlain.TEXT_NOT_GIVEN_BACK
-        if context.config.needs_text and any(spelling in text for spelling in self._control):
+        if context.config.needs_text and any(spelling in text for spelling in self._control_texts):
             return WhyPlain.SPELLS_CONTROL_TOKEN
         infiller = self._infiller
-        if self._markers is not None:  # a row also has room for the names before the window
+        if self._markers is not None:  # the names before the window also take space in a row
             num_names = len(self._markers.repo(document)) + len(self._markers.file(document))
             infiller = infiller._replace(num_content=context.config.window.length - num_names)
             if infiller.num_content < 2 * MIN_PIECE_TOKENS:
                 return WhyPlain.NO_MIDDLE
         starts = context.tokenizer.encode(text, with_starts=True).starts
-        assert starts is not None, "they were asked for"
+        assert starts is not None, "they were requested"
         nodes = None
         if context.config.fim.needs_grammar and is_parsable(document.language):
             nodes = nodes_of(text, document.language)
@@ -248,7 +248,7 @@ class _Infilling:
 
 
 def _text_of_rows(texts: Sequence[bytes], fim: Fim) -> DocumentText:
-    """All tokens of a row begin where its text does, as no window begins within a row."""
+    """Join the texts of rows. All tokens of a row start at its first byte, since no window starts inside a row."""
     ends = np.cumsum([0, *map(len, texts)])
     counts = [one.num_ids for one in fim.windows]
     return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], counts), ends[-1]))

@@ -1,4 +1,4 @@
-"""Step 4, once: files.jsonl, the digests, and, last, the manifest."""
+"""Step 4: write files.jsonl and make the manifest, with the digests of all files."""
 
 import platform
 import shutil
@@ -52,35 +52,35 @@ BY_PATH = attrgetter("repo", "path")
 
 
 class Tally(NamedTuple):
-    """What is counted while the table of files is written."""
+    """Counts collected while files.jsonl is written."""
 
     found: Counter[str]
-    """By repo."""
+    """Number of files per repository."""
     dropped: Counter[DropReason]
     redactions: Counter[str]
-    """Of kept files, by kind."""
+    """Number of redactions in kept files, by kind."""
     respellings: Counter[str]
-    """Counts in kept files, by spelling."""
+    """Number of respellings in kept files, by literal text of the control token."""
 
 
 class FilesTable:
-    """files.jsonl as it is written, kept and dropped together in path order: part by part, as there may be many."""
+    """Writer of files.jsonl, which lists kept and dropped files in path order. Writes part by part to save memory."""
 
-    def __init__(self, path: Path, context: Context, judged: Judged) -> None:
+    def __init__(self, path: Path, context: Context, decided: Judged) -> None:
         self._tally = Tally(Counter(), Counter(), Counter(), Counter())
-        self.steps = self._write(path, context, judged)
-        """One for each part, to be taken at any time."""
+        self.steps = self._write(path, context, decided)
+        """Iterator that writes the rows of one part per step. Steps may run at any time."""
 
     def finish(self) -> Tally:
-        """Take the steps that are left."""
+        """Run the remaining steps and return the counts."""
         for _ in self.steps:
             pass
         return self._tally
 
-    def _write(self, path: Path, context: Context, judged: Judged) -> Iterator[None]:
+    def _write(self, path: Path, context: Context, decided: Judged) -> Iterator[None]:
         encoder, tally = msgspec.json.Encoder(), self._tally
         with path.open("wb") as stream:
-            for rows in _rows_in_order(context, judged):
+            for rows in _rows_in_order(context, decided):
                 tally.found.update(row.repo for row in rows)
                 tally.dropped.update(row.reason for row in rows if row.reason is not None)
                 tally.redactions.update(redaction.kind for row in rows for redaction in row.redactions)
@@ -89,28 +89,28 @@ class FilesTable:
                 yield
 
 
-def _rows_in_order(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
-    """Those of each part, with others that come before its last; then the rest of these."""
-    others = sorted(map(_dropped_row, (*judged.scan_drops, *judged.renamed)), key=BY_PATH)
+def _rows_in_order(context: Context, decided: Judged) -> Iterator[list[FileRow]]:
+    """Yield the rows of each part, merged in path order with drops that are in no part."""
+    others = sorted(map(_dropped_row, (*decided.scan_drops, *decided.renamed)), key=BY_PATH)
     num_written = 0
-    for rows in filter(None, _prepared_rows(context, judged)):
+    for rows in filter(None, _prepared_rows(context, decided)):
         end = bisect_right(others, BY_PATH(rows[-1]), key=BY_PATH)
         yield sorted([*rows, *others[num_written:end]], key=BY_PATH)
         num_written = end
     yield others[num_written:]
 
 
-def _prepared_rows(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
-    """Of the files that were read, part by part in path order: so are the parts, and what is in each."""
-    kept = iter(judged.decision.kept)
-    variants = _variant_rows(judged.decision)
-    missing = {(one.repo, one.path): FimRow(missing=one.why) for one in judged.decision.not_rewritten}
-    late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
-    for part in judged.parts:
+def _prepared_rows(context: Context, decided: Judged) -> Iterator[list[FileRow]]:
+    """Yield the rows of the files in each part. Parts and their documents are in path order."""
+    kept = iter(decided.decision.kept)
+    variants = _variant_rows(decided.decision)
+    missing = {(one.repo, one.path): FimRow(missing=one.why) for one in decided.decision.not_rewritten}
+    drops = {(drop.repo, drop.path): drop for drop in decided.decision.drops}
+    for part in decided.parts:
         reader = PartReader(context.prepared, part)
         rows = [_dropped_row(drop) for drop in reader.drops()]
-        for before, facts in zip(reader.documents(), reader.facts(), strict=True):
-            drop = late.pop(key := before.key, None)
+        for document, facts in zip(reader.documents(), reader.facts(), strict=True):
+            drop = drops.pop(key := document.key, None)
             if drop is None:
                 rows.append(_kept_row(next(kept), facts, missing.get(key), tuple(variants.get(key, ()))))
             else:
@@ -119,13 +119,13 @@ def _prepared_rows(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
 
 
 def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
-    """By file, in the order of the kinds."""
+    """Return the variant rows of each file, in the order of the kinds."""
     rows: dict[FileKey, list[VariantRow]] = {}
     for one in decision.no_variants:
         rows.setdefault((one.repo, one.path), []).append(VariantRow(kind=one.kind, missing=one.why))
     for document in decision.variants:
         variant, draw = document.variant, document.draw
-        assert variant is not None, "it is one"
+        assert variant is not None, "every document here is a variant"
         row = VariantRow(
             kind=variant.kind,
             seed=variant.seed,
@@ -179,7 +179,7 @@ def _kept_row(
 
 
 def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
-    """`facts`: of one that was prepared before it was dropped."""
+    """Return the row of a dropped file. `facts` is given if the file was prepared before it was dropped."""
     return FileRow(
         repo=drop.repo,
         path=drop.path,
@@ -215,28 +215,28 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
 
 
 def _measures(json: bytes | None) -> Any:
-    """As they are: to read them only to write them again takes as long as all the rest of a row."""
+    """Pass the encoded measures through. Decoding and encoding them would take as long as the rest of the row."""
     return None if json is None else msgspec.Raw(json)
 
 
-class Outcome(NamedTuple):
-    """All that a finished build knows about itself."""
+class BuildResult(NamedTuple):
+    """Results of a build that the manifest describes."""
 
     tokenizer: Definition
-    """As it was located: with its name and revision."""
+    """The tokenizer as located, with its name and revision."""
     scan: Scan
-    judged: Judged
+    decided: Judged
     tally: Tally
     made: MadeFiles
 
 
-def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
-    located, scan, judged, tally, made = outcome
-    decision, decontamination = judged.decision, judged.decontamination
+def make_manifest(context: Context, result: BuildResult, run: Run) -> Manifest:
+    located, scan, decided, tally, made = result
+    decision, decontamination = decided.decision, decided.decontamination
     definition, schema = context.tokenizer.definition, context.window_schema
     splits = split_facts(decision)
     if made.packing is not None:
-        splits = {split: _packed(facts, made.packing[split], context) for split, facts in splits.items()}
+        splits = {split: _packed_facts(facts, made.packing[split], context) for split, facts in splits.items()}
     fim = fim_facts(decision, context.config.fim)
     variants = variant_facts(decision, context.config.variants)
     own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
@@ -258,13 +258,13 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             end_id=schema.end_id,
             closing=schema.closing,
             mask_id=definition.mask_id,
-            end_token=_spelled(definition, schema.end_id),
+            end_token=_token_text(definition, schema.end_id),
         ),
         sources=[_source_facts(context, scan, tally, repo) for repo in sorted(scan.commits)],
         previous_splits=decision.previous,
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
-        sampling=judged.sampling,
+        sampling=decided.sampling,
         fim=fim,
         variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
@@ -279,16 +279,16 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             dropped=tally.dropped.total(),
             dropped_by_reason=dict(sorted(tally.dropped.items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
-            redactions=_tallied(tally.redactions),
-            respellings=_tallied(tally.respellings),
-            licenses=_tallied(Counter(document.license for document in decision.kept)),
+            redactions=_sorted_counts(tally.redactions),
+            respellings=_sorted_counts(tally.respellings),
+            licenses=_sorted_counts(Counter(document.license for document in decision.kept)),
         ),
         splits=splits,
         packing=made.packing,
         tokens_by_language=tokens_by_language(decision),
         files=dict(sorted({**made.files.facts, **own_files}.items())),
         warnings=[
-            *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
+            *sampling_warnings(decided.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *fim_warnings(fim),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
@@ -299,38 +299,38 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     )
 
 
-def _spelled(definition: Definition, index: int | None) -> str | None:
+def _token_text(definition: Definition, index: int | None) -> str | None:
     return next((token.content for token in definition.added_tokens if token.id == index), None)
 
 
 def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:
-    shown = without_secret(repo, context.config.secrets)
+    name = without_secret(repo, context.config.secrets)
     is_table = repo in scan.num_rows
-    found = scan.num_rows[repo] if is_table else tally.found[shown]
-    return SourceFacts(repo=shown, commit=scan.commits[repo], found=found, is_table=is_table)
+    found = scan.num_rows[repo] if is_table else tally.found[name]
+    return SourceFacts(repo=name, commit=scan.commits[repo], found=found, is_table=is_table)
 
 
-def machine() -> dict[str, str]:
+def machine_facts() -> dict[str, str]:
     return {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
 
 
-def _tallied(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent first."""
+def _sorted_counts(counts: Counter[str]) -> dict[str, int]:
+    """Sort counts, the largest first."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
-    """Windows are rows, whatever is in them."""
+def _packed_facts(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
+    """Return the facts of a split with packed rows, where each row counts as a window."""
     is_padded = context.window_schema.pad_id is not None
     num_ids = packing.rows * context.config.window.length if is_padded else packing.ids
     return msgspec.structs.replace(facts, windows=packing.rows, emitted_tokens=num_ids)
 
 
-def clear_old(context: Context, names: Collection[str]) -> None:
-    """Data files of another layout, and formats that are not wanted any more."""
-    wanted = {FILES, *(name.partition("/")[0] for name in names)}
+def delete_stale_files(context: Context, names: Collection[str]) -> None:
+    """Delete data files of another layout and formats that are no longer requested."""
+    current = {FILES, *(name.partition("/")[0] for name in names)}
     for path in context.dataset.iterdir():
-        if path.is_dir() and path.name not in wanted:
+        if path.is_dir() and path.name not in current:
             shutil.rmtree(path)
-        elif path.name not in wanted and not path.name.startswith("."):
+        elif path.name not in current and not path.name.startswith("."):
             path.unlink()

@@ -1,4 +1,4 @@
-"""What comes into a build: source files, what licence files say, and benchmarks. Settings are checked first."""
+"""The inputs of a build: source files, license declarations and benchmarks. Settings are checked first."""
 
 import operator
 import os
@@ -30,26 +30,26 @@ from gristmill.splits.previous import read_previous_splits
 from gristmill.windows.weights import check_weights, weighted_languages, weighted_patterns
 
 CONNECTIONS = 8
-"""At once, where sources are brought from elsewhere: they wait more than they work."""
+"""Number of concurrent downloads, which mostly wait for the network."""
 BY_PATH = operator.attrgetter("repo", "path")
 MAX_LICENSE_BYTES = 1 << 17
 MAX_MANIFEST_BYTES = 1 << 20
 
 
 class Intake(NamedTuple):
-    """All that comes in."""
+    """The inputs of a build."""
 
     sources: list[Source]
     found: Scan
     licenses: Mapping[str, LicenseFiles]
-    """By source."""
+    """Keyed by source."""
     benchmarks: list[Benchmark]
 
 
 def check_settings(config: Config) -> None:
-    """Refuse what only tables of the steps can tell is wrong: unknown languages, weights, patterns and licences.
+    """Raise for unknown languages and licenses, and for invalid weights and patterns.
 
-    Earlier splits that are named are read, so that a wrong file is refused before any work is done.
+    The file of earlier splits is also read, so that an invalid one is refused before any work is done.
     """
     check_languages((*config.scan.languages, *config.rules.languages, *weighted_languages(config.sampling)))
     check_weights(config.sampling)
@@ -60,55 +60,58 @@ def check_settings(config: Config) -> None:
 
 
 def take_in(config: Config, benchmarks: list[Benchmark], fetched: Path, leave_out: Sequence[Path]) -> Intake:
-    """`fetched`: where that is brought to which does not lie here as files: clones, downloads, the rows of tables."""
-    arrival = Arrival(config, benchmarks, fetched, leave_out)
-    files = list(arrival.files)
-    intake = arrival.intake()
-    return intake._replace(found=intake.found._replace(files=files))
+    """Find the source files and read the license files.
+
+    `fetched` is the folder for clones, downloads and the rows of tables. Folders in `leave_out` are not scanned.
+    """
+    reader = InputReader(config, benchmarks, fetched, leave_out)
+    files = list(reader.files)
+    inputs = reader.inputs()
+    return inputs._replace(found=inputs.found._replace(files=files))
 
 
-class Arrival:
-    """What comes in, file by file: the first are prepared while others are still being found."""
+class InputReader:
+    """The inputs as a stream of files, so that the first files are prepared while others are still being found."""
 
     def __init__(self, config: Config, benchmarks: list[Benchmark], fetched: Path, leave_out: Sequence[Path]) -> None:
-        """As `take_in`."""
+        """Fetch the sources into the folder `fetched` and start the scan, which skips the folders `leave_out`."""
         self._config, self._benchmarks = config, benchmarks
-        self.sources, tables = _fetched(config, fetched)
+        self.sources, tables = _fetch_sources(config, fetched)
         self._found = Scan([], [], {}, [], {table.repo: num_rows(table) for table in tables})
         self._rows, self._row_drops = scan_rows(tables, self.sources, config.scan)
-        self._speaking: list[SourceFile] = []
-        self._said = cache(said_in)
-        self._large: list[str] = []
+        self._license_files: list[SourceFile] = []
+        self._read_declaration = cache(read_declaration)
+        self._large_file_warnings: list[str] = []
         files = scanned(self._found, self.sources, config.scan, leave_out=leave_out)
         self._found.commits.update({table.repo: None for table in tables})
-        self.files = self._noted(merge(files, self._rows, key=BY_PATH) if self._rows else files)
-        """In path order."""
+        self.files = self._tracked(merge(files, self._rows, key=BY_PATH) if self._rows else files)
+        """Source files in path order."""
 
-    def intake(self) -> Intake:
-        """All but the files, when these have come in."""
+    def inputs(self) -> Intake:
+        """Return the inputs without the files, which must have been consumed before."""
         found = self._found._replace(drops=list(merge(self._found.drops, self._row_drops, key=BY_PATH)))
-        seen = found._replace(files=[*self._speaking, *self._rows])
-        licenses = read_license_files(self.sources, seen, self._said)
-        found.warnings.extend(self._large)
-        found.warnings.extend(_tables_as_files(self.sources))
+        seen = found._replace(files=[*self._license_files, *self._rows])
+        licenses = read_license_files(self.sources, seen, self._read_declaration)
+        found.warnings.extend(self._large_file_warnings)
+        found.warnings.extend(_table_warnings(self.sources))
         return Intake(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
-        """A file in each step, once all have come in: together they take long."""
-        for file in self._speaking:
-            self._said(file)
+        """Read the license files, one per step, since together they take long. Start after all files are found."""
+        for file in self._license_files:
+            self._read_declaration(file)
             yield
 
-    def _noted(self, files: Iterator[SourceFile]) -> Iterator[SourceFile]:
+    def _tracked(self, files: Iterator[SourceFile]) -> Iterator[SourceFile]:
         for file in files:
-            if is_speaking(file.path.rpartition("/")[2]):
-                self._speaking.append(file)
+            if is_license_source(file.path.rpartition("/")[2]):
+                self._license_files.append(file)
             if is_large(file.size) and file.size <= self._config.scan.max_file_bytes:
-                self._large.append(_large_file(file, self._config))
+                self._large_file_warnings.append(_large_file_warning(file, self._config))
             yield file
 
 
-def _fetched(config: Config, cache: Path) -> Fetched:
+def _fetch_sources(config: Config, cache: Path) -> Fetched:
     names = config.sources
     if not any(is_address(name) or is_table_name(os.path.basename(name)) for name in names):
         return Fetched(resolve_sources(names), [])
@@ -117,32 +120,32 @@ def _fetched(config: Config, cache: Path) -> Fetched:
 
 
 def local_sources(config: Config) -> list[Source]:
-    """Those that lie here; known before anything is brought."""
+    """Return the sources on this machine, without fetching the others."""
     return resolve_sources([name for name in config.sources if not is_address(name)])
 
 
-def _tables_as_files(sources: Sequence[Source]) -> Iterator[str]:
+def _table_warnings(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         for name in source.only or ():
             if is_table_name(name):
                 yield f"{path_text(name)} is read as one file: it has no column known to hold text (see --text-column)."
 
 
-def _large_file(file: SourceFile, config: Config) -> str:
+def _large_file_warning(file: SourceFile, config: Config) -> str:
     name = without_secret(f"{file.repo}/{file.path}", config.secrets)
     return f"{name} has {file.size / 1e6:,.0f} MB: it is worked on in a process of its own, whose memory grows with it."
 
 
-Said = LicenseText | PackageManifest | None
+LicenseDeclaration = LicenseText | PackageManifest | None
 
 
-def is_speaking(name: str) -> bool:
-    """Say if a file of this name is about licences."""
+def is_license_source(name: str) -> bool:
+    """True if a file with this name is a license text or a package manifest."""
     return name in MANIFEST_NAMES or is_license_name(name)
 
 
-def said_in(file: SourceFile) -> Said:
-    """What a licence text or a package manifest says; None for a manifest that cannot be read."""
+def read_declaration(file: SourceFile) -> LicenseDeclaration:
+    """Read the declaration in a license text or package manifest. Return None for a manifest that cannot be read."""
     name = posixpath.basename(file.path)
     if name not in MANIFEST_NAMES:
         return LicenseText.of(read_text(file, MAX_LICENSE_BYTES))
@@ -151,20 +154,27 @@ def said_in(file: SourceFile) -> Said:
 
 
 def read_license_files(
-    sources: Sequence[Source], scan: Scan, said_in: Callable[[SourceFile], Said] = said_in
+    sources: Sequence[Source],
+    scan: Scan,
+    read_declaration: Callable[[SourceFile], LicenseDeclaration] = read_declaration,
 ) -> dict[str, LicenseFiles]:
-    """By source. Read anew by each build, so that a change is noticed wherever it is."""
-    found = find_speaking_files(sources, scan, is_speaking)
+    """Read the license files of each source, keyed by source.
+
+    Every build reads them again, so that every change is noticed.
+    """
+    found = find_speaking_files(sources, scan, is_license_source)
     texts: dict[str, dict[str, LicenseText]] = {}
     manifests: dict[str, dict[str, PackageManifest]] = {}
-    for repo, speaking in found.items():
-        said = {path: said_in(file) for path, file in speaking.files.items()}
-        texts[repo] = {path: one for path, one in said.items() if isinstance(one, LicenseText)}
-        manifests[repo] = {path: one for path, one in said.items() if isinstance(one, PackageManifest)}
-    named = {repo: list(_named_texts(manifests[repo], found[repo])) for repo in found}
-    rows = rows_at(scan, {(repo, path) for repo, paths in named.items() for path in paths if found[repo].root is None})
+    for repo, license_files in found.items():
+        declarations = {path: read_declaration(file) for path, file in license_files.files.items()}
+        texts[repo] = {path: one for path, one in declarations.items() if isinstance(one, LicenseText)}
+        manifests[repo] = {path: one for path, one in declarations.items() if isinstance(one, PackageManifest)}
+    referenced = {repo: list(_referenced_texts(manifests[repo], found[repo])) for repo in found}
+    rows = rows_at(
+        scan, {(repo, path) for repo, paths in referenced.items() for path in paths if found[repo].root is None}
+    )
 
-    def named_file(repo: str, path: str) -> SourceFile | None:
+    def referenced_file(repo: str, path: str) -> SourceFile | None:
         root = found[repo].root
         return rows.get((repo, path)) if root is None else file_below(root, repo, path)
 
@@ -174,20 +184,23 @@ def read_license_files(
             manifests[repo],
             {
                 path: LicenseText.of(read_text(file, MAX_LICENSE_BYTES))
-                for path in named[repo]
-                if (file := named_file(repo, path)) is not None
+                for path in referenced[repo]
+                if (file := referenced_file(repo, path)) is not None
             },
-            len(speaking.above),
+            len(license_files.above),
         )
-        for repo, speaking in found.items()
+        for repo, license_files in found.items()
     }
 
 
-def _named_texts(manifests: Mapping[str, PackageManifest], speaking: SpeakingFiles) -> Iterator[str]:
-    """Texts that manifests name and whose own names are no licence file's. None leads out of the source."""
+def _referenced_texts(manifests: Mapping[str, PackageManifest], license_files: SpeakingFiles) -> Iterator[str]:
+    """Yield paths of license texts that manifests reference and whose names are not those of license files.
+
+    Paths that lead out of the source's work tree are ignored.
+    """
     for path, manifest in manifests.items():
         for declared in (manifest.declared, manifest.for_members):
-            named = named_path(path, declared) if declared is not None else None
-            is_inside = named is not None and named.split("/").count("..") <= len(speaking.above)
-            if named is not None and is_inside and named not in speaking.files:
-                yield named
+            referenced = named_path(path, declared) if declared is not None else None
+            is_inside = referenced is not None and referenced.split("/").count("..") <= len(license_files.above)
+            if referenced is not None and is_inside and referenced not in license_files.files:
+                yield referenced

@@ -1,4 +1,4 @@
-"""What a part or a piece goes by: a digest of all that decides what is in it. Other settings, another name."""
+"""Keys of parts and pieces: digests of everything that determines their content."""
 
 import hashlib
 from functools import cache
@@ -22,11 +22,11 @@ BUILDING_PACKAGES = (
     *("cleaning", "config", "core", "dedup", "formats", "pipeline", "sources", "splits", "tokenizers", "variants"),
     "windows",
 )
-"""The code that makes parts and rows."""
+"""Packages whose code makes parts and rows."""
 DECIDED_IN_STEP_3 = frozenset({"repo_order", "repo_order_seed"})
-"""Settings of windows that parts do not depend on."""
+"""Window settings that do not affect parts."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
-"""Rules, queries and words are code too."""
+"""Suffixes of files that count as code, including rules, queries and word lists."""
 
 
 def key_of(*parts: Any) -> str:
@@ -34,7 +34,7 @@ def key_of(*parts: Any) -> str:
 
 
 def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
-    """All that step 1 goes by, but for the files: also the code that does it."""
+    """Return a digest of the settings, versions and code that determine the result of step 1."""
     settings = config.settings()
     window = {name: value for name, value in settings["window"].items() if name not in DECIDED_IN_STEP_3}
     return key_of(
@@ -57,14 +57,14 @@ def versions() -> dict[str, str]:
 
 
 def grammar_versions(config: Config) -> dict[str, str]:
-    """Versions of the grammars; none if neither variants nor fill in the middle need them."""
+    """Return the versions of the grammar packages. Empty if neither variants nor fill in the middle need them."""
     needs_grammar = config.variants.need_grammar or config.fim.needs_grammar
     return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 
 
 @cache
 def code_digest() -> str:
-    """So that whoever changes a rule in a checkout need not think of a version number."""
+    """Return a digest of the code, so that a changed rule in a checkout takes effect without a new version number."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256(__version__.encode())
     found = (path for package in BUILDING_PACKAGES for path in (root / package).rglob("*"))

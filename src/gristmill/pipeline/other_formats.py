@@ -1,4 +1,4 @@
-"""Step 3 for every format but JSONL: the same rows, made from the documents, never by way of another format."""
+"""Step 3 for all formats except JSONL. Their rows are made from the documents, never from another format."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -22,19 +22,20 @@ from gristmill.runners.runner import Runner
 
 
 class MadeFiles(NamedTuple):
-    """Step 3: rows, in every format."""
+    """Result of step 3: the rows in every format."""
 
     files: AllFiles
     shards: dict[Split, list[int]]
+    """Number of rows in each file of a split."""
     packing: dict[Split, PackingFacts] | None = None
     segments: dict[FileKey, int] | None = None
-    """With --pack repo: in how many stretches each file is in the rows. Only packing tells."""
+    """Number of segments of each file in the rows, with --pack repo. None otherwise."""
 
 
-def with_other_formats(
+def write_other_formats(
     context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
 ) -> MadeFiles:
-    """What is there of JSONL, and the same rows in all other formats."""
+    """Write the rows in all formats except JSONL. Return the files of all formats."""
     files = jsonl.all
     if context.other_formats:
         tasks = format_tasks(context, pieces)
@@ -58,7 +59,7 @@ class FormatTask(msgspec.Struct, frozen=True):
     documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
+        """Pickle as msgpack, which is faster for thousands of documents."""
         return _unpacked, (msgspec.msgpack.encode(self),)
 
 
@@ -70,17 +71,17 @@ def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
     clear_formats(context)
     by_file = num_rows_by_file(pieces)
     tasks: list[FormatTask] = []
-    for split, own in groupby(pieces, key=lambda piece: piece.split):
-        documents = _documents(own)
+    for split, split_pieces in groupby(pieces, key=lambda piece: piece.split):
+        documents = _documents(split_pieces)
         counts = [document.num_windows for document in documents]
         for name in context.other_formats:
             shares = shares_of_documents(name, split, context.schema, by_file[split], counts)
-            tasks += (FormatTask(share, documents[some]) for share, some in shares)
+            tasks += (FormatTask(share, documents[selected]) for share, selected in shares)
     return tasks
 
 
 def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
-    """Of each split, whose several files all formats that have such cut alike."""
+    """Return the number of rows in each file of each split, which is the same for all formats with several files."""
     rows: dict[Split, list[int]] = {split: [] for split in Split}
     for (split, _), own in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
         rows[split].append(_num_rows(_documents(own)))
@@ -104,7 +105,7 @@ def write_format(context: Context, task: FormatTask) -> WrittenFiles:
 
 
 def clear_formats(context: Context) -> None:
-    """Their folders are new: an earlier attempt may have left something."""
+    """Create empty folders for the other formats. Delete files that an earlier attempt may have left."""
     for name in context.other_formats:
         folder = folder_of(context.dataset, name)
         shutil.rmtree(folder, ignore_errors=True)
@@ -122,7 +123,7 @@ def write_all(
     schema: Schema,
     is_alone: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Each task's share of a format, in order."""
+    """Write each task's share of a format and add the written files in order."""
 
     def written() -> Iterator[tuple[Share, WrittenFiles]]:
         for task, one in zip(tasks, runner.map(write, tasks, is_alone=is_alone), strict=True):

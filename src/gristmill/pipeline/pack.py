@@ -1,8 +1,8 @@
-"""Step 3 with --pack: which windows share a row, and those rows in every format.
+"""Step 3 with --pack: put several windows or files into one row, and write the rows in every format.
 
-best-fit   each file's windows, each with its special tokens; rows are filled from all files of the split
-repo       a repository's files one after the other (repo_order.py), markers between them, cut every so many ids; what
-           is left of each repository at its end shares rows with others
+best-fit   packs windows, each with its special tokens, from all files of a split
+repo       concatenates the files of a repository (ordered by repo_order.py) with markers between them, and cuts them
+           into rows of the window length; the remainders of repositories share rows
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,31 +23,32 @@ from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
-from gristmill.pipeline.document_rows import rows_of, shown_windows
+from gristmill.pipeline.document_rows import rows_of, windows_of
 from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_all
 from gristmill.pipeline.parts import read_blocks, tokens_of
-from gristmill.pipeline.repo_order import laid_out
+from gristmill.pipeline.repo_order import order_documents
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
 from gristmill.windows.cut import Indices, Windows, stretches_of
 from gristmill.windows.packing import best_fit
 
 BYTES_PER_ID = 6
-"""Of JSONL, about: by it a split is cut into files, whatever the format."""
+"""Approximate size of an id in JSONL. It determines the number of rows per file in every format."""
 ROWS_AT_ONCE = 500
 
 
-class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Some of a document's tokens in a row, and the special ids around them."""
+class Segment(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A range of a document's tokens in a row, and the special ids around it."""
 
     group: int
+    """Number of its group in the row, from 1. Windows or repositories that share a row are separate groups."""
     document: int
-    """By its number in the split."""
+    """Number of the document in the split."""
     start: int
     end: int
-    """Where these are the same: only special ids."""
-    number: int | None
-    """Of its windows, as they are shown; None: it is cut anywhere."""
+    """End of the range. If it equals the start, there are only special ids."""
+    window_number: int | None
+    """Number among the document's windows, or None if the range ignores window boundaries."""
     before: tuple[int, ...]
     after: tuple[int, ...]
 
@@ -56,18 +57,18 @@ class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return len(self.before) + self.end - self.start + len(self.after)
 
 
-Row = list[Place]
+Row = list[Segment]
 
 
 class SplitRows(msgspec.Struct, frozen=True):
     documents: list[PlacedDocument]
-    """In the order in which they are laid out."""
+    """Documents in the order of their rows."""
     rows: list[Row]
     order: OrderFacts | None = None
 
 
 def pack_all(context: Context, decision: Decision, runner: Runner, progress: Progress) -> MadeFiles:
-    """Step 3 with --pack: rows of several files, in every format alike."""
+    """Run step 3 with --pack: write rows of several files in every format."""
     with progress.phase("pack"):
         packs = pack_rows(context, decision.shown(), runner)
         clear_formats(context)
@@ -101,42 +102,44 @@ def pack_rows(context: Context, documents: Iterable[PlacedDocument], runner: Run
     length = context.config.window.length
     packs: dict[Split, SplitRows] = {}
     for split, in_path_order in by_split.items():
-        own, order = laid_out(context, in_path_order, runner)
-        full, loose = _repo_rows(context, own) if by_repo else ([], _window_rows(context, own))
-        sizes = [sum(place.size for place in one) for one in loose]
-        shared = [_in_groups([loose[number] for number in row]) for row in best_fit(sizes, length)]
-        packs[split] = SplitRows(own, sorted([*full, *shared], key=_first_place), order)
+        own, order = order_documents(context, in_path_order, runner)
+        full, partial_rows = _repo_rows(context, own) if by_repo else ([], _window_rows(context, own))
+        sizes = [sum(segment.size for segment in one) for one in partial_rows]
+        shared = [_number_groups([partial_rows[number] for number in row]) for row in best_fit(sizes, length)]
+        packs[split] = SplitRows(own, sorted([*full, *shared], key=_row_sort_key), order)
     return packs
 
 
-def _in_groups(loose: Sequence[Row]) -> Row:
-    return [msgspec.structs.replace(place, group=group) for group, own in enumerate(loose, 1) for place in own]
+def _number_groups(partial_rows: Sequence[Row]) -> Row:
+    return [
+        msgspec.structs.replace(segment, group=group) for group, row in enumerate(partial_rows, 1) for segment in row
+    ]
 
 
-def _first_place(row: Row) -> tuple[int, int, int]:
-    return row[0].document, row[0].number or 0, row[0].start
+def _row_sort_key(row: Row) -> tuple[int, int, int]:
+    return row[0].document, row[0].window_number or 0, row[0].start
 
 
 def _window_rows(context: Context, documents: Sequence[PlacedDocument]) -> list[Row]:
     schema = context.window_schema
-    loose: list[Row] = []
+    partial_rows: list[Row] = []
     for number, document in enumerate(documents):
-        shown = shown_windows(document, context.window_shape)
-        ranges = (shown.windows.starts.tolist(), shown.windows.ends.tolist(), shown.closes(document).tolist())
-        for window, (start, end, closes) in enumerate(zip(*ranges, strict=True)):
+        own = windows_of(document, context.window_shape)
+        ranges = (own.windows.starts.tolist(), own.windows.ends.tolist(), own.closes(document).tolist())
+        for index, (start, end, closes) in enumerate(zip(*ranges, strict=True)):
             after = (*schema.suffix, *schema.closing) if closes else schema.suffix
-            loose.append([Place(1, number, start, end, window, schema.prefix, after)])
-    return loose
+            partial_rows.append([Segment(1, number, start, end, index, schema.prefix, after)])
+    return partial_rows
 
 
 def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[list[Row], list[Row]]:
-    """Those that are full, and what is left of each repository."""
+    """Return the full rows, and the partly filled rows of each repository."""
     full: list[Row] = []
-    loose: list[Row] = []
+    partial_rows: list[Row] = []
     length, end_id = context.config.window.length, context.window_schema.end_id
     markers = RepoMarkers(context)
     for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
-        rows = _Filling(length)
+        rows = _RowBuilder(length)
         last, last_end = 0, 0
         for is_first, (number, document) in zip(_first_only(), members, strict=False):
             last, last_end = number, document.num_tokens
@@ -149,8 +152,8 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
                 rows.add_tokens(number, start, end)
         rows.add(last, last_end, (end_id,) if end_id is not None else ())
         full += rows.full
-        loose += [*rows.short, *([rows.open] if rows.open else [])]
-    return full, loose
+        partial_rows += [*rows.ended_early, *([rows.open] if rows.open else [])]
+    return full, partial_rows
 
 
 def _first_only() -> Iterator[bool]:
@@ -159,76 +162,76 @@ def _first_only() -> Iterator[bool]:
         yield False
 
 
-class _Filling:
-    """Rows of one repository, as ids come in."""
+class _RowBuilder:
+    """Builder of the rows of one repository."""
 
     def __init__(self, length: int) -> None:
-        self._length = self._room = length
+        self._length = self._free = length
         self.full: list[Row] = []
-        self.short: list[Row] = []
-        """Rows that ended early, as the next window did not fit."""
+        self.ended_early: list[Row] = []
+        """Rows that ended early because the next window did not fit."""
         self.open: Row = []
 
-    def add(self, document: int, at: int, special: tuple[int, ...]) -> None:
-        """Special ids before the token at this place, by which rows that begin with them are sorted."""
-        while special:
-            now, special = special[: self._room], special[self._room :]
-            self._take(Place(1, document, at, at, None, now, ()))
+    def add(self, document: int, position: int, special_ids: tuple[int, ...]) -> None:
+        """Add special ids before the token at `position`. Rows that start with them are sorted by that position."""
+        while special_ids:
+            fitting, special_ids = special_ids[: self._free], special_ids[self._free :]
+            self._append(Segment(1, document, position, position, None, fitting, ()))
 
     def add_tokens(self, document: int, start: int, end: int) -> None:
         while start < end:
-            stop = min(end, start + self._room)
-            self._take(Place(1, document, start, stop, None, (), ()))
+            stop = min(end, start + self._free)
+            self._append(Segment(1, document, start, stop, None, (), ()))
             start = stop
 
     def add_windows(self, document: int, fim: Fim, name: tuple[int, ...]) -> None:
-        """Add each window of a rewritten document whole, the file's name before it."""
+        """Add the windows of a rewritten document. None is divided, and the file's name precedes each."""
         start = 0
         for number, window in enumerate(fim.windows):
-            if len(name) + window.num_ids > self._room:
-                self.short += [self.open] if self.open else []
-                self.open, self._room = [], self._length
-            self._take(Place(1, document, start, start + window.num_ids, number, name, ()))
+            if len(name) + window.num_ids > self._free:
+                self.ended_early += [self.open] if self.open else []
+                self.open, self._free = [], self._length
+            self._append(Segment(1, document, start, start + window.num_ids, number, name, ()))
             start += window.num_ids
 
-    def _take(self, place: Place) -> None:
-        self.open.append(place)
-        self._room -= place.size
-        if not self._room:
+    def _append(self, segment: Segment) -> None:
+        self.open.append(segment)
+        self._free -= segment.size
+        if not self._free:
             self.full.append(self.open)
-            self.open, self._room = [], self._length
+            self.open, self._free = [], self._length
 
 
 class RepoMarkers:
-    """Ids before a repository and before each of its files."""
+    """Encoder of the marker ids before a repository and before each of its files."""
 
     def __init__(self, context: Context) -> None:
         self._tokenizer = context.tokenizer
         self._ids: RepoIds = repo_ids(context.tokenizer.definition)
 
     def repo(self, document: PlacedDocument) -> tuple[int, ...]:
-        return self._ids.repo, *self._spelled(document.repo)
+        return self._ids.repo, *self._encode_name(document.repo)
 
     def file(self, document: PlacedDocument) -> tuple[int, ...]:
-        return self._ids.file, *self._spelled(f"{document.path}\n")
+        return self._ids.file, *self._encode_name(f"{document.path}\n")
 
-    def _spelled(self, name: str) -> tuple[int, ...]:
-        """Nothing where the tokenizer would make a control token of it."""
+    def _encode_name(self, name: str) -> tuple[int, ...]:
+        """Encode a name. Return no ids if it would become a control token."""
         encoded = self._tokenizer.encode(name.encode())
         return () if encoded.control_id is not None else tuple(encoded.ids.tolist())
 
 
 def num_segments(packs: SplitRows) -> list[int]:
-    """Of each document."""
+    """Count the segments of each document."""
     counts = [0] * len(packs.documents)
     for row in packs.rows:
-        for place in row:
-            counts[place.document] += place.end > place.start
+        for segment in row:
+            counts[segment.document] += segment.end > segment.start
     return counts
 
 
 def packing_facts(packs: SplitRows, length: int) -> PackingFacts:
-    num_ids = sum(place.size for row in packs.rows for place in row)
+    num_ids = sum(segment.size for row in packs.rows for segment in row)
     return PackingFacts(
         rows=len(packs.rows),
         segments=sum(num_segments(packs)),
@@ -241,7 +244,7 @@ def packing_facts(packs: SplitRows, length: int) -> PackingFacts:
 class PackedTask(msgspec.Struct, frozen=True):
     share: Share
     packs: SplitRows
-    """Of the share: its documents, and its rows."""
+    """Documents and rows of the share."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, (msgspec.msgpack.encode(self),)
@@ -252,23 +255,27 @@ def _unpacked(content: bytes) -> PackedTask:
 
 
 def rows_by_file(packs: SplitRows, context: Context) -> list[int]:
-    """In each of a split's files, where a format has several."""
-    most = max(1, context.config.output.shard_bytes // (BYTES_PER_ID * context.config.window.length))
-    return [min(most, len(packs.rows) - start) for start in range(0, len(packs.rows), most)]
+    """Return the number of rows in each file of a split, for formats with several files."""
+    max_rows = max(1, context.config.output.shard_bytes // (BYTES_PER_ID * context.config.window.length))
+    return [min(max_rows, len(packs.rows) - start) for start in range(0, len(packs.rows), max_rows)]
 
 
 def packed_tasks(context: Context, packs: dict[Split, SplitRows]) -> Iterator[PackedTask]:
     for name in context.config.output.formats:
         for split, own in packs.items():
-            # A row stands for itself: where one begins, a document does.
+            # A packed row counts as a document, so a share may begin at any row.
             for share in shares_of(name, split, context.schema, rows_by_file(own, context), lambda row: row):
-                yield PackedTask(share, _some_of(own, share.first, share.stop))
+                yield PackedTask(share, _slice_rows(own, share.first, share.stop))
 
 
-def _some_of(packs: SplitRows, start: int, stop: int) -> SplitRows:
+def _slice_rows(packs: SplitRows, start: int, stop: int) -> SplitRows:
     rows = packs.rows[start:stop]
-    numbers = {number: index for index, number in enumerate(sorted({place.document for row in rows for place in row}))}
-    renumbered = [[msgspec.structs.replace(place, document=numbers[place.document]) for place in row] for row in rows]
+    numbers = {
+        number: index for index, number in enumerate(sorted({segment.document for row in rows for segment in row}))
+    }
+    renumbered = [
+        [msgspec.structs.replace(segment, document=numbers[segment.document]) for segment in row] for row in rows
+    ]
     return SplitRows([packs.documents[number] for number in numbers], renumbered)
 
 
@@ -283,8 +290,8 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for first in range(0, len(packs.rows), step):
         rows = packs.rows[first : first + step]
-        shown = [place for row in rows for place in row if place.end > place.start]
-        batch = batch_of_rows(_shown_rows(context, packs.documents, shown), schema)
+        segments = [segment for row in rows for segment in row if segment.end > segment.start]
+        batch = batch_of_rows(_segment_rows(context, packs.documents, segments), schema)
         numbers = count()
         placed = [
             [Placed(one.group, one.before, next(numbers) if one.end > one.start else None, one.after) for one in row]
@@ -293,39 +300,48 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
         yield packed(placed, batch)
 
 
-def _stored_at(document: PlacedDocument) -> tuple[str, int]:
-    """Neighbours in a part are read at once, wherever the order of files puts them."""
+def _storage_key(document: PlacedDocument) -> tuple[str, int]:
+    """Sort key by which adjacent blocks of a part are read together, regardless of the order of files."""
     return document.part, document.part_offset
 
 
-def _shown_rows(context: Context, documents: Sequence[PlacedDocument], places: Sequence[Place]) -> Rows:
-    """A row for each place: a window of its document, or any range of it."""
-    wanted = sorted({place.document for place in places}, key=lambda number: _stored_at(documents[number]))
-    chosen = [documents[number] for number in wanted]
-    tokens = tokens_of([block for _, block in read_blocks(context.prepared, chosen, context.tokenizer.vocab_size)])
-    index_of = {number: index for index, number in enumerate(wanted)}
-    of = np.array([index_of[place.document] for place in places], np.int64)
+def _segment_rows(context: Context, documents: Sequence[PlacedDocument], segments: Sequence[Segment]) -> Rows:
+    """Return a row for each segment, which is a window or any range of its document."""
+    numbers = sorted({segment.document for segment in segments}, key=lambda number: _storage_key(documents[number]))
+    selected = [documents[number] for number in numbers]
+    tokens = tokens_of([block for _, block in read_blocks(context.prepared, selected, context.tokenizer.vocab_size)])
+    index_of = {number: index for index, number in enumerate(numbers)}
+    document_numbers = np.array([index_of[segment.document] for segment in segments], np.int64)
     if context.config.window.pack == "repo":
-        return _ranges(chosen, tokens, of, places)
-    rows = rows_of(chosen, tokens, context.window_shape)
-    return rows.picked(np.searchsorted(rows.of, of) + np.array([place.number for place in places], np.int64))
+        return _range_rows(selected, tokens, document_numbers, segments)
+    rows = rows_of(selected, tokens, context.window_shape)
+    return rows.picked(
+        np.searchsorted(rows.of, document_numbers) + np.array([segment.window_number for segment in segments], np.int64)
+    )
 
 
-def _ranges(documents: Sequence[PlacedDocument], tokens: Tokens, of: Indices, places: Sequence[Place]) -> Rows:
-    """Any ranges of documents, or whole windows of those that are rewritten for fill in the middle."""
-    starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
+def _range_rows(
+    documents: Sequence[PlacedDocument], tokens: Tokens, document_numbers: Indices, segments: Sequence[Segment]
+) -> Rows:
+    """Return rows for any ranges of documents, and for windows rewritten for fill in the middle."""
+    starts, ends = (np.array([getattr(segment, name) for segment in segments]) for name in ("start", "end"))
     windows = Windows(starts, ends, ends - starts, 0)
-    rewritten = [_fim_window(documents[number], place) for number, place in zip(of.tolist(), places, strict=True)]
+    rewritten = [
+        _fim_window(documents[number], segment)
+        for number, segment in zip(document_numbers.tolist(), segments, strict=True)
+    ]
     if not any(rewritten):
-        return Rows(documents, tokens, of, windows)
+        return Rows(documents, tokens, document_numbers, windows)
     in_files = [
-        (place.start, place.end) if one is None else (one.start, one.end)
-        for one, place in zip(rewritten, places, strict=True)
+        (segment.start, segment.end) if window is None else (window.start, window.end)
+        for window, segment in zip(rewritten, segments, strict=True)
     ]
     firsts, lasts = np.array(in_files, np.int64).T
     in_file = Windows(firsts, lasts, lasts - firsts, 0)
-    return Rows(documents, tokens, of, windows, places=in_file, fim=FimColumns.of(rewritten))
+    return Rows(documents, tokens, document_numbers, windows, places=in_file, fim=FimColumns.of(rewritten))
 
 
-def _fim_window(document: PlacedDocument, place: Place) -> FimWindow | None:
-    return None if document.fim is None or place.number is None else document.fim.windows[place.number]
+def _fim_window(document: PlacedDocument, segment: Segment) -> FimWindow | None:
+    return (
+        None if document.fim is None or segment.window_number is None else document.fim.windows[segment.window_number]
+    )

@@ -1,10 +1,12 @@
-"""A batch as it was prepared, in one file: named by all that went in, closed with a digest of name and content.
+"""Parts: files that each hold one prepared batch.
+
+A part is named by a digest of its inputs and ends with a digest of its name and content:
 
     ids of each document | keys of near-duplicates | anchors of shared spans
-    documents | renamed drops | facts | drops | keys of the files | variants that are not | files not rewritten
+    documents | renamed drops | facts | drops | keys of the files | missing variants | files not rewritten
     lengths | sha256
 
-So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
+So any build can reuse an existing part, and detects one that is truncated or altered.
 """
 
 import hashlib
@@ -37,12 +39,12 @@ from gristmill.formats.document_columns import DocumentText, Tokens
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
 from gristmill.tokenizers.tokenizer import Encoded, Tokenizer
 
-# A document's ids on disk between prepare and shape: a block in the part of its batch.
+# Between prepare and shape, the ids of a document are a block in the part of its batch.
 
 MAX_OPEN_PARTS = 200
 NO_TOKENS = np.zeros(0, np.int32)
 GAP_BYTES = 1 << 14
-"""That is read over: it costs less than another read."""
+"""Largest gap between two blocks that are read together. Reading the gap costs less than a second read."""
 
 
 class Block(NamedTuple):
@@ -50,7 +52,7 @@ class Block(NamedTuple):
     newline_tokens: npt.NDArray[np.int32]
     text: DocumentText | None
     clean_ids: npt.NDArray[Any] | None = None
-    """Of a document with noise in its ids."""
+    """Ids without noise, for a document with noise in `ids`."""
 
     @classmethod
     def of(cls, encoded: Encoded, utf8: bytes, vocab_size: int) -> "Block":
@@ -62,14 +64,14 @@ def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def to_bytes(block: Block) -> bytes:
+def block_bytes(block: Block) -> bytes:
     text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
     clean = b"" if block.clean_ids is None else block.clean_ids.tobytes()
     return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), clean, *text))
 
 
-def text_of(block: Block, text_sha256: str, tokenizer: Tokenizer) -> bytes | None:
-    """The text that was tokenized; None if the tokenizer does not give it back."""
+def block_text(block: Block, text_sha256: str, tokenizer: Tokenizer) -> bytes | None:
+    """Return the text that was tokenized, or None if the tokenizer cannot restore it."""
     text = block.text.utf8 if block.text is not None else tokenizer.decode(block.ids)
     return text if hashlib.sha256(text).hexdigest() == text_sha256 else None
 
@@ -79,7 +81,7 @@ def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """All of it: the system reads no more than 2 GiB at once."""
+    """Read exactly `size` bytes, or up to the end of the file. One system call reads at most 2 GiB."""
     content = os.pread(descriptor, size, offset)
     while len(content) < size and (more := os.pread(descriptor, size - len(content), offset + len(content))):
         content += more
@@ -87,7 +89,7 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def read_ids(folder: Path, texts: Sequence[AnyStoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
-    """In the order given; texts of one part next to each other cost one open."""
+    """Yield the ids of each text in the given order. Consecutive texts of one part share one open file."""
     kind = _id_type(vocab_size)
     for part, group in groupby(texts, key=lambda text: text.part):
         descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
@@ -100,7 +102,7 @@ def read_ids(folder: Path, texts: Sequence[AnyStoredText], vocab_size: int) -> I
 
 
 class IdReader:
-    """Ids of single texts, in any order; the parts last used stay open."""
+    """Reader of the ids of single texts in any order. Keeps the most recently used parts open."""
 
     def __init__(self, folder: Path, vocab_size: int) -> None:
         self._folder, self._kind = str(folder), np.dtype(_id_type(vocab_size))
@@ -127,7 +129,7 @@ class IdReader:
 
 
 def tokens_of(blocks: Sequence[Block]) -> Tokens:
-    """The same, end to end."""
+    """Concatenate blocks."""
     return Tokens(
         ids=np.concatenate([block.ids for block in blocks]) if blocks else np.zeros(0, np.uint16),
         edges=np.cumsum([0, *(len(block.ids) for block in blocks)]),
@@ -141,52 +143,58 @@ def tokens_of(blocks: Sequence[Block]) -> Tokens:
 def read_blocks(
     folder: Path, documents: Sequence[PlacedDocument], vocab_size: int
 ) -> Iterator[tuple[PlacedDocument, Block]]:
-    """In the order given; documents of one part next to each other cost one open, and neighbours one read."""
+    """Yield each document with its block, in the given order.
+
+    Consecutive documents of one part share one open file, and adjacent blocks one read.
+    """
     for part, group in groupby(documents, key=lambda document: document.part):
         descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for run in _neighbours(list(group)):
+            for run in _adjacent_runs(list(group)):
                 first, last = run[0], run[-1]
                 size = last.part_offset + last.part_bytes - first.part_offset
                 content = read_at(descriptor, size, first.part_offset)
                 for document in run:
-                    yield document, _from_bytes(content, document.part_offset - first.part_offset, document, vocab_size)
+                    yield (
+                        document,
+                        _block_from_bytes(content, document.part_offset - first.part_offset, document, vocab_size),
+                    )
         finally:
             os.close(descriptor)
 
 
-def _neighbours(documents: Sequence[PlacedDocument]) -> Iterator[Sequence[PlacedDocument]]:
-    """Runs that are near each other in their part, in its order."""
+def _adjacent_runs(documents: Sequence[PlacedDocument]) -> Iterator[Sequence[PlacedDocument]]:
+    """Split documents of one part into runs whose blocks are close together and in file order."""
     start = 0
-    for number in range(1, len(documents) + 1):
-        if number < len(documents):
-            before, one, first = documents[number - 1], documents[number], documents[start]
-            gap = one.part_offset - before.part_offset - before.part_bytes
-            if 0 <= gap <= GAP_BYTES and one.part_offset - first.part_offset <= BYTES_AT_ONCE:
+    for index in range(1, len(documents) + 1):
+        if index < len(documents):
+            previous, document, first = documents[index - 1], documents[index], documents[start]
+            gap = document.part_offset - previous.part_offset - previous.part_bytes
+            if 0 <= gap <= GAP_BYTES and document.part_offset - first.part_offset <= CHUNK_BYTES:
                 continue
-        yield documents[start:number]
-        start = number
+        yield documents[start:index]
+        start = index
 
 
-def _from_bytes(content: bytes, at: int, document: PlacedDocument, vocab_size: int) -> Block:
-    end = at + document.part_bytes
-    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens, at)
-    at += ids.nbytes
-    newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
-    at += newline_tokens.nbytes
+def _block_from_bytes(content: bytes, offset: int, document: PlacedDocument, vocab_size: int) -> Block:
+    end = offset + document.part_bytes
+    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens, offset)
+    offset += ids.nbytes
+    newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, offset)
+    offset += newline_tokens.nbytes
     variant, clean_ids = document.variant, None
     if variant is not None and variant.has_labels:
-        clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, at)
-        at += clean_ids.nbytes
-    if at == end:
+        clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, offset)
+        offset += clean_ids.nbytes
+    if offset == end:
         return Block(ids, newline_tokens, None, clean_ids)
     num_starts = 1 + (document.num_tokens if clean_ids is None else len(clean_ids))
-    starts = np.frombuffer(content, np.int64, num_starts, at)
-    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes : end], starts), clean_ids)
+    starts = np.frombuffer(content, np.int64, num_starts, offset)
+    return Block(ids, newline_tokens, DocumentText(content[offset + starts.nbytes : end], starts), clean_ids)
 
 
-def with_shared_words(document: PlacedDocument) -> PlacedDocument:
-    """The same document; words that many have in common are one in memory."""
+def with_interned_strings(document: PlacedDocument) -> PlacedDocument:
+    """Return the document with its frequent strings interned, to save memory."""
     return msgspec.structs.replace(
         document,
         repo=sys.intern(document.repo),
@@ -200,32 +208,32 @@ def with_shared_words(document: PlacedDocument) -> PlacedDocument:
 SUFFIX = ".part"
 LENGTHS = struct.Struct("<10Q")
 DIGEST_BYTES = 32
-BYTES_AT_ONCE = 1 << 22
+CHUNK_BYTES = 1 << 22
 
 IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS, NO_VARIANTS, NOT_REWRITTEN = range(10)
 
 
 class Part(NamedTuple):
-    """What a batch became."""
+    """Content of a part."""
 
     blocks: Sequence[bytes]
     bands: Keys
     anchors: Anchors
     documents: Sequence[TokenizedDocument] | Sequence[PlacedDocument]
-    """In the order of their blocks; variants are placed as their files are."""
+    """Documents in the order of their blocks. Variants have the split and group of their files."""
     facts: Sequence[DocumentFacts]
-    """Of the same documents."""
+    """Facts of the same documents."""
     drops: Sequence[Drop]
-    """In path order."""
+    """Drops in path order."""
     renamed: Sequence[Drop]
-    """Those whose name held a secret, so that they are elsewhere in path order."""
+    """Drops whose name contained a secret. Redacting it changed their position in path order."""
     keys: "FileKeys"
     no_variants: Sequence[NoVariant] = ()
     not_rewritten: Sequence[NotRewritten] = ()
 
 
 class FileKeys(msgspec.Struct, frozen=True, array_like=True):
-    """By what each file is known again: where it is, and what is in it."""
+    """Digests of the files' names and contents, by which a later build finds them again."""
 
     documents: list[bytes] = []
     drops: list[bytes] = []
@@ -237,16 +245,16 @@ def write_part(path: Path, part: Part) -> None:
     tables += [encode(part.keys), encode(part.no_variants), encode(part.not_rewritten)]
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
-    if sum(map(len, content)) <= BYTES_AT_ONCE:
+    if sum(map(len, content)) <= CHUNK_BYTES:
         content = [b"".join(content)]
     write_atomically(path, [*content, _digest([path.name.encode(), *content])], is_synced=False)
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
-    """How many, by text; how far each is from the one before it, in a byte; keys."""
+    """Encode anchors as their number per text, the distances between them in one byte each, and their keys."""
     steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
-    firsts = _firsts(anchors.counts)
-    steps[firsts] = anchors.positions[firsts]
+    first_indices = _first_indices(anchors.counts)
+    steps[first_indices] = anchors.positions[first_indices]
     return b"".join(
         (
             len(anchors.counts).to_bytes(4, "little"),
@@ -257,57 +265,57 @@ def _anchor_bytes(anchors: Anchors) -> bytes:
     )
 
 
-def _anchors(content: bytes, rows: Sequence[int] | None, table: KeyTable | None) -> Anchors:
+def _anchors_from_bytes(content: bytes, rows: Sequence[int] | None, table: KeyTable | None) -> Anchors:
     num_texts = int.from_bytes(content[:4], "little")
     counts = np.frombuffer(content, np.uint32, num_texts, 4).astype(np.int64)
     total = int(counts.sum())
     steps = np.frombuffer(content, np.uint8, total, 4 + 4 * num_texts)
     keys = np.frombuffer(content[4 + 4 * num_texts + total :], np.uint32)
     if rows is not None and len(rows) < num_texts:
-        is_wanted = np.zeros(num_texts, np.bool_)
-        is_wanted[list(rows)] = True
-        chosen = np.repeat(is_wanted, counts)
-        counts, steps, keys = counts[is_wanted], steps[chosen], keys[chosen]
+        is_selected = np.zeros(num_texts, np.bool_)
+        is_selected[list(rows)] = True
+        is_anchor_selected = np.repeat(is_selected, counts)
+        counts, steps, keys = counts[is_selected], steps[is_anchor_selected], keys[is_anchor_selected]
     found = table.may_hold(keys) if table is not None else None
-    if found is not None and not found.any():  # most parts, where little has changed
+    if found is not None and not found.any():  # the case for most parts if little has changed
         return Anchors(np.zeros_like(counts), np.zeros(0, np.uint32), keys[:0])
     sums = np.cumsum(steps, dtype=np.uint32)
-    firsts = _firsts(counts)
-    positions = sums - np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
+    first_indices = _first_indices(counts)
+    positions = sums - np.repeat(sums[first_indices] - steps[first_indices], counts[counts > 0])
     if found is None:
         return Anchors(counts, positions, keys)
     texts = np.repeat(np.arange(len(counts)), counts)[found]
     return Anchors(np.bincount(texts, minlength=len(counts)), positions[found], keys[found])
 
 
-def _firsts(counts: Positions) -> Positions:
-    """Where each text's begin, of those that have any."""
+def _first_indices(counts: Positions) -> Positions:
+    """Return the index of the first anchor of each text that has any."""
     return (np.cumsum(counts) - counts)[counts > 0]
 
 
 def _digest(content: Iterable[bytes]) -> bytes:
     digest = hashlib.sha256()
-    for some in content:
-        digest.update(some)
+    for chunk in content:
+        digest.update(chunk)
     return digest.digest()
 
 
-def is_whole(path: Path) -> bool:
-    """Whether there is such a part, and every byte of it is as it was written."""
+def is_intact(path: Path) -> bool:
+    """True if the part exists and its digest matches its name and content."""
     digest = hashlib.sha256(path.name.encode())
     try:
         with open_plain(path) as stream:
             left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
-            while left > 0 and (some := stream.read(min(left, BYTES_AT_ONCE))):
-                digest.update(some)
-                left -= len(some)
+            while left > 0 and (chunk := stream.read(min(left, CHUNK_BYTES))):
+                digest.update(chunk)
+                left -= len(chunk)
             return left == 0 and stream.read() == digest.digest()
     except OSError:
         return False
 
 
 class PartStore(msgspec.Struct, frozen=True):
-    """The texts in a folder of parts. Small and picklable: every process reads for itself."""
+    """Folder of parts. It is small and picklable, and every process opens the files itself."""
 
     folder: Path
     vocab_size: int
@@ -323,7 +331,7 @@ class PartStore(msgspec.Struct, frozen=True):
 
 
 class PartReader:
-    """One part's tables, each read when it is asked for."""
+    """Reader of the tables of one part. Reads each table on demand."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path, self._name = folder / name, name
@@ -338,8 +346,11 @@ class PartReader:
         return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
 
     def anchors(self, rows: Sequence[int] | None = None, table: KeyTable | None = None) -> Anchors:
-        """Of all texts, or of those in these rows, ascending; with a table, only those that it may hold."""
-        return _anchors(self._read(ANCHORS), rows, table)
+        """Return the anchors of all texts, or only of those in `rows`, which must be ascending.
+
+        With a table, return only anchors that it may contain.
+        """
+        return _anchors_from_bytes(self._read(ANCHORS), rows, table)
 
     def documents(self) -> list[TokenizedDocument]:
         documents: list[TokenizedDocument] = self._table(DOCUMENTS, list[TokenizedDocument])
@@ -347,7 +358,7 @@ class PartReader:
 
     def variants(self) -> list[PlacedDocument]:
         variants: list[PlacedDocument] = self._table(DOCUMENTS, list[PlacedDocument])
-        return list(map(with_shared_words, variants))
+        return list(map(with_interned_strings, variants))
 
     def renamed(self) -> list[Drop]:
         drops: list[Drop] = self._table(RENAMED, list[Drop])

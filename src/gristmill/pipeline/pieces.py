@@ -1,9 +1,8 @@
-"""Pieces of JSONL data files: where each goes, which are known already, and the files as they come in.
+"""Pieces of JSONL data files: their layout, the reuse of known pieces, and the data files made of them.
 
-Those of the dataset that is replaced are known, and those of a build that was killed.
-
-Each dataset has a log of its pieces in the work folder: by which key, where in which file, with which checksum.
-Whatever a log says, a piece is taken over only if its bytes have that checksum.
+Known pieces are those of the dataset that is replaced and those of a killed build. Each dataset has a log of its pieces
+in the work folder, with the key, file, offset and checksum of each. A piece is reused only if its bytes have the
+recorded checksum.
 """
 
 import hashlib
@@ -38,21 +37,21 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 HEAD = struct.Struct("<II")
-"""Length and checksum of a line of the log: the last one may be cut short."""
+"""Length and checksum before each record of the log, since the last one may be truncated."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of one split's documents, in path order, and its place in the output."""
+    """Consecutive documents of one split in path order, and the position of their rows in the output."""
 
     split: Split
     file: str
     offset: int
     num_bytes: int
-    """Of rows; compressed they take less, and then the offset counts for nothing."""
+    """Number of bytes of the uncompressed rows. In compressed files the offset is not used."""
     documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
+        """Pickle as msgpack, which is faster for thousands of documents."""
         return _unpacked, (msgspec.msgpack.encode(self),)
 
 
@@ -60,8 +59,8 @@ def _unpacked(packed: bytes) -> Piece:
     return msgspec.msgpack.decode(packed, type=Piece)
 
 
-def lay_out(documents: Iterable[PlacedDocument], config: OutputConfig) -> Iterator[Piece]:
-    """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
+def make_pieces(documents: Iterable[PlacedDocument], config: OutputConfig) -> Iterator[Piece]:
+    """Group documents into pieces. They depend only on the documents, not on batches or workers."""
     by_split: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in documents:
         if document.num_windows:
@@ -85,32 +84,36 @@ def _num_bytes(documents: Sequence[PlacedDocument]) -> int:
 
 
 class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of shaping one piece."""
+
     num_rows: int
     num_bytes: int
     crc32: int
-    """Of its bytes: quick to take again when they are read back. The file's sha256 is taken then, once."""
+    """Checksum of its bytes, to verify them quickly when they are read back for the SHA-256 of the file."""
     content: bytes
-    """The digest of each row: what is in it, however it is written."""
+    """Digest of each row, independent of the format."""
     frames: list[Frame] | None = None
-    """Of a compressed piece: where it goes is known only once those before it are, so it is copied there later."""
+    """Frames of a compressed piece. It is copied into the data file when the sizes of earlier pieces are known."""
     is_taken_over: bool = False
-    """It lies where an earlier build has written it."""
+    """True if the piece of an earlier build is reused."""
 
 
 class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Record of a piece in the log."""
+
     key: str
     file: str
-    """Its name in the dataset folder; its path, once the log is read."""
+    """Name of its file in the dataset folder. After the log is read, the path of that file."""
     offset: int
     num_bytes: int
     num_rows: int
     crc32: int
     content: bytes
-    """The digest of each row."""
+    """Digest of each row."""
     frames: list[Frame] | None
 
     def read(self) -> bytes | None:
-        """Its bytes, if they are what they were."""
+        """Return its bytes, or None if they are missing or do not have the recorded checksum."""
         try:
             content = self.read_unchecked()
         except OSError:
@@ -126,40 +129,42 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Task(NamedTuple):
+    """A piece to shape, and its earlier copy if there is one."""
+
     piece: Piece
     key: str
     known: KnownPiece | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         first, last = self.piece.documents[0], self.piece.documents[-1]
         return f"the rows of {first.name} to {last.name} in {self.piece.file}"
 
 
 def pieces_of(context: Context, decision: Decision) -> list[Piece]:
-    return list(lay_out(decision.shown(), context.config.output))
+    return list(make_pieces(decision.shown(), context.config.output))
 
 
 def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
-    """Of JSONL rows; none where they are not wanted, or written in another way."""
+    """Return the tasks for JSONL rows. There are none if JSONL is not requested or rows are packed."""
     if not context.writes_pieces:
         return []
-    if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
+    if context.config.output.compress == "none":  # the size of compressed rows is not known in advance
         work.require_space(sum(piece.num_bytes for piece in pieces))
-    return tasks_of(context, pieces, work)
+    return tasks_with_known(context, pieces, work)
 
 
-def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
-    """With what is known of them."""
-    known = _placed(work.target, work.pieces) | _placed(context.dataset, _go_on(context, work))
+def tasks_with_known(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
+    """Return a task for each piece, with the known piece if there is one."""
+    known = _pieces_in(work.target, work.pieces) | _pieces_in(context.dataset, _recover_log(context, work))
     keys = (piece_key(context, piece) for piece in pieces)
     return [Task(piece, key, known.get(key)) for piece, key in zip(pieces, keys, strict=True)]
 
 
-def _placed(folder: Path, log: Path) -> dict[str, KnownPiece]:
-    """Those that can be there: a dataset may have been moved away, or be cut short."""
+def _pieces_in(folder: Path, log: Path) -> dict[str, KnownPiece]:
+    """Return the pieces in a log whose files are long enough. A dataset may have been moved or truncated."""
     known = list(_read_log(log))
-    sizes = {name: _size_of(folder / name) for name in {one.file for one in known}}
+    sizes = {name: _file_size(folder / name) for name in {one.file for one in known}}
     return {
         one.key: msgspec.structs.replace(one, file=str(folder / one.file))
         for one in known
@@ -167,22 +172,23 @@ def _placed(folder: Path, log: Path) -> dict[str, KnownPiece]:
     }
 
 
-def _size_of(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _go_on(context: Context, work: Workspace) -> Path:
-    """The log of what builds that were killed have left in the dataset that grows.
+def _recover_log(context: Context, work: Workspace) -> Path:
+    """Write and return the log of pieces that killed builds have left in the incomplete dataset.
 
-    Plain rows are found at their place. Compressed files are written from their start, so they go out of the way.
+    Uncompressed pieces are already at their offsets. Compressed files are renamed, since the next build writes these
+    files from the start.
     """
     known = {one.key: one for log in (work.half_pieces, work.log) for one in _read_log(log)}
     moved: dict[str, str] = {}
     for number, path in enumerate(sorted(context.dataset.glob("*.zst"))):
         moved[path.name] = f"half-{secrets.token_hex(4)}-{number}"
         os.replace(path, context.dataset / moved[path.name])
-    lines = [_line(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
-    write_atomically(work.half_pieces, lines, is_synced=False)
+    records = [_record(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
+    write_atomically(work.half_pieces, records, is_synced=False)
     return work.half_pieces
 
 
@@ -206,7 +212,7 @@ def piece_key(context: Context, piece: Piece) -> str:
 
 
 class PieceLog:
-    """Written as pieces come in; what a kill leaves of it is good up to its last whole line."""
+    """Log of pieces, written as they arrive. After a kill it is valid up to its last complete record."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -221,13 +227,13 @@ class PieceLog:
         self._stream.close()
 
     def add(self, piece: KnownPiece) -> None:
-        self._stream.write(_line(piece))
+        self._stream.write(_record(piece))
         self._stream.flush()
 
 
-def _line(piece: KnownPiece) -> bytes:
-    line = msgspec.msgpack.encode(piece)
-    return HEAD.pack(len(line), zlib.crc32(line)) + line
+def _record(piece: KnownPiece) -> bytes:
+    record = msgspec.msgpack.encode(piece)
+    return HEAD.pack(len(record), zlib.crc32(record)) + record
 
 
 def _read_log(path: Path) -> Iterator[KnownPiece]:
@@ -235,38 +241,39 @@ def _read_log(path: Path) -> Iterator[KnownPiece]:
         content = read_plain(path)
     except OSError:
         return
-    at = 0
-    while at + HEAD.size <= len(content):
-        length, checksum = HEAD.unpack_from(content, at)
-        line = content[at + HEAD.size : at + HEAD.size + length]
-        if len(line) != length or zlib.crc32(line) != checksum:
+    position = 0
+    while position + HEAD.size <= len(content):
+        length, checksum = HEAD.unpack_from(content, position)
+        record = content[position + HEAD.size : position + HEAD.size + length]
+        if len(record) != length or zlib.crc32(record) != checksum:
             return
         try:
-            yield msgspec.msgpack.decode(line, type=KnownPiece)
-        except msgspec.MsgspecError:  # another version's
+            yield msgspec.msgpack.decode(record, type=KnownPiece)
+        except msgspec.MsgspecError:  # written by another version
             return
-        at += HEAD.size + length
+        position += HEAD.size + length
 
 
-# Pieces -> data files: they arrive in order, and the size, rows and sha256 of each file are counted.
+# Pieces arrive in order and become data files, whose size, number of rows and SHA-256 are recorded.
 
 BYTES_AT_ONCE = 1 << 22
 
 
 class DataFiles:
-    """The data files of a dataset as their pieces come in, file after file; and the log of these pieces."""
+    """Writer of a dataset's data files, file by file, from pieces in order. Also writes the log of pieces."""
 
     def __init__(
-        self, context: Context, log: Path, *, keeps_compressed: bool = False, reads_back_beside: bool = False
+        self, context: Context, log: Path, *, keeps_compressed: bool = False, reads_back_in_threads: bool = False
     ) -> None:
-        """`keeps_compressed`: pieces stay where they lay, for whoever is killed over this and begins again.
+        """Create a writer of the data files.
 
-        `reads_back_beside`: in threads, so that workers are not kept waiting for digests.
+        With `keeps_compressed`, compressed pieces are not deleted after copying, so that a killed step can be repeated.
+        With `reads_back_in_threads`, pieces are read back in threads, so that workers do not wait for digests.
         """
         self._context, self._keeps_compressed = context, keeps_compressed
         self._log = PieceLog(log)
         self._files: list[_DataFile] = []
-        self._make_lane = _thread if reads_back_beside else None
+        self._make_executor = _new_executor if reads_back_in_threads else None
         self.all = AllFiles()
 
     def __enter__(self) -> Self:
@@ -278,23 +285,23 @@ class DataFiles:
     ) -> None:
         try:
             if error is None:
-                self._end_file()
+                self._close_file()
                 self.all.facts |= {file.name: file.facts() for file in self._files}
         finally:
             for file in self._files:
-                file.give_up()
+                file.cancel()
             self._log.__exit__(kind, error, trace)
 
     def add(self, task: Task, shaped: ShapedPiece) -> None:
         piece = task.piece
         if not self._files or self._files[-1].name != piece.file:
-            self._end_file()
-            self._files.append(_DataFile(self._context.dataset, piece, self._make_lane))
+            self._close_file()
+            self._files.append(_DataFile(self._context.dataset, piece, self._make_executor))
         self.all.add_content("jsonl", piece.split, shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._files[-1].add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:
-            forget_compressed(self._context, task)
+            delete_compressed(self._context, task)
         self._log.add(
             KnownPiece(
                 key=task.key,
@@ -308,21 +315,21 @@ class DataFiles:
             )
         )
 
-    def _end_file(self) -> None:
+    def _close_file(self) -> None:
         if self._files:
-            self._files[-1].end()
+            self._files[-1].close()
 
 
-def _thread() -> "ThreadPoolExecutor":
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - small builds do without
+def _new_executor() -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - small builds do not need it
 
     return ThreadPoolExecutor(1)
 
 
 class _DataFile:
-    """With lanes, digest and checksums are taken each in its own: the digest of a file can only be taken in one go."""
+    """Writer of one data file. With threads, one computes the digest, which is sequential, and one the checksums."""
 
-    def __init__(self, folder: Path, first: Piece, make_lane: "Callable[[], ThreadPoolExecutor] | None") -> None:
+    def __init__(self, folder: Path, first: Piece, make_executor: "Callable[[], ThreadPoolExecutor] | None") -> None:
         self.name, self._split = first.file, first.split
         self._path = folder / self.name
         self._stream: BinaryIO | None = None
@@ -330,40 +337,40 @@ class _DataFile:
         self._num_bytes = 0
         self._num_rows = 0
         self._frames: list[Frame] = []
-        self._lanes = [] if make_lane is None else [make_lane(), make_lane()]
+        self._executors = [] if make_executor is None else [make_executor(), make_executor()]
         self._pending: list[Future[None]] = []
 
     def add(self, shaped: ShapedPiece, compressed: bytes | None) -> int:
-        """Where it begins."""
+        """Add a piece and return its offset in the file."""
         offset = self._num_bytes
         self._num_rows += shaped.num_rows
         if compressed is not None:
-            self._require(zlib.crc32(compressed), shaped)
+            self._require_checksum(zlib.crc32(compressed), shaped)
             self._append(compressed)
             self._frames += shaped.frames or []
         else:
             self._num_bytes += shaped.num_bytes
-            if self._lanes:
-                digests, checks = self._lanes
+            if self._executors:
+                digests, checks = self._executors
                 self._pending.append(checks.submit(self._read_back, shaped, offset, is_digested=False))
                 self._pending.append(digests.submit(self._read_back, shaped, offset, is_checked=False))
             else:
                 self._read_back(shaped, offset)
         return offset
 
-    def end(self) -> None:
-        """All its pieces are there."""
+    def close(self) -> None:
+        """Close the file after its last piece."""
         if self._stream is not None:
             self._append(table_of(self._frames))
             self._stream.close()
         else:
-            os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
-        for lane in self._lanes:
-            lane.shutdown(wait=False)
+            os.truncate(self._path, self._num_bytes)  # an earlier attempt may have written a longer file
+        for executor in self._executors:
+            executor.shutdown(wait=False)
 
-    def give_up(self) -> None:
-        for lane in self._lanes:
-            lane.shutdown(cancel_futures=True)
+    def cancel(self) -> None:
+        for executor in self._executors:
+            executor.shutdown(cancel_futures=True)
 
     def facts(self) -> FileFacts:
         for one in self._pending:
@@ -390,32 +397,32 @@ class _DataFile:
         crc32 = 0
         with open_plain(self._path) as stream:
             stream.seek(offset)
-            for at in range(0, shaped.num_bytes, BYTES_AT_ONCE):
-                some = stream.read(min(BYTES_AT_ONCE, shaped.num_bytes - at))
+            for position in range(0, shaped.num_bytes, BYTES_AT_ONCE):
+                chunk = stream.read(min(BYTES_AT_ONCE, shaped.num_bytes - position))
                 if is_checked:
-                    crc32 = zlib.crc32(some, crc32)
+                    crc32 = zlib.crc32(chunk, crc32)
                 if is_digested:
-                    self._digest.update(some)
+                    self._digest.update(chunk)
         if is_checked:
-            self._require(crc32, shaped)
+            self._require_checksum(crc32, shaped)
 
-    def _require(self, crc32: int, shaped: ShapedPiece) -> None:
+    def _require_checksum(self, crc32: int, shaped: ShapedPiece) -> None:
         if crc32 != shaped.crc32:
             raise OutputError(
-                f"{str(self._path)!r} does not give back what was written. Check the disk, or the network."
+                f"{str(self._path)!r} does not contain the bytes that were written. Check the disk or the network."
             )
 
 
 def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
-    """From where it lies."""
+    """Read the bytes of a compressed piece, from the earlier dataset if the piece is reused."""
     if shaped.is_taken_over:
-        assert task.known is not None, "or it would not have been taken over"
+        assert task.known is not None, "a reused piece is known"
         return task.known.read_unchecked()
     return read_plain(compressed_file(context, task))
 
 
-def forget_compressed(context: Context, task: Task) -> None:
-    """Once it has been copied to its place, by a build that does not go on from there if it is killed."""
+def delete_compressed(context: Context, task: Task) -> None:
+    """Delete the file of a compressed piece after it has been copied to its data file."""
     compressed_file(context, task).unlink(missing_ok=True)
 
 

@@ -1,4 +1,7 @@
-"""Step 1, over batches of files: read · decode · clean · tokenize · sign -> a part: ids, and facts per document."""
+"""Step 1: turn each batch of files into a part, which holds the token ids and facts of its documents.
+
+read · decode · clean · tokenize · compute signatures
+"""
 
 import hashlib
 import os
@@ -25,11 +28,11 @@ from gristmill.core.progress import Progress, Step
 from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import NO_BANDS, band_keys
 from gristmill.formats.document_columns import DocumentText, Rows, Tokens
-from gristmill.pipeline.cache import NOT_READ, Ready, StampLog, earlier_files, known_stamps, stamp_leads
+from gristmill.pipeline.cache import NOT_READ, PreparedFile, StampLog, earlier_files, hash_stamps, known_stamps
 from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.document_rows import Sizes, sizes_of
 from gristmill.pipeline.keys import key_of
-from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, is_whole, to_bytes, write_part
+from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, block_bytes, is_intact, write_part
 from gristmill.runners.runner import Runner, TaskFailed, noting
 from gristmill.sources.addresses import Source
 from gristmill.sources.documents import ReadError, document_of, read_bytes
@@ -38,55 +41,57 @@ from gristmill.tokenizers.cuda.serving import NO_SERVER, GpuServer
 from gristmill.tokenizers.tokenizer import EncodedTexts
 from gristmill.windows.cut import cut_all
 
-GO_ON = "What is done is kept: the same command goes on from there"
-EVERYWHERE = (1 << 64) - 1
-"""In place of a file's number: all files of the batch are being prepared at once."""
-
-
+RESUME_HINT = "Completed work is kept: run the same command again to resume"
+ALL_FILES = (1 << 64) - 1
+"""Recorded instead of a file number while all files of the batch are processed together."""
 SLOW_BYTES_PER_SECOND = 1 << 16
-"""Far below what any tokenizer here takes: a larger batch may take longer before it counts as hung."""
+"""Far below the speed of any supported tokenizer. It extends the timeout of a large batch."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that one task prepares."""
+
     index: int
     files: list[SourceFile]
-    given_up: Mapping[int, str] = {}
-    """Files, by number, that are dropped unread, and why."""
+    failed_files: Mapping[int, str] = {}
+    """Numbers of the files that are dropped unread, with the reason."""
 
     @property
     def num_bytes(self) -> int:
         return sum(file.size for file in self.files)
 
 
-class Prepared(NamedTuple):
+class PreparedBatch(NamedTuple):
+    """Result of preparing one batch."""
+
     part: str
     num_files: int
     has_vanished: bool
-    """A file that was listed was not there."""
+    """True if a listed file no longer existed."""
     stamps: bytes
-    """Of its files, one after the other."""
+    """Stamp hashes of the files, concatenated."""
     keys: bytes
-    """Of what is in them; NOT_READ for one that was not read."""
+    """Content keys of the files, concatenated. NOT_READ for a file that was not read."""
 
 
-class _Read(NamedTuple):
+class _ReadFile(NamedTuple):
     file: SourceFile
     raw: bytes
     sha256: str
 
 
-class Whereabouts:
-    """Which file of its batch a worker is at, written down where it is found if the worker dies over it."""
+class CurrentFile:
+    """Record, on disk, of the file a worker is processing, so that a crash can be attributed to it."""
 
     def __init__(self, scratch: Path, batch_index: int) -> None:
         self._path = scratch / f"{batch_index:08d}.at"
         self._descriptor: int | None = None
 
-        self.is_tried_again = False
-        """A worker died at this batch: files are now to be taken one by one, so that it is clear over which."""
+        self.is_retry = False
+        """True if a worker died on this batch. Files are then processed one by one, to find the one that killed it."""
 
     def __enter__(self) -> Self:
-        self.is_tried_again = self.last() is not None
+        self.is_retry = self.read() is not None
         return self
 
     def __exit__(
@@ -97,17 +102,18 @@ class Whereabouts:
         if error is None:
             self._path.unlink(missing_ok=True)
 
-    def again(self, number: int) -> int:
-        """Which file it is at, where files are taken one by one."""
-        return self(number) if self.is_tried_again else number
+    def record_if_retry(self, number: int) -> int:
+        """Record the file number if files are processed one by one. Return it."""
+        return self.record(number) if self.is_retry else number
 
-    def __call__(self, number: int) -> int:
+    def record(self, number: int) -> int:
+        """Record the number of the file that is processed next. Return it."""
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
         return number
 
-    def last(self) -> int | None:
+    def read(self) -> int | None:
         try:
             return int.from_bytes(read_plain(self._path), "little")
         except OSError:
@@ -115,9 +121,10 @@ class Whereabouts:
 
 
 def batches(files: Iterable[SourceFile], config: RunConfig) -> Iterator[Batch]:
-    """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own.
+    """Group files into batches in path order, up to the configured number of bytes and files.
 
-    One that is new or gone moves the edges of the batch it is in, so that the others are found prepared.
+    A file that exceeds the limit is a batch alone. A new or deleted file changes only its own batch, so the parts of
+    other batches can be reused.
     """
     gathered = steady_neighbours(
         files, lambda file: file.path, lambda file: file.size, config.batch_bytes, config.batch_files
@@ -133,19 +140,19 @@ def prepare_all(
     progress: Progress,
     *,
     server: GpuServer = NO_SERVER,
-    arrived: Callable[[str], None] = lambda _: None,
-    beside: Iterable[object] = (),
+    on_part: Callable[[str], None] = lambda _: None,
+    background_steps: Iterable[object] = (),
 ) -> dict[int, str]:
-    """Step 1: the part of each batch, by its index. The server is of no use afterwards, and ends here.
+    """Run step 1 and return the name of the part of each batch, keyed by batch index. Stop the GPU server.
 
-    `arrived` is called with the name of each part, while others are still being prepared. `beside`: steps that this
-    process takes while workers are busy, once all batches are known.
+    `on_part` is called with the name of each part while others are still being prepared. This process runs
+    `background_steps` while workers are busy, after it has gathered all batches.
     """
-    served = context.served_by(server.address)
-    parts = _prepare_all(served, sources, tasks, runner, progress, arrived=arrived, beside=beside)
+    served = context.with_server(server.address)
+    parts = _prepare_all(served, sources, tasks, runner, progress, on_part=on_part, background_steps=background_steps)
     gpu = server.end()
     if gpu is not None and gpu.trouble is not None:
-        progress.note(printable(f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."))
+        progress.note(printable(f"the CPU tokenized instead of the GPU, with the same ids: {gpu.trouble}."))
     return parts
 
 
@@ -156,60 +163,60 @@ def _prepare_all(
     runner: Runner,
     progress: Progress,
     *,
-    arrived: Callable[[str], None],
-    beside: Iterable[object],
+    on_part: Callable[[str], None],
+    background_steps: Iterable[object],
 ) -> dict[int, str]:
     roots = SourceRoots(sources)
     stamps = StampLog()
     parts: dict[int, str] = {}
     with progress.phase("prepare") as step:
-        ahead = _Ahead(tasks, step)
-        runner.meanwhile(chain(ahead.gather(), beside))
-        waiting: Iterable[Batch] = ahead
-        while waiting:
-            under_way: dict[int, Batch] = {}
+        queue = _BatchQueue(tasks, step)
+        runner.meanwhile(chain(queue.gather(), background_steps))
+        pending: Iterable[Batch] = queue
+        while pending:
+            running: dict[int, Batch] = {}
             failed: list[Batch] = []
-            for number, answer in runner.as_done(
+            for number, result in runner.as_done(
                 partial(prepare, context),
-                noting(waiting, under_way),
+                noting(pending, running),
                 seconds_for=partial(_seconds_for, context),
                 is_alone=_is_large,
             ):
-                batch = under_way.pop(number)
-                if isinstance(answer, TaskFailed):
-                    failed.append(_without_failed(context, batch, answer.reason))
+                batch = running.pop(number)
+                if isinstance(result, TaskFailed):
+                    failed.append(_without_failed_file(context, batch, result.reason))
                     continue
-                if answer.has_vanished:
+                if result.has_vanished:
                     roots.refuse_vanished()
-                parts[batch.index] = answer.part
-                stamps.add(answer.stamps, answer.keys)
-                arrived(answer.part)
-                step.advance(answer.num_files)
-            waiting = failed
+                parts[batch.index] = result.part
+                stamps.add(result.stamps, result.keys)
+                on_part(result.part)
+                step.advance(result.num_files)
+            pending = failed
     stamps.write(context)
     return parts
 
 
-class _Ahead:
-    """Batches, gathered ahead of the workers that take them: how many files there are is known soon."""
+class _BatchQueue:
+    """Queue of batches, filled ahead of the workers, so that the number of files is known early."""
 
     def __init__(self, batches: Iterable[Batch], step: Step) -> None:
         self._batches, self._step = iter(batches), step
-        self._gathered: deque[Batch] = deque()
+        self._queue: deque[Batch] = deque()
         self._num_files = 0
 
     def gather(self) -> Iterator[None]:
-        """One in each step."""
+        """Add one batch per step."""
         for batch in self._batches:
-            self._gathered.append(batch)
+            self._queue.append(batch)
             self._num_files += len(batch.files)
             yield
         self._step.expect(self._num_files, "files")
 
     def __iter__(self) -> Iterator[Batch]:
         steps = self.gather()
-        while self._gathered or next(steps, "all are") is None:
-            yield self._gathered.popleft()
+        while self._queue or next(steps, "done") is None:
+            yield self._queue.popleft()
 
 
 def _seconds_for(context: Context, batch: Batch) -> float:
@@ -224,115 +231,122 @@ def in_order(parts: Mapping[int, str]) -> list[str]:
     return [part for _, part in sorted(parts.items())]
 
 
-def _without_failed(context: Context, batch: Batch, reason: str) -> Batch:
-    """The batch without the file over which its worker died; where that is not wanted, an error that names it."""
-    number = Whereabouts(context.scratch, batch.index).last()
-    if number is None or number in batch.given_up or number >= len(batch.files):
-        raise OutputError(f"batch {batch.index} could not be prepared: {reason}. {GO_ON}; try fewer --workers.")
+def _without_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
+    """Return the batch without the file that killed its worker. Raise OutputError unless --skip-failed is set."""
+    number = CurrentFile(context.scratch, batch.index).read()
+    if number is None or number in batch.failed_files or number >= len(batch.files):
+        raise OutputError(
+            f"batch {batch.index} could not be prepared: {reason}. {RESUME_HINT}, or try fewer --workers."
+        )
     file = batch.files[number]
     if not context.config.run.skip_failed:
         name = without_secret(f"{file.repo}/{file.path}", context.config.secrets)
         raise OutputError(
-            f"{name} (batch {batch.index}) could not be prepared: {reason}. {GO_ON}; try fewer --workers, or "
-            "--skip-failed to leave the file out."
+            f"{name} (batch {batch.index}) could not be prepared: {reason}. {RESUME_HINT}, try fewer --workers, or use "
+            "--skip-failed to drop the file."
         )
-    return msgspec.structs.replace(batch, given_up={**batch.given_up, number: reason})
+    return msgspec.structs.replace(batch, failed_files={**batch.failed_files, number: reason})
 
 
-def prepare(context: Context, batch: Batch) -> Prepared:
-    """Leaves the part in the work folder, or finds it there: it goes by what is in the files.
+def prepare(context: Context, batch: Batch) -> PreparedBatch:
+    """Write the part of a batch to the work folder, unless it exists. Its name is a digest of the files' content.
 
-    Files that have not been touched since the last build are not read, unless one of them turns out to be needed.
+    Files that have not been modified since the last build are not read, unless their content is needed.
     """
-    with Whereabouts(context.scratch, batch.index) as at:
-        stamps = stamp_leads(batch.files)
-        known = known_stamps(context).keys_of(stamps)
-        for number in batch.given_up:
+    with CurrentFile(context.scratch, batch.index) as current:
+        stamps = hash_stamps(batch.files)
+        known = known_stamps(context).find_keys(stamps)
+        for number in batch.failed_files:
             known[number] = None
-        prepared = _prepare(context, batch, at, stamps, known) if any(known) else None
-        prepared = prepared or _prepare(context, batch, at, stamps, [None] * len(batch.files))
-        assert prepared is not None, "all of it was read"
+        prepared = _prepare_with_known(context, batch, current, stamps, known) if any(known) else None
+        prepared = prepared or _prepare_with_known(context, batch, current, stamps, [None] * len(batch.files))
+        assert prepared is not None, "all files were read"
         return prepared
 
 
-def _prepare(
-    context: Context, batch: Batch, at: Whereabouts, stamps: bytes, known: Sequence[bytes | None]
-) -> Prepared | None:
-    """None where a file that is known by its stamp would have to be read."""
-    at(EVERYWHERE)
+def _prepare_with_known(
+    context: Context, batch: Batch, current: CurrentFile, stamps: bytes, known: Sequence[bytes | None]
+) -> PreparedBatch | None:
+    """Prepare a batch in which `known` holds the keys of unmodified files. Return None if one of these must be read."""
+    current.record(ALL_FILES)
     with PlainFolder() as folder:
         read = [
-            _read(context, batch, at.again(number), folder) if key is None else None for number, key in enumerate(known)
+            _read(context, batch, current.record_if_retry(number), folder) if key is None else None
+            for number, key in enumerate(known)
         ]
     keys = [key or _file_key(context, file, one) for file, key, one in zip(batch.files, known, read, strict=True)]
     name = key_of(keys)[:40] + SUFFIX
-    if not is_whole(context.prepared / name):
-        part = _part(context, batch, read, keys, at)
+    if not is_intact(context.prepared / name):
+        part = _make_part(context, batch, read, keys, current)
         if part is None:
             return None
         write_part(context.prepared / name, part)
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
     contents = (NOT_READ if isinstance(one, Drop) else key for key, one in zip(keys, read, strict=True))
-    return Prepared(name, len(batch.files), has_vanished, stamps, b"".join(contents))
+    return PreparedBatch(name, len(batch.files), has_vanished, stamps, b"".join(contents))
 
 
-def _read(context: Context, batch: Batch, number: int, folder: PlainFolder) -> _Read | Drop:
+def _read(context: Context, batch: Batch, number: int, folder: PlainFolder) -> _ReadFile | Drop:
     file = batch.files[number]
-    if number in batch.given_up:
-        return Drop.of(file, DropReason.FAILED, batch.given_up[number])
+    if number in batch.failed_files:
+        return Drop.of(file, DropReason.FAILED, batch.failed_files[number])
     try:
         raw = read_bytes(file, context.config.scan.max_file_bytes, folder)
     except ReadError as error:
         if context.config.run.skip_failed:
             return Drop.of(file, DropReason.FAILED, str(error))
         raise InputError(
-            f"{error} (batch {batch.index}). What is done is kept: run the same command again, with --skip-failed to "
-            "leave the file out."
+            f"{error} (batch {batch.index}). Completed work is kept: run the same command again, with --skip-failed to "
+            "drop the file."
         ) from None
-    return raw if isinstance(raw, Drop) else _Read(file, raw, hashlib.sha256(raw).hexdigest())
+    return raw if isinstance(raw, Drop) else _ReadFile(file, raw, hashlib.sha256(raw).hexdigest())
 
 
-def _file_key(context: Context, file: SourceFile, read: _Read | Drop | None) -> bytes:
+def _file_key(context: Context, file: SourceFile, read: _ReadFile | Drop | None) -> bytes:
     assert read is not None
-    what = read.sha256 if isinstance(read, _Read) else (read.reason, read.detail)
-    went_in = msgspec.msgpack.encode(
-        (context.prepare_key, file.repo, file.path, file.license, file.may_be_translation, what)
+    content = read.sha256 if isinstance(read, _ReadFile) else (read.reason, read.detail)
+    encoded = msgspec.msgpack.encode(
+        (context.prepare_key, file.repo, file.path, file.license, file.may_be_translation, content)
     )
-    return hashlib.sha256(went_in).digest()[:16]
+    return hashlib.sha256(encoded).digest()[:16]
 
 
-def _part(
-    context: Context, batch: Batch, read: Sequence[_Read | Drop | None], keys: Sequence[bytes], at: Whereabouts
+def _make_part(
+    context: Context, batch: Batch, read: Sequence[_ReadFile | Drop | None], keys: Sequence[bytes], current: CurrentFile
 ) -> Part | None:
-    answers: list[Ready | Drop | None] = [
+    results: list[PreparedFile | Drop | None] = [
         without_secrets(one, context.config.secrets) if isinstance(one, Drop) else None for one in read
     ]
     earlier = earlier_files(context)
-    new: dict[int, _Read] = {}
+    new: dict[int, _ReadFile] = {}
     for number, one in enumerate(read):
-        if answers[number] is None:
-            answers[number] = earlier.find(keys[number])
-        if answers[number] is None:
-            if not isinstance(one, _Read):
+        if results[number] is None:
+            results[number] = earlier.find(keys[number])
+        if results[number] is None:
+            if not isinstance(one, _ReadFile):
                 return None
             new[number] = one
-    runs = [[number] for number in new] if at.is_tried_again else [list(new)]
+    runs = [[number] for number in new] if current.is_retry else [list(new)]
     for numbers in runs:
-        at.again(numbers[0] if numbers else 0)
-        for number, answer in zip(numbers, _made(context, [new[number] for number in numbers]), strict=True):
-            answers[number] = answer
-    return _gathered(context, batch, keys, [one for one in answers if one is not None])
+        current.record_if_retry(numbers[0] if numbers else 0)
+        for number, result in zip(
+            numbers, _clean_and_tokenize(context, [new[number] for number in numbers]), strict=True
+        ):
+            results[number] = result
+    return _assemble_part(context, batch, keys, [one for one in results if one is not None])
 
 
-def _gathered(context: Context, batch: Batch, keys: Sequence[bytes], answers: Sequence[Ready | Drop]) -> Part:
-    documents = [(key, one) for key, one in zip(keys, answers, strict=True) if isinstance(one, Ready)]
+def _assemble_part(
+    context: Context, batch: Batch, keys: Sequence[bytes], results: Sequence[PreparedFile | Drop]
+) -> Part:
+    documents = [(key, one) for key, one in zip(keys, results, strict=True) if isinstance(one, PreparedFile)]
     is_renamed = [
         isinstance(one, Drop) and (one.repo, one.path) != (file.repo, file.path)
-        for one, file in zip(answers, batch.files, strict=True)
+        for one, file in zip(results, batch.files, strict=True)
     ]
     drops = [
         (key, one, renamed)
-        for key, one, renamed in zip(keys, answers, is_renamed, strict=True)
+        for key, one, renamed in zip(keys, results, is_renamed, strict=True)
         if isinstance(one, Drop)
     ]
     return Part(
@@ -351,8 +365,11 @@ def _gathered(context: Context, batch: Batch, keys: Sequence[bytes], answers: Se
     )
 
 
-def _made(context: Context, read: Sequence[_Read]) -> Iterator[Ready | Drop]:
-    """Each file cleaned, tokenized and signed, or why not. What looks at all of them does so at once."""
+def _clean_and_tokenize(context: Context, read: Sequence[_ReadFile]) -> Iterator[PreparedFile | Drop]:
+    """Clean and tokenize files and compute their signatures. Yield a drop for a file that cannot be used.
+
+    Each stage processes all files together.
+    """
     config = context.config
     found = [document_of(one.file, one.raw, one.sha256, config.scan) for one in read]
     documents = [one for one in found if isinstance(one, Document)]
@@ -360,13 +377,13 @@ def _made(context: Context, read: Sequence[_Read]) -> Iterator[Ready | Drop]:
     clean = [next(cleaned) if isinstance(one, Document) else one for one in found]
     documents = [one for one in clean if isinstance(one, Document)]
     encoded = context.tokenizer.encode_all([one.text for one in documents], with_starts=context.keeps_text)
-    tokenized = iter(_tokenized(context, documents, encoded))
+    tokenized = iter(_tokenize(context, documents, encoded))
     for one in clean:
-        answer = next(tokenized) if isinstance(one, Document) else one
-        yield without_secrets(answer, config.secrets) if isinstance(answer, Drop) else answer
+        result = next(tokenized) if isinstance(one, Document) else one
+        yield without_secrets(result, config.secrets) if isinstance(result, Drop) else result
 
 
-def _tokenized(context: Context, documents: Sequence[Document], encoded: EncodedTexts) -> Iterator[Ready | Drop]:
+def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedTexts) -> Iterator[PreparedFile | Drop]:
     config, schema = context.config, context.plain_schema
     ids = encoded.ids.astype(schema.id_type)
     texts = [DocumentText(one.text, starts) for one, starts in zip(documents, encoded.starts, strict=False)]
@@ -374,13 +391,13 @@ def _tokenized(context: Context, documents: Sequence[Document], encoded: Encoded
     bands = band_keys(ids, encoded.edges) if config.duplicates.near != "keep" else NO_BANDS
     anchors = anchors_of(ids, encoded.edges) if config.looks_for_spans else NO_ANCHORS
     counts, windows, tails = cut_all(np.diff(encoded.edges), context.window_shape)
-    of = np.repeat(np.arange(len(documents)), counts)
-    sizes = sizes_of(Rows(documents, tokens, of, windows, num_tail_tokens_dropped=tails), schema)
+    document_numbers = np.repeat(np.arange(len(documents)), counts)
+    sizes = sizes_of(Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails), schema)
     licenses = header_licenses([one.text for one in documents])
     id_edges, newline_edges = encoded.edges.tolist(), encoded.newline_edges.tolist()
     anchor_edges = np.concatenate(([0], np.cumsum(anchors.counts))).tolist()
     for number, document in enumerate(documents):
-        drop = _no_tokens(document, id_edges[number + 1] - id_edges[number], encoded.control_ids.get(number))
+        drop = _drop_if_no_tokens(document, id_edges[number + 1] - id_edges[number], encoded.control_ids.get(number))
         if drop is not None:
             yield drop
             continue
@@ -389,20 +406,20 @@ def _tokenized(context: Context, documents: Sequence[Document], encoded: Encoded
             encoded.newline_tokens[newline_edges[number] : newline_edges[number + 1]],
             texts[number] if texts else None,
         )
-        own = slice(*anchor_edges[number : number + 2]) if len(anchors.counts) else slice(0)
-        content = to_bytes(block)
-        yield Ready(
-            _document(document, block, len(content), sizes[number], licenses[number]),
+        anchor_slice = slice(*anchor_edges[number : number + 2]) if len(anchors.counts) else slice(0)
+        content = block_bytes(block)
+        yield PreparedFile(
+            _tokenized_document(document, block, len(content), sizes[number], licenses[number]),
             _facts(document),
             content,
             bands[number : number + 1],
-            anchors.positions[own],
-            anchors.keys[own],
+            anchors.positions[anchor_slice],
+            anchors.keys[anchor_slice],
         )
 
 
-def _no_tokens(document: Document, num_tokens: int, control_id: int | None) -> Drop | None:
-    """Why the text is of no use as the tokenizer sees it."""
+def _drop_if_no_tokens(document: Document, num_tokens: int, control_id: int | None) -> Drop | None:
+    """Return a drop if the tokenizer makes no token or a control token of the text."""
     if not num_tokens:
         is_one = len(document.text) == 1
         reason = DropReason.NO_TOKENS
@@ -415,7 +432,7 @@ def _no_tokens(document: Document, num_tokens: int, control_id: int | None) -> D
     return Drop.of(document.file, reason, detail, **facts)
 
 
-def _document(
+def _tokenized_document(
     document: Document, block: Block, num_bytes: int, sizes: Sizes, license_in_header: HeaderLicense
 ) -> TokenizedDocument:
     return TokenizedDocument(
@@ -451,15 +468,15 @@ def _facts(document: Document) -> DocumentFacts:
 
 
 class SourceRoots:
-    """The sources as they were when the build began: one that is unmounted later must not look like an empty one."""
+    """Identities of the source folders at the start of a build. An unmounted source must not pass for an empty one."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._places = {source.root: _identity(source.root) for source in sources}
+        self._identities = {source.root: _identity(source.root) for source in sources}
 
     def refuse_vanished(self) -> None:
-        for root, identity in self._places.items():
+        for root, identity in self._identities.items():
             if identity is None or _identity(root) != identity:
-                raise InputError(f"the source {root!r} is gone. Bring it back. {GO_ON}.")
+                raise InputError(f"the source {root!r} no longer exists. Restore it. {RESUME_HINT}.")
 
 
 def _identity(root: str) -> tuple[int, int] | None:

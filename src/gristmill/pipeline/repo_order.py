@@ -1,8 +1,8 @@
-"""Step 3 with --pack repo: in which order the files of a repository stand (--repo-order).
+"""Order of the files of a repository in step 3 with --pack repo, as set by --repo-order.
 
 path      by path
-imports   a file behind those that it imports
-shuffle   by a seed
+imports   each file after the files that it imports
+shuffle   random, by a seed
 """
 
 import heapq
@@ -25,23 +25,23 @@ from gristmill.windows.cut import stretches_of
 TOKENS_PER_TASK = 1 << 19
 
 
-class Laid(NamedTuple):
-    """A split's documents, repository by repository."""
+class OrderedDocuments(NamedTuple):
+    """Documents of a split in order, repository by repository."""
 
     documents: list[PlacedDocument]
     facts: OrderFacts | None
-    """None: the order goes by nothing that the files spell."""
+    """Numbers of the import order, or None for other orders."""
 
 
-def laid_out(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> Laid:
-    """Return a split's documents, which come in path order, in the order that the settings ask for."""
+def order_documents(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> OrderedDocuments:
+    """Return the documents of a split in the configured order. `documents` must be in path order."""
     window = context.config.window
     if window.repo_order == "imports":
         return _by_imports(context, documents, runner)
     if window.repo_order == "shuffle":
         shuffled = (sorted(own, key=partial(_shuffle_key, window.repo_order_seed)) for own in _by_repo(documents))
-        return Laid(list(chain.from_iterable(shuffled)), None)
-    return Laid(list(documents), None)
+        return OrderedDocuments(list(chain.from_iterable(shuffled)), None)
+    return OrderedDocuments(list(documents), None)
 
 
 def _by_repo(documents: Sequence[PlacedDocument]) -> Iterator[list[PlacedDocument]]:
@@ -52,7 +52,7 @@ def _shuffle_key(seed: int, document: PlacedDocument) -> tuple[int, str]:
     return number_of("repo order", seed, document.repo, document.path), document.path
 
 
-# By imports: workers read them, this process keeps only which file imports which, one repository at a time.
+# Import order: workers read the imports. This process stores only the import graph of one repository at a time.
 
 
 class ImportTask(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def _unpacked(content: bytes) -> ImportTask:
     return msgspec.msgpack.decode(content, type=ImportTask)
 
 
-def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> Laid:
+def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> OrderedDocuments:
     to_read = ((document for _, document in _readable(own)) for own in _by_repo(documents))
     tasks = _tasks(chain.from_iterable(to_read))
     read = chain.from_iterable(runner.map(partial(read_imports, context), tasks))
@@ -78,46 +78,46 @@ def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: R
         num_repos += order.num_imports > 0
         num_imports += order.num_imports
         num_broken += order.num_broken
-    return Laid(ordered, OrderFacts(repos=num_repos, imports=num_imports, broken=num_broken))
+    return OrderedDocuments(ordered, OrderFacts(repos=num_repos, imports=num_imports, broken=num_broken))
 
 
 def _readable(documents: Sequence[PlacedDocument]) -> list[tuple[int, PlacedDocument]]:
-    """Documents whose imports can be read, by number; go.mod before the files that it is about."""
+    """Return the documents whose imports can be read, with their numbers. go.mod precedes the files of its module."""
     found = [(number, one) for number, one in enumerate(documents) if one.language in IMPORT_LANGUAGES]
     return sorted(found, key=lambda one: one[1].language != GO_MOD)
 
 
 def _tasks(documents: Iterator[PlacedDocument]) -> Iterator[ImportTask]:
-    some, num_tokens = list[PlacedDocument](), 0
+    gathered, num_tokens = list[PlacedDocument](), 0
     for document in documents:
-        some.append(document)
+        gathered.append(document)
         num_tokens += document.num_file_tokens
         if num_tokens >= TOKENS_PER_TASK:
-            yield ImportTask(some)
-            some, num_tokens = [], 0
-    if some:
-        yield ImportTask(some)
+            yield ImportTask(gathered)
+            gathered, num_tokens = [], 0
+    if gathered:
+        yield ImportTask(gathered)
 
 
 def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
-    """Return the imports of each document, from what its rows show of it."""
+    """Return the imports of each document, read from the text that is in its rows."""
     files = [document.as_file() for document in task.documents]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     return [imports_in(_shown_text(context, document, block), document.language) for document, block in blocks]
 
 
 def _shown_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
-    """Return the text between its cuts, each stretch on lines of its own."""
+    """Return the text between the cuts, with a line break between spans."""
     tokenizer, text = context.tokenizer, block.text
-    stretches = stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts])
+    spans = stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts])
     if tokenizer.gives_text_back:
-        return b"\n".join(tokenizer.decode(block.ids[start:end]) for start, end in stretches)
-    assert text is not None, "Context.keeps_text says that it is kept"
-    return b"\n".join(text.utf8[text.starts[start] : text.starts[end]] for start, end in stretches)
+        return b"\n".join(tokenizer.decode(block.ids[start:end]) for start, end in spans)
+    assert text is not None, "Context.keeps_text is True"
+    return b"\n".join(text.utf8[text.starts[start] : text.starts[end]] for start, end in spans)
 
 
 def _edges(documents: Sequence[PlacedDocument], read: Iterator[list[Import]]) -> list[list[int]]:
-    """For each of a repository's documents, the numbers of those that it imports."""
+    """Return, for each document of a repository, the numbers of the documents that it imports."""
     files = RepoFiles([document.path for document in documents])
     edges: list[list[int]] = [[] for _ in documents]
     for number, document in _readable(documents):
@@ -133,20 +133,20 @@ class ImportOrder(NamedTuple):
     numbers: list[int]
     num_imports: int
     num_broken: int
-    """Imports whose file stands behind the one that imports it."""
+    """Number of imports whose file comes after the file that imports it."""
 
 
 def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
-    """Put each file behind those that it imports.
+    """Order files so that each comes after the files that it imports.
 
-    The next file is always the first by number whose imports have all been placed. If there is none, it is taken from
-    the files that lack only imports of their own cycle: the one that lacks the fewest, then the first by number. So an
+    The next file is always the first by number whose imports have all been placed. If there is none, it is chosen from
+    the files that lack only imports in their own cycle: the one that lacks the fewest, then the first by number. So an
     import is broken only inside a cycle.
     """
     cycle_of = _Cycles(imported).of
     importers: list[list[int]] = [[] for _ in imported]
     num_outside, num_inside = [0] * len(imported), [0] * len(imported)
-    """Imports that are still to come: of other cycles, and of the file's own."""
+    """Number of imports not placed yet, outside and inside the file's own cycle."""
     for number, own in enumerate(imported):
         for one in own:
             importers[one].append(number)
@@ -161,7 +161,7 @@ def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
     while waiting:
         count, number = heapq.heappop(waiting)
         if is_placed[number] or count != num_inside[number]:
-            continue  # it is in the heap once more, with fewer to wait for
+            continue  # the heap also has a newer entry for it, with fewer missing imports
         is_placed[number] = True
         numbers.append(number)
         num_broken += count
@@ -175,33 +175,33 @@ def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
 
 
 class _Cycles:
-    """For each file a number that it shares with those it is in a cycle with: Tarjan's algorithm, without recursion."""
+    """Cycle number of each file, equal for files of one cycle. Tarjan's algorithm without recursion."""
 
     def __init__(self, imported: Sequence[Sequence[int]]) -> None:
         self._imported = imported
         self._found_at: dict[int, int] = {}
         self._earliest: dict[int, int] = {}
-        """When the first file was found that a file leads to and whose cycle is not closed yet."""
-        self._open: list[int] = []
+        """Smallest discovery number reachable from each file among files whose cycle is still open."""
+        self._stack: list[int] = []
         self.of = [-1] * len(imported)
         for number in range(len(imported)):
             if number not in self._found_at:
                 self._search(number)
 
     def _search(self, root: int) -> None:
-        path = [(root, self._entered(root))]
+        path = [(root, self._enter(root))]
         while path:
             number, rest = path[-1]
             one = next((one for one in rest if one not in self._found_at), None)
             if one is not None:
-                path.append((one, self._entered(one)))
+                path.append((one, self._enter(one)))
             else:
                 path.pop()
                 self._leave(number)
 
-    def _entered(self, number: int) -> Iterator[int]:
+    def _enter(self, number: int) -> Iterator[int]:
         self._found_at[number] = self._earliest[number] = len(self._found_at)
-        self._open.append(number)
+        self._stack.append(number)
         return iter(self._imported[number])
 
     def _leave(self, number: int) -> None:
@@ -209,4 +209,4 @@ class _Cycles:
         self._earliest[number] = min((self._found_at[number], *reached))
         if self._earliest[number] == self._found_at[number]:
             while self.of[number] < 0:
-                self.of[self._open.pop()] = number
+                self.of[self._stack.pop()] = number

@@ -1,4 +1,7 @@
-"""Step 3, over pieces of the output: cut · window · format -> bytes at their place in the output."""
+"""Step 3: turn each piece of the output into rows and write them at their offset in the data file.
+
+cut · window · format
+"""
 
 import os
 import zlib
@@ -17,7 +20,7 @@ from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of
-from gristmill.pipeline.other_formats import MadeFiles, with_other_formats
+from gristmill.pipeline.other_formats import MadeFiles, write_other_formats
 from gristmill.pipeline.parts import read_blocks, tokens_of
 from gristmill.pipeline.pieces import (
     DataFiles,
@@ -33,24 +36,29 @@ from gristmill.runners.runner import Runner
 
 
 def shape_all(context: Context, decision: Decision, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
-    """Step 3: a row for each window. pack_all() makes rows of several files."""
+    """Run step 3 with one row for each window. pack_all() makes rows of several files."""
     pieces = pieces_of(context, decision)
-    with DataFiles(context, work.log, reads_back_beside=runner.workers > 1) as files:
+    with DataFiles(context, work.log, reads_back_in_threads=runner.workers > 1) as files:
         for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
             files.add(task, shaped)
-    return with_other_formats(context, pieces, files, runner, progress)
+    return write_other_formats(context, pieces, files, runner, progress)
 
 
 def shape_tasks(
     context: Context, tasks: Sequence[Task], runner: Runner, progress: Progress
 ) -> Iterator[tuple[Task, ShapedPiece]]:
-    """In order. What is known and compressed is small: to ask a worker about it costs more than to look."""
+    """Shape all pieces and yield them in order.
+
+    This process reads known compressed pieces itself: they are small, and sending them to a worker costs more.
+    """
     total = sum(document.num_windows for task in tasks for document in task.piece.documents)
     is_for_worker = [task.known is None or task.known.frames is None for task in tasks]
     with progress.phase("shape", total=total, unit="windows") as step:
-        made = runner.map(partial(shape, context), compress(tasks, is_for_worker), is_alone=_has_large_rows)
+        shaped_by_workers = runner.map(
+            partial(shape, context), compress(tasks, is_for_worker), is_alone=_has_large_rows
+        )
         for task, from_worker in zip(tasks, is_for_worker, strict=True):
-            shaped = next(made) if from_worker else shape(context, task)
+            shaped = next(shaped_by_workers) if from_worker else shape(context, task)
             yield task, shaped
             step.advance(shaped.num_rows)
 
@@ -60,28 +68,28 @@ def _has_large_rows(task: Task) -> bool:
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
-    """Written to its place, unless it is there already; one that an earlier build has written is taken from there."""
-    piece, place = task.piece, context.dataset / task.piece.file
-    taken_over = _take_over(task.known) if task.known is not None else None
-    content, shaped = taken_over or _shaped(context, task)
+    """Write a piece at its offset, unless it is already there. Copy it from an earlier build if possible."""
+    piece, path = task.piece, context.dataset / task.piece.file
+    reused = _reuse(task.known) if task.known is not None else None
+    content, shaped = reused or _make_piece(context, task)
     if shaped.frames is not None:
-        if taken_over is None:
+        if reused is None:
             write_atomically(compressed_file(context, task), content, is_synced=False)
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
-            f"{piece.file} at {piece.offset}: {counted(len(content), 'byte')} where {piece.num_bytes} were announced."
+            f"{piece.file} at offset {piece.offset}: {counted(len(content), 'byte')}, expected {piece.num_bytes}."
         )
-    if taken_over is None or not _lies_at(task.known, place, piece.offset):
-        _write_at(place, content, piece.offset)
+    if reused is None or not _is_at(task.known, path, piece.offset):
+        _write_at(path, content, piece.offset)
     return shaped
 
 
-def _lies_at(known: KnownPiece | None, place: Path, offset: int) -> bool:
-    return known is not None and (known.file, known.offset) == (str(place), offset)
+def _is_at(known: KnownPiece | None, path: Path, offset: int) -> bool:
+    return known is not None and (known.file, known.offset) == (str(path), offset)
 
 
-def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
+def _reuse(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
     content = known.read()
     if content is None:
         return None
@@ -96,7 +104,7 @@ def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
     return content, shaped
 
 
-def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
+def _make_piece(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
     schema = context.window_schema
     blocks = [block for _, block in read_blocks(context.prepared, task.piece.documents, schema.vocab_size)]
     rows = rows_of(task.piece.documents, tokens_of(blocks), context.window_shape)

@@ -1,4 +1,4 @@
-"""What a build made, as a table for people and as JSON for scripts."""
+"""Summary of a build, as text for people and as JSON for scripts."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from gristmill.core.text import size_text, table_text
 LANGUAGES_SHOWN = 5
 LICENSES_SHOWN = 4
 SPELLINGS_SHOWN = 4
-WORTH_NAMING = 2
+MIN_EPOCHS_NAMED = 2
 
 
 def summary_json(manifest: Manifest, out: str) -> str:
@@ -89,15 +89,15 @@ def summary_text(manifest: Manifest, out: str) -> str:
 
 def _splits_table(manifest: Manifest) -> str:
     """With the share of the tokens that was asked for, and the one that came out after cuts and sampling."""
-    asked = asked_shares(manifest.settings)
+    requested = asked_shares(manifest.settings)
     rows = [
         (
             *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
-            *(f"{asked[split]:.1%}" if split in asked else "", f"{facts.share:.1%}"),
+            *(f"{requested[split]:.1%}" if split in requested else "", f"{facts.share:.1%}"),
         )
         for split, facts in manifest.splits.items()
     ]
-    return table_text(("split", "files", f"{manifest.row_unit}s", "tokens", "asked", "got"), rows)
+    return table_text(("split", "files", f"{manifest.row_unit}s", "tokens", "requested", "actual"), rows)
 
 
 def _preset_line(manifest: Manifest) -> str:
@@ -120,14 +120,14 @@ def _without_rows(manifest: Manifest) -> str:
 
 
 def language_lines(tokens_by_language: Mapping[str, Mapping[Split, int]]) -> list[str]:
-    """The languages with most tokens, and the others together."""
+    """Return a line with the languages that have the most tokens, and the sum of the others."""
     sums = Counter({language: sum(tokens.values()) for language, tokens in tokens_by_language.items()})
     named = [(name, tokens) for name, tokens in sums.most_common(LANGUAGES_SHOWN) if tokens]
     others = sum(tokens > 0 for tokens in sums.values()) - len(named)
     if others:
         named.append((counted(others, "other"), sums.total() - sum(tokens for _, tokens in named)))
-    told = (f"{printable(name)} {tokens:,} ({tokens / sums.total():.1%})" for name, tokens in named)
-    return [f"language {', '.join(told)}"] if named else []
+    text = (f"{printable(name)} {tokens:,} ({tokens / sums.total():.1%})" for name, tokens in named)
+    return [f"language {', '.join(text)}"] if named else []
 
 
 def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
@@ -135,8 +135,8 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
         return []
     if not facts.groups:
         natural, drawn = sum(facts.natural_windows.values()), sum(facts.windows.values())
-        told = f"{drawn:,} of {counted(natural, 'window')}, from each file in proportion"
-        return [f"sample   {told} (--sample-seed {settings['seed']})"]
+        text = f"{drawn:,} of {counted(natural, 'window')}, in proportion from each file"
+        return [f"sample   {text} (--sample-seed {settings['seed']})"]
     rows = [
         (
             *(group.name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
@@ -148,14 +148,14 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
     if [group.weight for group in facts.groups] == [1]:
         group = facts.groups[0]
         windows = counted(group.windows, "window")
-        return [f"target   {windows} in train, {group.epochs:.2f} times its {group.natural_windows:,}"]
-    headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
-    undrawn = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
+        return [f"target   {windows} in train, {group.epochs:.2f} times the {group.natural_windows:,} before sampling"]
+    headings = ("weights for train", "weight", "files", "natural", "requested", "realized", "epochs", "largest repeat")
+    undrawn = ["No rows were sampled: the realized shares are those of a trainer that samples rows by weight.", ""]
     return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
 
 
 def fim_lines(facts: FimFacts | None) -> list[str]:
-    """Windows of fill in the middle by kind of middle, and chosen files that are not rewritten with the reason."""
+    """Return lines on fill in the middle: windows by kind of middle, and chosen files not rewritten, by reason."""
     if facts is None:
         return []
     num_windows = sum(facts.forms.values())
@@ -171,7 +171,7 @@ def fim_lines(facts: FimFacts | None) -> list[str]:
 
 
 def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
-    """Those that are not there, each with its reason, like dropped files."""
+    """Return a table of the variants, and the missing ones by reason."""
     if not facts:
         return []
     rows = [
@@ -195,19 +195,19 @@ def _missing_line(why: WhyNoVariant, counts: Mapping[VariantKind, int]) -> str:
 
 
 def _epoch_lines(facts: EpochFacts | None) -> list[str]:
-    """Nothing where each window of train is there once."""
+    """Return lines on repetition, or none if each window of train occurs once."""
     if facts is None or (facts.shown, facts.varied) == (1, 0):
         return []
-    varied = f" and {facts.varied:.2f} times varied, at {facts.variant_worth:g} each" if facts.varied else ""
-    most = f"{facts.most:.2f} of {printable(facts.most_in)}"
+    varied = f" and {facts.varied:.2f} times as a variant, weighted {facts.variant_worth:g}" if facts.varied else ""
+    most = f"{printable(facts.most_in)} ({facts.most:.2f})"
     return [
-        f"epochs   {facts.effective:.2f} in effect: a pass over train has each window {facts.shown:.2f} times{varied}",
-        *([f"         most often those of one file: {most}"] if facts.most >= WORTH_NAMING else []),
+        f"epochs   {facts.effective:.2f} effective: a pass over train has each window {facts.shown:.2f} times{varied}",
+        *([f"         most repeated file: {most}"] if facts.most >= MIN_EPOCHS_NAMED else []),
     ]
 
 
 def _tail_line(num_tokens: int) -> list[str]:
-    return [f"         {num_tokens:,} of them in tails that --tail drop left out"] if num_tokens else []
+    return [f"         {num_tokens:,} of them in tails that --tail drop removed"] if num_tokens else []
 
 
 def _cut_lines(facts: Decontamination) -> list[str]:
@@ -223,7 +223,7 @@ def _cut_lines(facts: Decontamination) -> list[str]:
             lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, for spans that are also {elsewhere}")
     lines += [
         f"{counted(one.tokens_cut, 'token')} of train for {printable(one.name)}: {counted(one.texts, 'text')}, "
-        f"{one.texts_too_short:,} too short to be found"
+        f"{one.texts_too_short:,} too short to be detected"
         for one in facts.against
     ]
     return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
@@ -234,8 +234,8 @@ def previous_lines(facts: PreviousSplits | None) -> list[str]:
         return []
     moved = f", {facts.num_files_moved:,} moved" if facts.num_files_moved else ""
     kept = facts.num_files_kept_in_place
-    stayed = f"{counted(kept, 'file')} {'stays' if kept == 1 else 'stay'} where the earlier build had them"
-    return [f"splits   {stayed}{moved}; --fresh-splits starts over"]
+    kept_text = f"{counted(kept, 'file')} kept in {'its' if kept == 1 else 'their'} earlier split"
+    return [f"splits   {kept_text}{moved} (--fresh-splits starts over)"]
 
 
 def _redaction_lines(redactions: dict[str, int]) -> list[str]:
@@ -250,13 +250,13 @@ def _respelling_lines(respellings: dict[str, int]) -> list[str]:
         return []
     named = [f"{count:,} {printable(name)}" for name, count in list(respellings.items())[:SPELLINGS_SHOWN]]
     more = f", {counted(len(respellings) - SPELLINGS_SHOWN, 'other')}" if len(respellings) > SPELLINGS_SHOWN else ""
-    return [f"spelled  {sum(respellings.values()):,} control tokens, a blank put into each: {', '.join(named)}{more}"]
+    return [f"escaped  {sum(respellings.values()):,} control tokens, with a space in each: {', '.join(named)}{more}"]
 
 
 def _license_lines(licenses: dict[str, int]) -> list[str]:
-    shown = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
+    listed = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
     more = f", {counted(len(licenses) - LICENSES_SHOWN, 'other')}" if len(licenses) > LICENSES_SHOWN else ""
-    return [f"licence  {', '.join(shown)}{more}"]
+    return [f"license  {', '.join(listed)}{more}"]
 
 
 def _gpu_lines(run: Run) -> list[str]:
@@ -264,19 +264,19 @@ def _gpu_lines(run: Run) -> list[str]:
     if gpu is None:
         return []
     if not gpu.documents:
-        return [f"gpu      {'it had nothing to tokenize' if gpu.trouble is None else 'the CPU did it all'}"]
+        return [f"gpu      {'nothing to tokenize' if gpu.trouble is None else 'the CPU tokenized all documents'}"]
     documents = f"{counted(gpu.documents, 'document')} ({gpu.documents_on_cpu:,} on the CPU)"
     seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
     return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_limit(gpu, run.seconds)}"]
 
 
 def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
-    """What to make faster: of the card, step 1 around it and step 3 the one that took longest."""
+    """Return the bottleneck of the build: the GPU, the rest of step 1, or step 3."""
     if gpu.seconds_busy > gpu.seconds_ready / 2:
-        return "workers waited for the card"
+        return "workers waited for the GPU"
     if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
-        return "writing took longer than all of reading, cleaning and the card"
-    return "the card waited for reading and cleaning"
+        return "writing took longer than reading, cleaning and the GPU together"
+    return "the GPU waited for reading and cleaning"
 
 
 def _packing_line(manifest: Manifest) -> list[str]:
@@ -285,17 +285,17 @@ def _packing_line(manifest: Manifest) -> list[str]:
     order = repo_order_text(manifest)
     how = manifest.settings["window"]["pack"] if order is None else f"repo, files {order}"
     rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
-    room = rows * manifest.window_length
-    empty = 1 - sum(one.ids for one in manifest.packing.values()) / room
-    stretches = f"{counted(segments, 'stretch', 'stretches')} of files in {counted(rows, 'row')}"
-    return [f"packed   {stretches} ({how}); {empty:.2%} of their room is empty"]
+    num_slots = rows * manifest.window_length
+    empty = 1 - sum(one.ids for one in manifest.packing.values()) / num_slots
+    packed = f"{counted(segments, 'segment')} of files in {counted(rows, 'row')}"
+    return [f"packed   {packed} ({how}); {empty:.2%} of their space is empty"]
 
 
 def formats_text(manifest: Manifest) -> str:
-    """A line for each format."""
+    """Return a line with the size of each format."""
     lines: list[str] = []
     for name in manifest.formats:
         sizes = [facts.bytes for facts in manifest.files.values() if facts.format == name]
-        told = f"{size_text(sum(sizes))} of {name} in {counted(len(sizes), 'file')}"
-        lines.append(f"{'' if lines else 'size':<8} {told}")
+        text = f"{size_text(sum(sizes))} of {name} in {counted(len(sizes), 'file')}"
+        lines.append(f"{'' if lines else 'size':<8} {text}")
     return "\n".join(lines)

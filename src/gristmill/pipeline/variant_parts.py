@@ -1,4 +1,4 @@
-"""One document -> its variants, each made and judged by itself, or why there is none."""
+"""Make the variants of documents and write them to parts. Each variant is made and checked separately."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ from gristmill.pipeline.parts import (
     FileKeys,
     Part,
     PartReader,
-    is_whole,
+    block_bytes,
+    block_text,
+    is_intact,
     read_blocks,
-    text_of,
-    to_bytes,
     write_part,
 )
 from gristmill.splits.shared_spans import anchors_of
@@ -42,27 +42,30 @@ from gristmill.windows.cut import WindowShape, cut
 
 
 class Chosen(NamedTuple):
-    """A document, and what is to be made of it."""
+    """A document and the variants to make of it."""
 
     document: PlacedDocument
     kinds: tuple[tuple[VariantKind, int], ...]
-    """Each with its seed."""
+    """Kinds of variants, each with its seed."""
     answer: Path | None = None
-    """What a language model has made of it."""
+    """File with the answer of a language model."""
     why_no_answer: WhyNoVariant = WhyNoVariant.NO_ANSWER
-    """Where there is none."""
+    """Reason if there is no answer."""
 
 
-class Made(NamedTuple):
+class MadeVariant(NamedTuple):
     block: Block
     variant: Variant
     content: bytes
-    """By which a second one of the same is known."""
+    """Content by which duplicates are recognized."""
 
 
-def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[VariantKind, Made | WhyNoVariant]]:
+def make_variants(
+    context: Context, chosen: Chosen, block: Block
+) -> Iterator[tuple[VariantKind, MadeVariant | WhyNoVariant]]:
+    """Yield each chosen variant of a document, or the reason why it cannot be made."""
     document = chosen.document
-    text = text_of(block, document.text_sha256, context.tokenizer)
+    text = block_text(block, document.text_sha256, context.tokenizer)
     if text is None:
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
@@ -80,13 +83,13 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
         if isinstance(made, WhyNoVariant):
             yield kind, made
         elif isinstance(made, bytes):
-            yield kind, _encoded(context, block, variant, made)
+            yield kind, _text_variant(context, block, variant, made)
         else:
-            yield kind, _by_themselves(block, variant, made)
+            yield kind, _windows_variant(block, variant, made)
 
 
-def _encoded(context: Context, original: Block, variant: Variant, text: bytes) -> Made | WhyNoVariant:
-    """Another text, tokenized as any file."""
+def _text_variant(context: Context, original: Block, variant: Variant, text: bytes) -> MadeVariant | WhyNoVariant:
+    """Tokenize the text of a variant. Return a reason if it cannot be used."""
     secrets = context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
@@ -96,27 +99,27 @@ def _encoded(context: Context, original: Block, variant: Variant, text: bytes) -
     if not len(encoded.ids) or encoded.control_id is not None:
         return WhyNoVariant.CONTROL_TOKEN
     block = Block.of(encoded, text, context.tokenizer.vocab_size)
-    own = _own_windows(original.ids, block.ids, context.window_shape)
-    if own is None:
+    unchanged = _unchanged_windows(original.ids, block.ids, context.window_shape)
+    if unchanged is None:
         return WhyNoVariant.NOTHING_TO_VARY
-    return Made(block, msgspec.structs.replace(variant, own=own), text)
+    return MadeVariant(block, msgspec.structs.replace(variant, own=unchanged), text)
 
 
-def _own_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:
-    """The windows that are the same in both; None where all are."""
-    windows, theirs = cut(len(ids), shape), cut(len(file_ids), shape)
-    end_at = dict(zip(theirs.starts.tolist(), theirs.ends.tolist(), strict=True))
-    places = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
-    own = tuple(
+def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:
+    """Return the numbers of windows that equal the file's own, or None if all do."""
+    windows, file_windows = cut(len(ids), shape), cut(len(file_ids), shape)
+    file_ends = dict(zip(file_windows.starts.tolist(), file_windows.ends.tolist(), strict=True))
+    ranges = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
+    unchanged = tuple(
         number
-        for number, (start, end) in enumerate(places)
-        if end_at.get(start) == end and np.array_equal(ids[start:end], file_ids[start:end])
+        for number, (start, end) in enumerate(ranges)
+        if file_ends.get(start) == end and np.array_equal(ids[start:end], file_ids[start:end])
     )
-    return own if len(own) < len(places) else None
+    return unchanged if len(unchanged) < len(ranges) else None
 
 
-def _by_themselves(original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> Made:
-    """Windows one after the other, with where in the file's tokens each is from."""
+def _windows_variant(original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> MadeVariant:
+    """Join independent windows into one variant, with the range of the file's tokens that each comes from."""
     ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
     edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
     variant = msgspec.structs.replace(
@@ -126,23 +129,23 @@ def _by_themselves(original: Block, variant: Variant, windows: Sequence[LoneWind
         num_file_tokens=len(original.ids),
     )
     block = Block(ids, original.newline_tokens, original.text, original.ids)
-    return Made(block, variant, variant.kind.encode() + ids.tobytes())
+    return MadeVariant(block, variant, variant.kind.encode() + ids.tobytes())
 
 
-# Variants of some documents, over runs of them: read back · vary · judge · tokenize · sign -> a part of their own.
+# Runs of documents are read from their parts and varied. The variants are written to separate parts.
 
 
-class Varied(NamedTuple):
+class VariedPart(NamedTuple):
     part: str
     num_documents: int
 
 
-def vary(context: Context, chosen: Sequence[Chosen]) -> Varied:
-    """Leaves the part in the work folder, or finds it there."""
-    part = key_of(_settings(context), [_told(one) for one in chosen])[:40] + SUFFIX
-    if not is_whole(context.prepared / part):
-        write_part(context.prepared / part, _part(context, part, chosen))
-    return Varied(part, len(chosen))
+def vary(context: Context, chosen: Sequence[Chosen]) -> VariedPart:
+    """Write a part with the variants of these documents to the work folder, unless it exists."""
+    part = key_of(_settings_key(context), [_document_key(one) for one in chosen])[:40] + SUFFIX
+    if not is_intact(context.prepared / part):
+        write_part(context.prepared / part, _make_part(context, part, chosen))
+    return VariedPart(part, len(chosen))
 
 
 def variants_in(context: Context, part: str) -> tuple[list[PlacedDocument], list[NoVariant]]:
@@ -150,34 +153,43 @@ def variants_in(context: Context, part: str) -> tuple[list[PlacedDocument], list
     return reader.variants(), reader.no_variants()
 
 
-def _settings(context: Context) -> tuple[object, ...]:
-    """All that variants go by, but for the documents; how many there are to be is said for each."""
+def _settings_key(context: Context) -> tuple[object, ...]:
+    """Return the settings that determine variants. Rates are excluded, since they only affect the choice of files."""
     variants = msgspec.structs.asdict(context.config.variants)
     del variants["rates"]
     return "variants", context.rows_key, variants, grammar_versions(context.config)
 
 
-def _told(chosen: Chosen) -> tuple[object, ...]:
-    """All that its variants are made of."""
-    one, answer = chosen.document, chosen.answer
+def _document_key(chosen: Chosen) -> tuple[object, ...]:
+    """Return everything that determines the variants of one document."""
+    document, answer = chosen.document, chosen.answer
     digest = hashlib.sha256(read_plain(answer)).hexdigest() if answer is not None else None
     rewritten = digest, chosen.why_no_answer
-    return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, rewritten
+    return (
+        document.repo,
+        document.path,
+        document.language,
+        document.text_sha256,
+        document.draw,
+        document.weight,
+        chosen.kinds,
+        rewritten,
+    )
 
 
-def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
+def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     made: list[tuple[PlacedDocument, Block]] = []
     failed: list[NoVariant] = []
     files = [one.document.as_file() for one in chosen]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     for one, (_, block) in zip(chosen, blocks, strict=True):
         document = one.document
-        for kind, result in made_of(context, one, block):
+        for kind, result in make_variants(context, one, block):
             if isinstance(result, WhyNoVariant):
                 failed.append(NoVariant(document.repo, document.path, kind, result))
             else:
-                made.append((_document(context, document, result), result.block))
-    contents = [to_bytes(block) for _, block in made]
+                made.append((_variant_document(context, document, result), result.block))
+    contents = [block_bytes(block) for _, block in made]
     offsets = np.cumsum([0, *map(len, contents)]).tolist()
     documents = [
         msgspec.structs.replace(document, part=name, part_row=row, part_offset=offset, part_bytes=len(content))
@@ -196,8 +208,8 @@ def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     )
 
 
-def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDocument:
-    """In the split and group of its file, with its licence and weight."""
+def _variant_document(context: Context, parent: PlacedDocument, made: MadeVariant) -> PlacedDocument:
+    """Return the variant as a document with the split, group, license and weight of its file."""
     block = made.block
     document = msgspec.structs.replace(
         parent,

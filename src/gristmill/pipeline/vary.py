@@ -1,4 +1,7 @@
-"""Variants of train files, over a runner: choose ─► rewrite (by a language model, if wanted) ─► vary ─► real ones."""
+"""Part of step 2: make variants of train files and keep those that are neither duplicates nor contaminated.
+
+choose ─► rewrite (by a language model, optional) ─► vary ─► select
+"""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +28,9 @@ from gristmill.core.records import (
 from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
-from gristmill.pipeline.decontaminate import sides_of, tokenized
-from gristmill.pipeline.over_documents import over_documents
-from gristmill.pipeline.parts import IdReader, read_blocks, text_of
+from gristmill.pipeline.decontaminate import sides_of, tokenize_benchmarks
+from gristmill.pipeline.map_documents import map_documents
+from gristmill.pipeline.parts import IdReader, block_text, read_blocks
 from gristmill.pipeline.variant_parts import Chosen, variants_in, vary
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark
@@ -40,17 +43,14 @@ from gristmill.variants.rewrite import Rewriter, RewriteTask, Rewritten
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-# Still step 2: which files of train get which variants, and which of those are real.
-
-CHOSEN_TOKENS = 1 << 18
-"""Of the documents that one task varies."""
-JUDGED_AT_ONCE = 64
+TOKENS_PER_TASK = 1 << 18
+"""Number of tokens in the documents of one task."""
+CHECKED_AT_ONCE = 64
 SEED_BITS = 31
 
 
 def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
-    """Of train, and of what is shown of it; and those for which it cannot be."""
+    """Choose train files with windows for variants, by name and seed. Return also the variants that cannot be made."""
     chosen: list[Chosen] = []
     missing: list[NoVariant] = []
     for document in documents:
@@ -60,7 +60,7 @@ def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple
         for kind, rate in config.rates.items():
             if luck(config.seed, "variant", kind, *document.key) > rate:
                 continue
-            why = _why_not(document, kind)
+            why = _reason_against(document, kind)
             if why is None:
                 kinds.append((kind, number_of(config.seed, kind, *document.key) >> (64 - SEED_BITS)))
             else:
@@ -70,7 +70,7 @@ def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple
     return chosen, missing
 
 
-def _why_not(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None:
+def _reason_against(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None:
     if document.cuts:
         return WhyNoVariant.FILE_WAS_CUT
     if VARIANTS[kind].needs_grammar and not is_parsable(document.language):
@@ -78,145 +78,152 @@ def _why_not(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None
     return None
 
 
-def tasks_for(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
+def make_tasks(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
     return list(
         steady_neighbours(
-            chosen, lambda one: one.document.path, lambda one: one.document.num_file_tokens, CHOSEN_TOKENS
+            chosen, lambda one: one.document.path, lambda one: one.document.num_file_tokens, TOKENS_PER_TASK
         )
     )
 
 
-def real_variants(
+def select_variants(
     context: Context,
     decision: Decision,
     parts: Sequence[str],
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
 ) -> tuple[list[PlacedDocument], list[NoVariant]]:
-    """Of all that were made, those that count; and why the others do not."""
+    """Return the variants that are new and not contaminated, and the reasons why the others are missing."""
     made: list[PlacedDocument] = []
     missing: list[NoVariant] = []
     files = {document.key: document for document in decision.kept}
     for part in parts:
         documents, failed = variants_in(context, part)
-        made += (_beside(document, files[document.key]) for document in documents)
+        made += (_with_file_facts(document, files[document.key]) for document in documents)
         missing += failed
-    is_new = _are_new(made, decision)
-    shares = _shares_span(context, made, decision, benchmarks, map_tasks)
+    is_new = _are_texts_new(made, decision)
+    contaminated = _find_contaminated(context, made, decision, benchmarks, map_tasks)
     kept = []
     for number, document in enumerate(made):
         assert document.variant is not None
         if not is_new[number]:
             missing.append(NoVariant(*document.key, document.variant.kind, WhyNoVariant.DUPLICATE))
-        elif number in shares:
+        elif number in contaminated:
             missing.append(NoVariant(*document.key, document.variant.kind, WhyNoVariant.SHARES_SPAN))
         else:
             kept.append(document)
     return kept, missing
 
 
-def _beside(variant: PlacedDocument, file: PlacedDocument) -> PlacedDocument:
-    """A variant with what this build knows of its file: an earlier build may have made its part."""
-    known = ("license", "license_from", "group", "split", "moved_from")
-    return msgspec.structs.replace(variant, **{name: getattr(file, name) for name in known})
+def _with_file_facts(variant: PlacedDocument, file: PlacedDocument) -> PlacedDocument:
+    """Copy license, group and split from the file to its variant, whose part may be from an earlier build."""
+    names = ("license", "license_from", "group", "split", "moved_from")
+    return msgspec.structs.replace(variant, **{name: getattr(file, name) for name in names})
 
 
-def _are_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
-    """Neither the text of a file that was tokenized, kept or not, nor of a variant before it."""
+def _are_texts_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
+    """For each variant, True if no tokenized file, kept or dropped, and no earlier variant has the same text."""
     known = {document.text_sha256 for document in decision.kept}
     known |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
-    answers = []
+    are_new = []
     for document in made:
-        answers.append(document.text_sha256 not in known)
+        are_new.append(document.text_sha256 not in known)
         known.add(document.text_sha256)
-    return answers
+    return are_new
 
 
-def _shares_span(
+def _find_contaminated(
     context: Context,
     made: Sequence[PlacedDocument],
     decision: Decision,
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
 ) -> set[int]:
-    """Those, by number, that have a span of a held-out file or a benchmark which their own file has not."""
+    """Return the numbers of variants that share a span with a held-out file or benchmark that their file lacks."""
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
-    others: list[AnyStoredText] = [*held_out, *tokenized(context, benchmarks)]
+    others: list[AnyStoredText] = [*held_out, *tokenize_benchmarks(context, benchmarks)]
     if not made or not others:
         return set()
     sides = sides_of(context, "variants", others, made)
     found = compare(others, made, sides, map_tasks, cut="large")
     file_of = {document.key: document.as_file() for document in decision.kept}
-    suspects = [
-        Suspect(number, made[number], file_of[made[number].key], shared)
+    candidates = [
+        Candidate(number, made[number], file_of[made[number].key], shared)
         for number, shared in found.items()
         if shared.cuts
     ]
-    runs = [suspects[at : at + JUDGED_AT_ONCE] for at in range(0, len(suspects), JUDGED_AT_ONCE)]
-    return {number for guilty in map_tasks(partial(bringing_new, context), runs) for number in guilty}
+    runs = [candidates[at : at + CHECKED_AT_ONCE] for at in range(0, len(candidates), CHECKED_AT_ONCE)]
+    return {number for numbers in map_tasks(partial(find_new_shares, context), runs) for number in numbers}
 
 
-class Suspect(NamedTuple):
+class Candidate(NamedTuple):
+    """A variant with shared spans, and its file."""
+
     number: int
     variant: PlacedDocument
     file: PlacedDocument
     shared: Shared
 
 
-def bringing_new(context: Context, suspects: Sequence[Suspect]) -> list[int]:
-    guilty = []
+def find_new_shares(context: Context, candidates: Sequence[Candidate]) -> list[int]:
+    """Return the numbers of variants with a shared span that is not in their own file."""
+    numbers = []
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
-        for one in suspects:
-            ids, own = reader.ids_of(one.variant), reader.ids_of(one.file)
-            starts = _shared_starts(one.shared)
-            theirs = span_keys(own, np.arange(max(len(own) - SPAN_TOKENS + 1, 0)))
-            if not np.isin(span_keys(ids, starts), theirs).all():
-                guilty.append(one.number)
-    return guilty
+        for candidate in candidates:
+            ids, file_ids = reader.ids_of(candidate.variant), reader.ids_of(candidate.file)
+            starts = _shared_starts(candidate.shared)
+            file_keys = span_keys(file_ids, np.arange(max(len(file_ids) - SPAN_TOKENS + 1, 0)))
+            if not np.isin(span_keys(ids, starts), file_keys).all():
+                numbers.append(candidate.number)
+    return numbers
 
 
 def _shared_starts(shared: Shared) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Of the 50-grams in ranges that count."""
+    """Return the start positions of the shared 50-grams that are inside cut ranges."""
     runs = np.frombuffer(shared.runs, np.int32).reshape(-1, 3)
     ranges = [np.arange(first, last + 1) for first, last, _ in runs.tolist()]
     starts = np.unique(np.concatenate([np.zeros(0, np.int64), *ranges]))
-    counts = np.zeros(len(starts), np.bool_)
+    is_inside = np.zeros(len(starts), np.bool_)
     for cut in shared.cuts:
-        counts |= (starts >= cut.start) & (starts + SPAN_TOKENS <= cut.end)
-    return starts[counts]
+        is_inside |= (starts >= cut.start) & (starts + SPAN_TOKENS <= cut.end)
+    return starts[is_inside]
 
 
 def with_variants(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
 ) -> Decision:
+    """Return the decision with variants of train files added."""
     config = context.config
     chosen, missing = choose(decision.kept, config.variants)
     model = None
     if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
-        chosen, model = _with_answers(context, chosen, progress)
+        chosen, model = _ask_model(context, chosen, progress)
     with progress.phase("vary", total=len(chosen)) as step:
-        parts, failed = over_documents(context, partial(vary, context), tasks_for(chosen), runner, step)
-        variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
+        parts, failed = map_documents(context, partial(vary, context), make_tasks(chosen), runner, step)
+        variants, more = select_variants(context, decision, parts, benchmarks, runner.map)
     kinds_of = {one.document.key: one.kinds for one in chosen}
     missing += [NoVariant(*key, kind, WhyNoVariant.FAILED) for key in failed for kind, _ in kinds_of[key]]
     missing += more
     return msgspec.structs.replace(decision, variants=variants, no_variants=missing, variant_parts=parts, model=model)
 
 
-def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
-    """With what the language model makes of those that are to be rewritten, in a file each; and its name."""
+def _ask_model(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
+    """Let the language model rewrite the files chosen for it, and store each answer in a file.
+
+    Return the chosen files with their answers, and the name of the model.
+    """
     answers: dict[int, Path] = {}
     missing: dict[int, WhyNoVariant] = {}
-    wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
-    with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
-        for task, outcome in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
+    num_rewrites = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
+    with progress.phase("rewrite", total=num_rewrites) as step, _make_rewriter(context) as rewriter:
+        for task, result in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
             assert isinstance(task.key, int)
-            if isinstance(outcome, Rewritten):
-                name = hashlib.sha256(outcome.text).hexdigest()
+            if isinstance(result, Rewritten):
+                name = hashlib.sha256(result.text).hexdigest()
                 answers[task.key] = context.scratch / f"{name}.answer"
-                write_atomically(answers[task.key], outcome.text, is_synced=False)
+                write_atomically(answers[task.key], result.text, is_synced=False)
             else:
-                missing[task.key] = outcome.why
+                missing[task.key] = result.why
             step.advance(1)
         model = rewriter.model
     answered = [
@@ -226,25 +233,25 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
     return answered, model
 
 
-def _rewriter(context: Context) -> Rewriter:
+def _make_rewriter(context: Context) -> Rewriter:
     return Rewriter(
         Endpoint.of(context.config.rewrite), context.answers, partial(_without_secrets, context.config.secrets)
     )
 
 
 def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
-    """Of what a model says: nothing else is kept, or sent on. What cannot be redacted is no answer."""
+    """Redact secrets in a model's answer before it is stored. Return "" if a secret cannot be redacted."""
     redacted = redact(text.encode(), language, config)
     return "" if redacted is None else redacted.text.decode()
 
 
 def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
-    """Of texts that have been redacted: what a part holds is what was tokenized."""
-    wanted = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
-    files = [one.document.as_file() for one in wanted.values()]
+    """Yield the rewrite tasks. Their texts come from parts, so secrets are already redacted."""
+    chosen_by_number = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
+    files = [one.document.as_file() for one in chosen_by_number.values()]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
-    for (number, one), (document, block) in zip(wanted.items(), blocks, strict=True):
-        text = text_of(block, document.text_sha256, context.tokenizer)
+    for (number, one), (document, block) in zip(chosen_by_number.items(), blocks, strict=True):
+        text = block_text(block, document.text_sha256, context.tokenizer)
         if text is not None:
             seed = dict(one.kinds)[VariantKind.REWRITE]
             yield RewriteTask(number, text, document.language, seed, context.config.rewrite.way)

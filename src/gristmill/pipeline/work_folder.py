@@ -1,23 +1,24 @@
-"""Where a dataset grows: OUT.work, beside OUT, under a lock. It takes its place by rename when it is complete.
+"""The work folder OUT.work beside the output folder OUT. A complete dataset is renamed from there to OUT.
 
-    OUT.work/lock         held while a build runs; a second build into OUT refuses
-    OUT.work/prepared/    parts: what batches of files became. They stay, as the cache of the next build
+    OUT.work/lock         locked while a build runs, so that a second build into OUT fails
+    OUT.work/prepared/    parts, the results of step 1, kept as a cache for the next build
     OUT.work/fetched/     clones, downloads and the rows of tables
-    OUT.work/answers/     what a language model has answered: dear, so it stays whatever --cache-bytes says
-    OUT.work/scratch/     of no use once a build is over
-    OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
-    OUT.work/discarded/   what is being deleted: a kill leaves some of it, and the next command deletes the rest
-    OUT.work/built, previous.jsonl    what the last build was made with
-    OUT.work/compared, similar, measured, files, stamps    what it found out
-    OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
-    OUT.work/half.pieces  that of a dataset whose build was killed, and is gone on with
+    OUT.work/answers/     answers of a language model, which are costly and so kept regardless of --cache-bytes
+    OUT.work/scratch/     files that are not needed after a build
+    OUT.work/dataset/     the incomplete dataset, with a marker file; after the exchange, the earlier dataset
+    OUT.work/discarded/   files being deleted; after a kill, the next command deletes the rest
+    OUT.work/built, previous.jsonl    settings and earlier splits of the last build
+    OUT.work/compared, similar, measured, files, stamps    cached results of the last build
+    OUT.work/pieces       log of the pieces in OUT, from which the next build copies unchanged pieces
+    OUT.work/half.pieces  log of the pieces of a killed build, which the next build resumes
 
-Only what is known to be ours is ever deleted: files of a build, and files that an earlier dataset's manifest names.
-What else lies in the folder of an earlier dataset is carried over to the new one; the next build finishes what one that
-was killed at that point had begun.
+Only gristmill's own files are ever deleted: those of a build, and those that the manifest of an earlier dataset lists.
+Other files in the folder of an earlier dataset are moved to the new one. If a build is killed while moving them, the
+next build moves the rest.
 
-A power cut leaves the earlier dataset or the new one, whole: the new one is on the disk before the exchange, and the
-exchange before the earlier one is deleted. Nothing else here is synced: whatever a later build reads carries a digest.
+After a power cut, either the earlier or the new dataset is complete. The new one is synced to disk before the exchange,
+and the exchange before the earlier one is deleted. Nothing else here is synced, since every file that a later build
+reads carries a digest.
 """
 
 import ctypes
@@ -58,25 +59,27 @@ from gristmill.core.plain_files import read_plain_text
 
 AT_FDCWD = -100
 EXCHANGE = 2
-"""renameat2's RENAME_EXCHANGE and renamex_np's RENAME_SWAP have the same number."""
+"""Value of both RENAME_EXCHANGE of renameat2 and RENAME_SWAP of renamex_np."""
 SECONDS_FOR_LOCK = 2.0
-"""The workers of a build that was killed hold its lock until they notice, which takes a moment."""
-GROWING = ".growing"
-"""In a dataset folder: it belongs to a build that is not done."""
+"""Time to wait for the lock. Workers of a killed build hold it until they notice the kill."""
+INCOMPLETE = ".growing"
+"""Marker file in the folder of an incomplete dataset."""
 PIECES = ".pieces"
-"""In a dataset folder that grows: the log of its pieces."""
+"""Log of the pieces in the folder of an incomplete dataset."""
 TAG = "CACHEDIR.TAG"
 TAG_TEXT = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache of a dataset beside it: see gristmill clean.\n"
-"""By which programs that make backups know a folder they can do without (bford.info/cachedir)."""
+"""Content of the tag by which backup programs recognize a cache folder that they can skip (bford.info/cachedir)."""
 TEMPORARY = ".gristmill-temporary"
-"""In a temporary folder: locked while its run lives, so that a later one can see which were left by a kill."""
+"""Lock file in a temporary folder, locked while its run lives, so that later runs detect abandoned folders."""
 
 
 class Workspace:
+    """The work folder of a dataset. As a context manager it holds the lock, and cleans up at the end."""
+
     def __init__(self, out: str) -> None:
         self.target = Path(os.path.realpath(out))
         if not self.target.name:
-            raise DatasetError(f"{out!r} cannot be a dataset folder. Name a new one with --out.")
+            raise DatasetError(f"{out!r} cannot be a dataset folder. Name a new folder with --out.")
         self.folder = self.target.with_name(self.target.name + ".work")
         self.prepared = self.folder / "prepared"
         self.dataset = self.folder / "dataset"
@@ -94,31 +97,31 @@ class Workspace:
 
     @property
     def log(self) -> Path:
-        """Where the pieces of the dataset that grows are written down."""
+        """Path of the log of the incomplete dataset's pieces."""
         return self.dataset / PIECES
 
     def refuse_sources(self, roots: list[str]) -> None:
-        """A build must not read what it replaces."""
-        refuse_foreign_folder(self.target)
+        """Raise InputError if a source is inside the output or work folder, which a build replaces."""
+        require_replaceable(self.target)
         for root in roots:
-            for ours in (self.target, self.folder):
-                if Path(root) == ours or ours in Path(root).parents:
+            for own_folder in (self.target, self.folder):
+                if Path(root) == own_folder or own_folder in Path(root).parents:
                     raise InputError(
-                        f"the source {root!r} lies inside the output folder {str(ours)!r}. Move one of them."
+                        f"the source {root!r} is inside the output folder {str(own_folder)!r}. Move one of them."
                     )
 
     def __enter__(self) -> Self:
-        refuse_foreign_folder(self.target)
+        require_replaceable(self.target)
         self._refuse_foreign_work()
         try:
-            with _undisturbed():
+            with _signals_delayed():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._take_lock()
             self._clear_leftovers()
-            self._lay_out()
+            self._create_folders()
         except BaseException as error:
             if self._lock is not None:
-                self._clear_up()
+                self._clean_up()
             if isinstance(error, OSError):
                 raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
             raise
@@ -127,20 +130,20 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._clear_up(is_of_use=kind is not NothingToBuildError)
+        self._clean_up(is_usable=kind is not NothingToBuildError)
 
     @contextmanager
-    def held(self, *, is_shared: bool) -> Iterator[Self]:
-        """For one step of several that come one after the other: nothing is cleared, before or after."""
-        refuse_foreign_folder(self.target)
+    def locked(self, *, is_shared: bool) -> Iterator[Self]:
+        """Hold the lock for one of several separate steps. Nothing is deleted before or after."""
+        require_replaceable(self.target)
         self._refuse_foreign_work()
         try:
-            with _undisturbed():
+            with _signals_delayed():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._take_lock(is_shared=is_shared)
-            with self.alone_at("lay-out"):
-                self._end_exchange()
-                self._lay_out()
+            with self.exclusive("lay-out"):
+                self._complete_exchange()
+                self._create_folders()
         except OSError as error:
             raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
         try:
@@ -149,18 +152,18 @@ class Workspace:
             self._release_lock()
 
     @contextmanager
-    def alone_at(self, what: str) -> Iterator[None]:
-        """One of those that share the folder at a time; the others wait."""
-        with (self.folder / f"{what}.lock").open("wb") as stream:
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Wait for and hold a named lock among processes that share the work folder."""
+        with (self.folder / f"{name}.lock").open("wb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             yield
 
-    def _lay_out(self) -> None:
+    def _create_folders(self) -> None:
         for folder in (self.prepared, self._scratch, self.dataset):
             folder.mkdir(exist_ok=True)
         (self.folder / ".gitignore").write_text("*\n")
         (self.folder / TAG).write_text(TAG_TEXT)
-        (self.dataset / GROWING).touch()
+        (self.dataset / INCOMPLETE).touch()
         if self.target.is_dir():
             shutil.copymode(self.target, self.dataset)
 
@@ -170,16 +173,16 @@ class Workspace:
                 f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
             )
 
-    def _clear_up(self, *, is_of_use: bool = True) -> None:
-        """What the next build can use stays; without any, there is no trace but what is the user's."""
-        with _undisturbed():
+    def _clean_up(self, *, is_usable: bool = True) -> None:
+        """Delete leftovers. Delete the work folder too if the next build can reuse nothing in it."""
+        with _signals_delayed():
             with suppress(OSError, OutputError):
                 self._clear_leftovers()
-                if not (is_of_use and self._is_of_use()):
+                if not (is_usable and self._has_reusable_files()):
                     self._remove()
             self._release_lock()
 
-    def _is_of_use(self) -> bool:
+    def _has_reusable_files(self) -> bool:
         parts = self.prepared.is_dir() and any(self.prepared.iterdir())
         return parts or any(folder.is_dir() for folder in (self.dataset, self.fetched, self.answers))
 
@@ -193,21 +196,21 @@ class Workspace:
         self.folder.rmdir()
 
     def take_answers(self, other: "Workspace") -> None:
-        """A copy of another's, into a work folder that is new: a language model need not say the same twice."""
+        """Copy the answers of a language model from another work folder into this new one, to avoid asking again."""
         if other.answers.is_dir():
             shutil.copytree(other.answers, self.answers)
             (self.folder / "lock").touch()
 
     def clean(self) -> int:
-        """Delete all that is kept for the next build -> how many bytes that were."""
+        """Delete the work folder. Return the number of bytes freed."""
         self._refuse_foreign_work()
         if not self.folder.is_dir():
             return 0
-        with _undisturbed():
+        with _signals_delayed():
             self._take_lock()
             try:
                 self._clear_leftovers()
-                num_bytes = _size_of(self.folder)
+                num_bytes = _total_size(self.folder)
                 self._remove()
             except OSError as error:
                 raise OutputError(f"cannot delete {str(self.folder)!r}: {error.strerror}.") from None
@@ -216,34 +219,37 @@ class Workspace:
         return num_bytes
 
     def prune(self, used: set[str], max_bytes: int) -> None:
-        """Leave no more than so many bytes: of the parts those of this build first, then those used last."""
-        left = max_bytes - sum(_size_of(entry) for entry in self.folder.iterdir() if entry != self.prepared)
-        if left < 0:
-            left += _size_of(self.fetched)
+        """Delete parts, and fetched sources if needed, until at most `max_bytes` remain.
+
+        The parts in `used`, which this build needed, are deleted last. Of the others, the oldest are deleted first.
+        """
+        remaining = max_bytes - sum(_total_size(entry) for entry in self.folder.iterdir() if entry != self.prepared)
+        if remaining < 0:
+            remaining += _total_size(self.fetched)
             shutil.rmtree(self.fetched, ignore_errors=True)
         parts = [(entry.name in used, entry.stat().st_mtime_ns, entry) for entry in self.prepared.iterdir()]
         for _, _, entry in sorted(parts, reverse=True):
-            left -= entry.stat().st_size
-            if left < 0:
+            remaining -= entry.stat().st_size
+            if remaining < 0:
                 entry.unlink()
 
     def require_space(self, num_bytes: int) -> None:
-        """Say so before writing, not after: how large the output will be is known by then."""
-        free = shutil.disk_usage(self.folder).free
-        if num_bytes > free:
+        """Raise OutputError if the disk has less free space. The size of the output is known before writing."""
+        num_free_bytes = shutil.disk_usage(self.folder).free
+        if num_bytes > num_free_bytes:
             raise OutputError(
-                f"the dataset takes {num_bytes / 1e6:,.0f} MB, but only {free / 1e6:,.0f} MB are free "
-                f"at {str(self.target.parent)!r}. Free some, name another --out, or use --compress zstd."
+                f"the dataset needs {num_bytes / 1e6:,.0f} MB, but only {num_free_bytes / 1e6:,.0f} MB are free "
+                f"at {str(self.target.parent)!r}. Free some space, name another --out, or use --compress zstd."
             )
 
     def publish(self) -> None:
-        """Put the complete dataset in its place. What else lay in an earlier dataset's folder stays there."""
+        """Move the complete dataset to the output folder. The user's other files in that folder are kept."""
         try:
             _refuse_to_overwrite(foreign_names(self.target) if self.target.exists() else [], self.target, self.dataset)
             sync_tree(self.dataset)
             with suppress(FileNotFoundError):
                 os.replace(self.log, self.pieces)
-            (self.dataset / GROWING).unlink()
+            (self.dataset / INCOMPLETE).unlink()
             sync_folder(self.dataset)
             if self.target.exists():
                 self._exchange()
@@ -255,23 +261,26 @@ class Workspace:
                 self._retire()
             self.half_pieces.unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot put the dataset in its place {str(self.target)!r}: {error.strerror}.") from None
+            raise OutputError(f"cannot move the dataset to {str(self.target)!r}: {error.strerror}.") from None
 
     def clear_scratch(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def uploading_to(self) -> str | None:
-        """Where the dataset was being brought to when its build was killed."""
-        return self._noted_upload()[0]
+    def upload_address(self) -> str | None:
+        """Return the address of an upload that was interrupted, or None."""
+        return self._read_upload()[0]
 
-    def note_upload(self, address: str, names: Collection[str]) -> set[str]:
-        """-> names that an upload to there which was killed may have left, and that are not among these."""
-        earlier = self._noted_upload()
+    def start_upload(self, address: str, names: Collection[str]) -> set[str]:
+        """Record the start of an upload.
+
+        Return the names of files that an interrupted upload to the same address may have left, except those in `names`.
+        """
+        earlier = self._read_upload()
         stale = set(earlier[1] if earlier[0] == address else ()) - set(names)
         write_atomically(self._upload, json.dumps([address, sorted({*names, *stale})]).encode())
         return stale
 
-    def _noted_upload(self) -> tuple[str | None, list[str]]:
+    def _read_upload(self) -> tuple[str | None, list[str]]:
         try:
             address, names = json.loads(read_plain_text(self._upload))
         except (OSError, ValueError, TypeError):
@@ -279,19 +288,22 @@ class Workspace:
         return address, names
 
     def end_upload(self) -> None:
-        """What lies elsewhere now is not kept here as well."""
+        """Delete the local copy of the uploaded dataset."""
         self._discard(self.dataset)
         self.half_pieces.unlink(missing_ok=True)
         self._upload.unlink()
 
-    def keep_previous(self, path: Path | None) -> None:
-        """The earlier splits that this build keeps to, as they were: a clean build of the same can then be made."""
+    def store_previous(self, path: Path | None) -> None:
+        """Store a copy of the earlier splits that this build uses, so that a clean build can be compared with it."""
         self.previous.unlink(missing_ok=True)
         if path is not None:
             shutil.copyfile(path, self.previous)
 
     def _retire(self) -> None:
-        """After the exchange `dataset` holds the earlier one: carry over what is not its own, delete what is."""
+        """Move the user's files from the earlier dataset to the new one and delete the earlier one.
+
+        After the exchange, the earlier one is in `dataset`.
+        """
         foreign = foreign_names(self.dataset)
         _refuse_to_overwrite(foreign, self.dataset, self.target)
         for name in foreign:
@@ -302,7 +314,7 @@ class Workspace:
         self._discard(self.dataset)
 
     def _discard(self, folder: Path) -> None:
-        """Delete it under a name that says so: what a kill leaves of it may have no manifest and no mark any more."""
+        """Rename a folder to `discarded`, then delete it. A partly deleted one may lack its manifest and marker."""
         self._clear_discarded()
         os.rename(folder, self._discarded)
         self._clear_discarded()
@@ -317,26 +329,26 @@ class Workspace:
             for entry in self.prepared.iterdir():
                 if entry.name.endswith(UNFINISHED):
                     entry.unlink(missing_ok=True)
-        self._end_exchange()
+        self._complete_exchange()
         if self.dataset.is_dir() and not any(
             log.is_file() and log.stat().st_size for log in (self.log, self.half_pieces)
         ):
             self._discard(self.dataset)
 
-    def _end_exchange(self) -> None:
-        """After a kill in the middle of it: then `dataset` is the earlier one, with what is not its own."""
+    def _complete_exchange(self) -> None:
+        """Complete an exchange that was killed. In that case `dataset` is the earlier one, with the user's files."""
         self._clear_discarded()
-        if self._earlier.is_dir():  # between two renames
+        if self._earlier.is_dir():  # killed between two renames
             os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
         if not self.dataset.is_dir() or not any(self.dataset.iterdir()):
             return
-        if (self.dataset / GROWING).exists() or not self.target.exists():
+        if (self.dataset / INCOMPLETE).exists() or not self.target.exists():
             return
         try:
             self._retire()
         except (OSError, DatasetError) as error:
             raise OutputError(
-                f"{str(self.dataset)!r} holds files of yours from {str(self.target)!r} that cannot be moved back "
+                f"{str(self.dataset)!r} contains your files from {str(self.target)!r}, which cannot be moved back "
                 f"({error}). Move them, then run the command again."
             ) from None
 
@@ -345,10 +357,10 @@ class Workspace:
         kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         for _ in range(10):
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            if not _is_locked_soon(self._lock, kind):
+            if not _try_lock(self._lock, kind):
                 self._release_lock()
                 raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.")
-            # The build before may have removed the file between our opening and locking it.
+            # An earlier build may have deleted the file after this process opened it and before it locked it.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._lock), os.stat(path)):
                     return
@@ -362,7 +374,7 @@ class Workspace:
             self._lock = None
 
     def _exchange(self) -> None:
-        """Both names swap at one moment where the system can do that; else by way of a third name."""
+        """Swap the two folders atomically if the system supports it. Otherwise use a third name."""
         new, old = os.fsencode(self.dataset), os.fsencode(self.target)
         libc = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "linux" and hasattr(libc, "renameat2"):
@@ -380,24 +392,27 @@ class Workspace:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until this is done. Its handler is replaced, not masked: another thread may receive the signal."""
+def _signals_delayed() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM until the block ends.
+
+    The handlers are replaced, because a masked signal may be delivered to another thread.
+    """
     kinds = [kind for kind in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(kind) is not None]
     if threading.current_thread() is not threading.main_thread():  # only the main thread is ever interrupted
         kinds = []
-    came: list[int] = []
-    handlers = {kind: signal.signal(kind, lambda number, _: came.append(number)) for kind in kinds}
+    received: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: received.append(number)) for kind in kinds}
     try:
         yield
     finally:
         for kind, handler in handlers.items():
             signal.signal(kind, handler)
-        for number in came:
+        for number in received:
             signal.raise_signal(number)
 
 
-def refuse_foreign_folder(target: Path) -> None:
-    """An output folder may be new, empty, or a dataset; anything else is somebody's and stays."""
+def require_replaceable(target: Path) -> None:
+    """Raise unless the output folder is missing, empty or a dataset. Anything else may be the user's files."""
     if target.is_dir():
         if os.path.ismount(target):
             raise OutputError(f"{str(target)!r} is a mount point and cannot be replaced. Name a folder inside it.")
@@ -412,7 +427,7 @@ def refuse_foreign_folder(target: Path) -> None:
         raise DatasetError(f"{str(target)!r} exists and is not a folder. Name a new folder with --out.")
 
 
-def _size_of(path: Path) -> int:
+def _total_size(path: Path) -> int:
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 0
     return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
@@ -421,13 +436,18 @@ def _size_of(path: Path) -> int:
 def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
     for name in names:
         if os.path.lexists(other / name):
-            raise OutputError(f"{str(where / name)!r} is not of the dataset there, and stands in its way. Move it.")
+            raise OutputError(
+                f"{str(where / name)!r} is not part of the dataset, but has the name of one of its files. Move it."
+            )
 
 
 def foreign_names(folder: Path) -> list[str]:
-    """What lies in a dataset's folder and is not the dataset's; of a folder that is, what lies in there."""
-    known = {MANIFEST, CHECK, *CARDS, GROWING, PIECES}
-    if (folder / REPORT).is_file() and is_report(folder / REPORT):  # a page of one's own may have that name
+    """Return the names of files and folders in a dataset folder that do not belong to the dataset.
+
+    Folders of the dataset are searched, other folders are listed by name.
+    """
+    known = {MANIFEST, CHECK, *CARDS, INCOMPLETE, PIECES}
+    if (folder / REPORT).is_file() and is_report(folder / REPORT):  # the user may have a page with that name
         known.add(REPORT)
     known.update(read_manifest(folder).files if any(folder.iterdir()) else ())
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
@@ -447,32 +467,33 @@ def foreign_names(folder: Path) -> list[str]:
 
 @contextmanager
 def temporary_folder(prefix: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder, deleted in the end. Those with the same prefix that killed runs have left are deleted first.
+    """Create a temporary folder and delete it at the end.
 
-    `parent`: the folder it is in; by default the system's for temporary files.
+    Folders with the same prefix that killed runs have left are deleted first. `parent` defaults to the system's folder
+    for temporary files.
     """
     parent = os.fspath(parent or tempfile.gettempdir())
     clear_temporary(prefix, parent)
-    with _undisturbed():
+    with _signals_delayed():
         folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=parent)))
-        lock = _locked(folder)
+        lock = _create_lock(folder)
     try:
         yield folder
     finally:
-        with _undisturbed():
+        with _signals_delayed():
             _delete_temporary(folder)
             os.close(lock)
 
 
 def clear_temporary(prefix: str, parent: str | os.PathLike[str]) -> None:
-    """Delete this user's temporary folders with this prefix whose runs are dead; a folder without our lock stays."""
+    """Delete this user's temporary folders with this prefix whose runs have ended. Folders without a lock are kept."""
     with suppress(OSError):
         for entry in sorted(Path(parent).iterdir()):
             if entry.name.startswith(prefix):
-                _clear_one(entry)
+                _delete_if_abandoned(entry)
 
 
-def _is_locked_soon(descriptor: int, kind: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     deadline = time.monotonic() + SECONDS_FOR_LOCK
     while True:
         with suppress(BlockingIOError):
@@ -483,8 +504,8 @@ def _is_locked_soon(descriptor: int, kind: int) -> bool:
         time.sleep(0.05)
 
 
-def _locked(folder: Path) -> int:
-    """The lock has its name only once it is held: nobody else finds it free."""
+def _create_lock(folder: Path) -> int:
+    """Create and lock the lock file, then give it its final name, so that no other process finds it unlocked."""
     unnamed = folder / f"{TEMPORARY}{UNFINISHED}"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -492,8 +513,8 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _clear_one(folder: Path) -> None:
-    with suppress(OSError):  # gone meanwhile, without a lock, or locked by a run that lives
+def _delete_if_abandoned(folder: Path) -> None:
+    with suppress(OSError):  # already deleted, without a lock, or locked by a live run
         facts = folder.lstat()
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
             return
@@ -506,7 +527,7 @@ def _clear_one(folder: Path) -> None:
 
 
 def _delete_temporary(folder: Path) -> None:
-    """The lock last: where something else cannot be deleted now, a later run finds it."""
+    """Delete a temporary folder, the lock last. If another file cannot be deleted, a later run tries again."""
     with suppress(OSError):
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():

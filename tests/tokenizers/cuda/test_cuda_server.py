@@ -184,7 +184,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
     gpu, notes = built(stand_in, waits_for=waits_for, workers=workers)
     assert everything(tmp_path / "out") == expected
     assert re.fullmatch(trouble, gpu.trouble)
-    assert notes == [f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."]
+    assert notes == [f"the CPU tokenized instead of the GPU, with the same ids: {gpu.trouble}."]
 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
@@ -408,9 +408,9 @@ def test_a_gpu_cannot_be_combined_with_ray(tmp_path):
 @pytest.mark.parametrize(
     ("busy", "prepare", "shape", "text"),
     [
-        (0.4, 9, 3, "the card waited for reading and cleaning"),
+        (0.4, 9, 3, "the GPU waited for reading and cleaning"),
         (0.4, 9, 20, "writing took"),
-        (7, 9, 3, "workers waited for the card"),
+        (7, 9, 3, "workers waited for the GPU"),
     ],
 )
 def test_the_summary_names_the_limit(busy, prepare, shape, text):
