@@ -1,4 +1,4 @@
-"""What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
+"""Fixtures shared by tests, such as source trees, a corpus and the bundled tokenizer, and the selection of slow tests."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 settle()
 start_no_monitor()
-# A slow machine is no fault: neither one example nor making them has a time to be done in.
+# Tests must not fail on a slow machine, so neither an example nor its generation has a time limit.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -32,7 +32,7 @@ pytest_plugins = ["support.s3_server"]
 
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty one: no settings of git, Ray, AWS or the Hub, and nothing is left in the user's."""
+    """Use an empty home directory: no settings of git, Ray, AWS or the Hub apply, and the user's home does not change."""
     folder = tmp_path_factory.mktemp("home")
     os.environ["HOME"] = str(folder)
     return folder
@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_process() -> Iterator[None]:
-    """The more memory a process holds, the longer each fork of it takes, and builds fork workers."""
+    """Release memory after each module. Builds fork workers, and a fork takes longer the more memory the process holds."""
     yield
     end_lasting_threads()
     give_memory_back()
@@ -53,7 +53,10 @@ def tree(tmp_path: Path) -> MakeTree:
 
 @pytest.fixture(scope="session")
 def own_files() -> list[Path]:
-    """Python that people wrote: this project's. For what holds for any code, as it changes with each commit."""
+    """Python files of this project, as code that people wrote.
+
+    They change with each commit, so use them only for assertions that hold for any code.
+    """
     root = ROOT
     return [
         path for folder in ("src", "tests", "tools", "benchmarks") for path in sorted((root / folder).rglob("*.py"))
@@ -62,13 +65,13 @@ def own_files() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 300 files of many sizes, the same everywhere; only to be read."""
+    """About 300 files of many sizes, the same on every machine. Tests must not change them."""
     return write_tree(tmp_path_factory.mktemp("corpus") / "stdlib", made_library())
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path, Manifest]:
-    """The corpus with default settings: for tests that only look."""
+    """The corpus built with default settings. Tests must not change the dataset."""
     out = tmp_path_factory.mktemp("built") / "dataset"
     return out, build(Config(sources=[str(corpus)], out=str(out)))
 
@@ -80,7 +83,7 @@ def codebert() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
-    """A browser for the module alone: while it runs there is a thread, beside which builds cannot fork their workers."""
+    """Start a browser for one module only: it runs a thread, and builds do not fork workers beside a thread."""
     from support.browser import launched
 
     with launched() as browser:
@@ -95,15 +98,15 @@ NEED_TORCH = [
 ]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
 SLOW = {line for line in (ROOT / "tests/slow.txt").read_text().splitlines() if not line.startswith("#")}
-"""Files and functions that take long."""
+"""Slow test files and functions."""
 SLOW_FIXTURES = {"chromium", "cluster", "moto"}
-"""A browser, Ray, S3."""
+"""Fixtures that start a browser, Ray or an S3 server."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Whole files are not even loaded where no slow test is wanted."""
-    is_left_out = config.option.markexpr == "not slow" and _below_tests(collection_path) in {*SLOW, *NEED_TORCH}
-    return is_left_out or None
+    """Do not import files in which every test is slow if slow tests are deselected."""
+    is_ignored = config.option.markexpr == "not slow" and _below_tests(collection_path) in {*SLOW, *NEED_TORCH}
+    return is_ignored or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
@@ -111,13 +114,14 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         file = _below_tests(item.path)
         if SLOW & {file, f"{file}::{item.originalname}"} or SLOW_FIXTURES & set(item.fixturenames):
             item.add_marker("slow")
-    items.sort(key=_place_in_order)
+    items.sort(key=_sort_key)
 
 
-def _place_in_order(item: pytest.Function) -> int:
-    """Put Ray and PyTorch first, so that one process runs them: each starts its own cluster, and PyTorch slows forks down.
+def _sort_key(item: pytest.Function) -> int:
+    """Put tests with Ray and PyTorch first, so that a single process runs them.
 
-    An idle process takes tests from the end of another's queue, so the first tests stay with the first process.
+    Each process would start its own Ray cluster, and PyTorch slows down forks. An idle process takes tests from the end
+    of another's queue, so the first tests remain with the first process.
     """
     return 0 if "cluster" in item.fixturenames else 1 if _below_tests(item.path) in NEED_TORCH else 2
 
@@ -127,17 +131,17 @@ def _below_tests(path: Path) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now is no garbage: the collector need not look through it, here and in forked workers."""
+    """Exclude everything that is loaded by now from garbage collection, here and in forked workers."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_report_header() -> list[str]:
-    return [f"LEFT OUT, as PyTorch is not installed: {name}" for name in collect_ignore]
+    return [f"SKIPPED, as PyTorch is not installed: {name}" for name in collect_ignore]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Asked only where a test wants a card or a browser: others load neither."""
+    """Skip tests whose GPU or browser is missing. Other tests load neither."""
     if item.get_closest_marker("gpu") is not None:
         try:
             require_cuda()
@@ -146,5 +150,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "chromium" in item.fixturenames:
         from support.browser import chromium_path
 
-        if chromium_path() is None:  # each by its name, so that it is plain what was not tried
-            pytest.skip(f"LEFT OUT, as there is no Chromium or Chrome here: {item.name}")
+        if chromium_path() is None:  # the test name shows in the report which tests did not run
+            pytest.skip(f"SKIPPED, as Chromium or Chrome is not installed: {item.name}")

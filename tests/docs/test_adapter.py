@@ -1,4 +1,4 @@
-"""docs/adapter.md: its commands run, one after the other, and print what the page shows, but for the digits."""
+"""The commands in docs/adapter.md run in order and print the output on the page, except for digits."""
 
 import contextlib
 import io
@@ -14,10 +14,10 @@ from support.source_trees import ROOT, write_tree
 
 PAGE = (ROOT / "docs/adapter.md").read_text()
 REPOSITORIES = {"my-repo": "json/", "other-repo": "concurrent/"}
-"""Folders of the made-up library."""
+"""Folders of the generated library."""
 
 
-def run(command):
+def run_command(command):
     program, *words = shlex.split(command)
     if program == "gristmill":
         done = called(*words)
@@ -29,15 +29,15 @@ def run(command):
     return out.getvalue()
 
 
-def shapes(text):
-    """Its lines, without what differs between two machines: digits, the blanks that align them, the device."""
+def comparable_lines(text):
+    """Return the lines without what differs between machines: digits, the spaces that align them, and the device."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     lines = [re.sub(r"\b(device|on) (CPU|NVIDIA).*", r"\1", line) for line in lines]
     return ["def read_" if line.startswith("def read_") else re.sub(r"[\d,.]*\d", "#", line) for line in lines]
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's call
-def test_the_commands_of_the_page_print_what_it_shows(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # called by peft
+def test_commands_print_the_output_on_the_page(tmp_path, monkeypatch):
     library = made_library()
     for name, package in REPOSITORIES.items():
         write_tree(tmp_path / name, {path: text for path, text in library.items() if path.startswith(package)})
@@ -46,9 +46,9 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path, monkeypatch):
         (tmp_path / name).write_text(script)
     commands = re.findall(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
     assert len(commands) == PAGE.count("\n$ ") == 8
-    for command, shown in commands:
-        printed = iter(shapes(run(command)))
-        for line in shapes(shown):
+    for command, expected in commands:
+        printed = iter(comparable_lines(run_command(command)))
+        for line in comparable_lines(expected):
             assert line == "…" or line in printed, (command, line)
     files = {path.name for path in (tmp_path / "run/model").iterdir()}
     assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json"} <= files

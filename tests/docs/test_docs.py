@@ -1,4 +1,4 @@
-"""Pages that come from the code are what the code says, and commands in pages exist."""
+"""Generated pages match the code, and the options, links, files and modules that pages name exist."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from support.source_trees import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/trainers").glob("*.md"))]
 
 
-def test_the_reference_is_up_to_date():
+def test_reference_is_up_to_date():
     done = subprocess.run(
         [sys.executable, ROOT / "tools/write_reference.py", "--check"], capture_output=True, text=True, check=False
     )
@@ -43,13 +43,13 @@ def options_in(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_in_pages_exist(page):
-    of_others = {"--exclude-standard", "--bare", "--measure"}
-    of_others |= {"--nproc-per-node", "--logdir"}
-    of_others |= {"--head", "--address", "--num-cpus"}  # ray start
-    of_others |= {"--module"}  # torchtitan
-    of_others |= {"--train-data-path", "--valid-data-path", "--test-data-path", "--tokenizer-type", "--tokenizer-model"}
-    of_others |= {"--seq-length", "--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"}  # Megatron-LM
-    of_others |= {
+    foreign = {"--exclude-standard", "--bare", "--measure"}
+    foreign |= {"--nproc-per-node", "--logdir"}
+    foreign |= {"--head", "--address", "--num-cpus"}  # ray start
+    foreign |= {"--module"}  # torchtitan
+    foreign |= {"--train-data-path", "--valid-data-path", "--test-data-path", "--tokenizer-type", "--tokenizer-model"}
+    foreign |= {"--seq-length", "--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"}  # Megatron-LM
+    foreign |= {
         "--parsable",
         "--chdir",
         "--cpus-per-task",
@@ -59,29 +59,29 @@ def test_options_in_pages_exist(page):
         "--dependency",
         "--wrap",
     }
-    assert options_in(page) <= known_options() | of_others
+    assert options_in(page) <= known_options() | foreign
 
 
-def test_every_option_is_on_some_page_and_those_of_a_build_in_the_reference():
+def test_every_option_is_on_a_page_and_every_build_option_in_the_reference():
     everywhere = set().union(*map(options_in, PAGES))
     assert known_options() - {"--help", "--version"} <= everywhere
     assert {option.flag for option in all_options()} <= options_in(ROOT / "docs/reference.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_measurements_that_pages_name_are_there(page):
+def test_benchmark_files_named_in_pages_exist(page):
     for name in re.findall(r"benchmarks/[\w.]+\.(?:md|py)", page.read_text()):
         assert (ROOT / name).is_file(), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_in_pages_lead_somewhere(page):
+def test_links_in_pages_have_targets(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
 
 
-def test_toml_in_pages_is_a_configuration(tmp_path):
+def test_toml_in_pages_is_a_valid_configuration(tmp_path):
     blocks = re.findall(r"```toml\n(.*?)```", "\n".join(page.read_text() for page in PAGES), re.DOTALL)
     assert blocks
     for block in blocks:
@@ -92,7 +92,7 @@ def test_toml_in_pages_is_a_configuration(tmp_path):
 PACKAGE = ROOT / "src/gristmill"
 
 
-def test_the_architecture_page_has_every_package_in_the_order_of_its_layer():
+def test_architecture_page_lists_every_package_in_layer_order():
     page = (ROOT / "docs/architecture.md").read_text()
     named = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert sorted(named) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
@@ -103,6 +103,6 @@ def test_the_architecture_page_has_every_package_in_the_order_of_its_layer():
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_modules_that_pages_name_are_there(page):
+def test_modules_named_in_pages_exist(page):
     for name in re.findall(r"`([a-z_]+/[\w/]+\.(?:py|toml))`", page.read_text()):
         assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name

@@ -1,4 +1,4 @@
-"""gristmill push, against a real HTTP server on loopback that stands for the Hub: what goes, what stays, what refuses."""
+"""gristmill push against an HTTP server on loopback that acts as the Hub: uploads, deletions and safety checks."""
 
 import json
 import os
@@ -22,7 +22,7 @@ MIT = (ROOT / "LICENSE").read_text()
 PASSWORD = 'PASSWORD = "kx82-PQmz-01aB-9vTe"\n'
 
 
-def source(root, extra=None, *, num_files=12):
+def write_source(root, extra=None, *, num_files=12):
     files = {
         f"m{i}.py": "".join(f"def f{i}_{j}(x):\n    return x * {j + i * 100} + {i}\n" for j in range(30))
         for i in range(num_files)
@@ -36,16 +36,16 @@ def add_to_readme(dataset, text):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Where nothing speaks against it; for copies."""
+def original(tmp_path_factory):
+    """Dataset that passes all safety checks, to be copied."""
     root = tmp_path_factory.mktemp("made")
-    build(Config(sources=[str(source(root / "repo"))], out=str(root / "dataset")))
+    build(Config(sources=[str(write_source(root / "repo"))], out=str(root / "dataset")))
     return root / "dataset"
 
 
 @pytest.fixture
-def dataset(made, tmp_path):
-    return shutil.copytree(made, tmp_path / "dataset")
+def dataset(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "dataset")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def hub(monkeypatch, tmp_path):
 
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE", "HF_OIDC_RESOURCE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its storage is another server
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # Xet storage is on another server
     monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
     close_session()
     with hub_server.running() as server:
@@ -65,15 +65,15 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.fixture
 def push(hub, dataset, capsys):
-    """The command; whatever it says, the token is not in it."""
+    """Return a function that runs the command, and asserts that it never prints the token."""
 
     def run(*options, folder=dataset, repo_id=ID):
         capsys.readouterr()
         code = main.run(["push", str(folder), repo_id, *options])
-        said = capsys.readouterr()
-        for text in (said.out, said.err):
+        printed = capsys.readouterr()
+        for text in (printed.out, printed.err):
             assert not any(word in text for word in (hub_server.TOKEN, "Traceback", "TopSecretSignature"))
-        return code, said.out, said.err
+        return code, printed.out, printed.err
 
     return run
 
@@ -89,16 +89,16 @@ def edit_manifest(folder, change):
     return manifest
 
 
-def verdicts(push, *options, **place):
-    code, out, _ = push("--json", *options, **place)
+def verdicts(push, *options, **target):
+    code, out, _ = push("--json", *options, **target)
     return code, {gate["name"]: gate["verdict"] for gate in json.loads(out)["gates"]}
 
 
-def own_files(hub, repo_id=ID):
+def uploaded_files(hub, repo_id=ID):
     return {name: content for name, content in hub.repos[repo_id].files().items() if name != ".gitattributes"}
 
 
-def test_without_upload_nothing_is_written_there(hub, push, dataset):
+def test_dry_run_writes_nothing_to_the_hub(hub, push, dataset):
     (dataset / "notes.txt").write_text("mine")
     code, out, err = push()
     assert (code, said(err)) == (0, [])
@@ -107,13 +107,13 @@ def test_without_upload_nothing_is_written_there(hub, push, dataset):
     assert hub.repos == {}
     for name in json.loads((dataset / "manifest.json").read_text())["files"]:
         assert name in out
-    assert "of jsonl in 3 files" in out
+    assert "in 3 jsonl files" in out
     assert f"to       {hub.address}/datasets/{ID}: private, new" in out
-    assert "stays    notes.txt" in out
-    assert "nothing was sent" in out
+    assert "skips    notes.txt" in out
+    assert "nothing was uploaded" in out
 
 
-def test_what_arrives_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, dataset, tmp_path):
+def test_upload_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, dataset, tmp_path):
     add_to_readme(dataset, "Mine.")
     (dataset / ".env").write_text(PASSWORD)
     (dataset / "notes.txt").write_text("mine")
@@ -125,19 +125,19 @@ def test_what_arrives_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, d
     assert (code, said(err)) == (0, [])
     manifest = json.loads((dataset / "manifest.json").read_text())
     expected = {*manifest["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
-    assert own_files(hub) == contents(dataset, expected)
+    assert uploaded_files(hub) == contents(dataset, expected)
     repo = hub.repos[ID]
     assert repo.private
     assert repo.messages == ["initial commit", "the first one"]
     assert f"pushed   {hub.address}/datasets/{ID}/commit/{repo.branches['main']}" in out
 
 
-def test_it_is_public_where_that_is_said(hub, push):
+def test_public_option_makes_a_public_repository(hub, push):
     assert push("--upload", "--public")[0] == 0
     assert not hub.repos[ID].private
 
 
-def test_the_same_dataset_is_not_sent_twice(hub, push):
+def test_unchanged_dataset_is_not_uploaded_again(hub, push):
     push("--upload")
     hub.requests.clear()
     code, out, _ = push("--upload")
@@ -146,16 +146,16 @@ def test_the_same_dataset_is_not_sent_twice(hub, push):
     assert hub.writes == []
 
 
-def test_a_second_push_deletes_what_is_gone_and_leaves_what_is_not_ours(hub, push, tmp_path):
-    sources = source(tmp_path / "repo", num_files=24)
+def test_second_push_deletes_outdated_files_and_keeps_foreign_files(hub, push, tmp_path):
+    sources = write_source(tmp_path / "repo", num_files=24)
     many = Config(sources=[str(sources)], out=str(tmp_path / "many"), output=OutputConfig(shard_bytes=20_000))
     shards = [name for name in build(many).files if "-of-" in name]
     assert len(shards) > 2
     push("--upload", folder=tmp_path / "many")
     repo = hub.repos[ID]
-    theirs = {"notes.md": b"theirs", "other/train-00000-of-00002.jsonl": b"theirs"}
-    orphan = {"train-00007-of-00009.jsonl": b"of a push before that"}
-    repo.commit("main", {**repo.files(), **theirs, **orphan}, "by hand")
+    foreign = {"notes.md": b"theirs", "other/train-00000-of-00002.jsonl": b"theirs"}
+    orphan = {"train-00007-of-00009.jsonl": b"of an earlier push"}
+    repo.commit("main", {**repo.files(), **foreign, **orphan}, "manual commit")
     few = build(Config(sources=[str(sources)], out=str(tmp_path / "few")))
     num_commits = len(repo.commits)
     code, out, _ = push(folder=tmp_path / "few")
@@ -164,25 +164,29 @@ def test_a_second_push_deletes_what_is_gone_and_leaves_what_is_not_ours(hub, pus
     assert len(repo.commits) == num_commits
     assert push("--upload", folder=tmp_path / "few")[0] == 0
     expected = contents(tmp_path / "few", {*few.files, "manifest.json", "check.json", "README.md", "croissant.json"})
-    assert own_files(hub) == expected | theirs
+    assert uploaded_files(hub) == expected | foreign
     assert len(repo.commits) == num_commits + 1
 
 
-def test_where_there_is_no_dataset_nothing_is_deleted(hub, push, dataset):
-    theirs = {"train-00000-of-00002.jsonl": b"theirs", "manifest.json": b'{"files": {"a.txt": {}}}', "a.txt": b"theirs"}
-    hub.add(ID, theirs)
+def test_nothing_is_deleted_from_a_repository_without_a_dataset(hub, push, dataset):
+    foreign = {
+        "train-00000-of-00002.jsonl": b"theirs",
+        "manifest.json": b'{"files": {"a.txt": {}}}',
+        "a.txt": b"theirs",
+    }
+    hub.add(ID, foreign)
     assert push("--upload")[0] == 0
-    assert own_files(hub)["train-00000-of-00002.jsonl"] == own_files(hub)["a.txt"] == b"theirs"
+    assert uploaded_files(hub)["train-00000-of-00002.jsonl"] == uploaded_files(hub)["a.txt"] == b"theirs"
 
 
-def test_an_ignore_file_there_swallows_nothing(hub, push, dataset):
+def test_gitignore_in_the_repository_excludes_nothing(hub, push, dataset):
     hub.add(ID, {".gitignore": b"*.jsonl\nmanifest.json\n"})
     assert push("--upload")[0] == 0
-    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
-    assert "manifest.json" in own_files(hub)
+    assert uploaded_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
+    assert "manifest.json" in uploaded_files(hub)
 
 
-def test_a_revision_that_is_not_there_is_made(hub, push, dataset):
+def test_missing_revision_is_created(hub, push, dataset):
     repo = hub.add(ID, {"notes.md": b"theirs"})
     code, out, _ = push("--upload", "--revision", "v2")
     assert code == 0
@@ -191,22 +195,22 @@ def test_a_revision_that_is_not_there_is_made(hub, push, dataset):
     assert repo.files("v2")["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
 
 
-def test_some_formats_go_with_a_manifest_of_their_own(hub, push, dataset):
-    write_tree(dataset, {"parquet/train.parquet": b"not looked at"})
+def test_selected_formats_are_uploaded_with_their_own_manifest(hub, push, dataset):
+    write_tree(dataset, {"parquet/train.parquet": b"not uploaded."})
 
     def add_parquet(manifest):
         manifest["formats"].append("parquet")
         facts = {"bytes": 13, "sha256": "0" * 64, "rows": 1, "split": "train", "format": "parquet"}
         manifest["files"] = dict(sorted({**manifest["files"], "parquet/train.parquet": facts}.items()))
 
-    told = edit_manifest(dataset, add_parquet)
+    manifest = edit_manifest(dataset, add_parquet)
     before = contents(dataset, ["manifest.json"])
     code, _, err = push("--upload", "--format", "jsonl")
     assert (code, said(err)) == (0, [])
-    files = own_files(hub)
+    files = uploaded_files(hub)
     sent = json.loads(files["manifest.json"])
-    assert sent == told | {"formats": ["jsonl"], "files": sent["files"]}
-    assert set(sent["files"]) == set(told["files"]) - {"parquet/train.parquet"}
+    assert sent == manifest | {"formats": ["jsonl"], "files": sent["files"]}
+    assert set(sent["files"]) == set(manifest["files"]) - {"parquet/train.parquet"}
     assert set(files) == {*sent["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
     assert b"parquet" not in files["README.md"] + files["croissant.json"]
     assert json.loads(files["check.json"])["ok"]
@@ -214,26 +218,26 @@ def test_some_formats_go_with_a_manifest_of_their_own(hub, push, dataset):
     assert contents(dataset, ["manifest.json"]) == before
 
 
-def test_a_format_that_is_not_there_is_named(push):
+def test_missing_format_is_named(push):
     code, _, err = push("--format", "mds")
     assert code == 2
     assert "--format 'mds' is not in this dataset, which has jsonl. Try gristmill export --format mds." in err
 
 
-def test_a_failed_check_refuses(hub, push, dataset):
+def test_failed_check_prevents_the_upload(hub, push, dataset):
     rows = (dataset / "train.jsonl").read_bytes()
     (dataset / "train.jsonl").write_bytes(rows.replace(b'"start":0', b'"start":1', 1))
     code, out, _ = push("--upload")
     assert code == 1
-    assert "check      refuses  digests" in out
-    assert "refused by check: nothing was sent" in out
+    assert "check         failed      digests" in out
+    assert "failed safety checks: check. Nothing was uploaded." in out
     assert hub.writes == []
     assert push("--upload", "--allow-failed-check")[0] == 0
-    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes() != rows
+    assert uploaded_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes() != rows
 
 
-def test_secrets_that_nobody_looked_for_refuse(hub, push, tmp_path):
-    sources = source(tmp_path / "repo", {"settings.py": PASSWORD})
+def test_build_without_a_secret_search_prevents_the_upload(hub, push, tmp_path):
+    sources = write_source(tmp_path / "repo", {"settings.py": PASSWORD})
     kept = Config(sources=[str(sources)], out=str(tmp_path / "kept"), secrets=SecretsConfig(action="keep"))
     build(kept)
     assert verdicts(push, "--upload", folder=tmp_path / "kept")[1]["secrets"] == "refuses"
@@ -245,34 +249,38 @@ def test_secrets_that_nobody_looked_for_refuse(hub, push, tmp_path):
     assert ID in hub.repos
 
 
-def test_secrets_that_check_finds_refuse_by_themselves(hub, push, tmp_path):
-    sources = source(tmp_path / "repo", {"settings.py": PASSWORD})
+def test_secrets_found_by_check_prevent_the_upload(hub, push, tmp_path):
+    sources = write_source(tmp_path / "repo", {"settings.py": PASSWORD})
     build(Config(sources=[str(sources)], out=str(tmp_path / "kept"), secrets=SecretsConfig(action="keep")))
     edit_manifest(tmp_path / "kept", lambda manifest: manifest["settings"]["secrets"].update(action="redact"))
     code, out, _ = push("--upload", "--allow-failed-check", folder=tmp_path / "kept")
     assert code == 1
-    assert "refused by secrets" in out
+    assert "failed safety checks: secrets." in out
     assert "kx82" not in out
     assert push("--upload", "--allow-failed-check", "--allow-secrets", folder=tmp_path / "kept")[0] == 0
 
 
-def test_a_secret_in_the_readme_refuses(hub, push, dataset):
+def test_secret_in_the_readme_prevents_the_upload(hub, push, dataset):
     add_to_readme(dataset, f"# Windows\n\n{PASSWORD}")
     line = (dataset / "README.md").read_bytes().split(b"\n").index(PASSWORD.split("\n", maxsplit=1)[0].encode()) + 1
     code, out, _ = push("--upload")
     assert code == 1
     assert "README.md has a " in out
-    assert f" in line {line} (--allow-secrets" in out
+    assert f" in line {line} (override with --allow-secrets)" in out
     assert "kx82" not in out
     assert hub.writes == []
 
 
-def test_files_without_a_known_licence_refuse(hub, push, tmp_path):
-    sources = source(tmp_path / "repo", {"part/LICENSE": "All rights reserved.", "part/a.py": "print('a name')\n"})
+def test_files_without_a_known_license_prevent_the_upload(hub, push, tmp_path):
+    sources = write_source(
+        tmp_path / "repo", {"part/LICENSE": "All rights reserved.", "part/a.py": "print('a name')\n"}
+    )
     build(Config(sources=[str(sources)], out=str(tmp_path / "mixed")))
     code, out, _ = push("--upload", folder=tmp_path / "mixed")
     assert code == 1
-    assert "licences   refuses  2 of 15 files have no known licence; a build with --license-allow MIT leaves" in out
+    assert (
+        "licences      failed      2 of 15 files have no known license; build with --license-allow MIT to leave" in out
+    )
     assert hub.writes == []
     code, found = verdicts(push, "--upload", "--allow-unlicensed", folder=tmp_path / "mixed")
     assert (code, found["licences"]) == (0, "allowed")
@@ -281,16 +289,16 @@ def test_files_without_a_known_licence_refuse(hub, push, tmp_path):
     assert verdicts(push, "--upload", folder=tmp_path / "mixed") == (0, dict.fromkeys([*OVERRIDES, "hub"], "ok"))
 
 
-def test_a_folder_of_this_machine_in_what_goes_refuses(hub, push, dataset):
+def test_local_folder_in_an_uploaded_file_prevents_the_upload(hub, push, dataset):
     add_to_readme(dataset, f"# Windows\n\nBuilt in {dataset}/x\n")
     code, out, _ = push("--upload")
     assert code == 1
-    assert "paths      refuses  README.md names" in out
+    assert "paths         failed      README.md names" in out
     assert hub.writes == []
     assert push("--upload", "--allow-paths")[0] == 0
 
 
-def test_what_bench_made_is_refused(hub, push, dataset):
+def test_dataset_made_by_bench_is_refused(hub, push, dataset):
     made_foreign(dataset)
     code, out, err = push("--upload", *OVERRIDES.values())
     assert (code, out) == (4, "")
@@ -298,67 +306,67 @@ def test_what_bench_made_is_refused(hub, push, dataset):
     assert hub.requests == []
 
 
-def test_what_is_to_be_private_does_not_go_where_everybody_reads(hub, push):
+def test_private_upload_to_a_public_repository_is_refused(hub, push):
     repo = hub.add(ID, private=False)
     code, out, _ = push("--upload", *OVERRIDES.values())
     assert code == 1
-    assert "everybody can read what is there" in out
+    assert "the repository is public. Add --public" in out
     assert hub.writes == []
     assert push("--upload", "--public")[0] == 0
     assert "train.jsonl" in repo.files()
 
 
 @pytest.mark.parametrize("name", ["README.md", "train.jsonl"])
-def test_a_link_that_leads_out_of_the_folder_is_refused(hub, push, dataset, tmp_path, name):
+def test_link_to_a_file_outside_the_folder_is_refused(hub, push, dataset, tmp_path, name):
     (dataset / name).unlink(missing_ok=True)
     (tmp_path / "elsewhere").write_text("mine")
     (dataset / name).symlink_to(tmp_path / "elsewhere")
     code, out, err = push("--upload", *OVERRIDES.values())
     assert (code, out) == (4, "")
-    assert "is a link that leads out of the dataset's folder" in err
+    assert "is a link to a file outside the dataset folder" in err
     assert hub.writes == []
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
+    ("fault", "message"),
     [
         (("*", "/api/datasets/", hub_server.answers(401)), "401 (you sent …). The token is not valid"),
-        (("*", "/api/datasets/", hub_server.answers(403)), "403 (you sent …). The token may not write there"),
-        (("*", "/api/datasets/", hub_server.answers(500)), "500 (you sent …). The Hub has trouble of its own"),
+        (("*", "/api/datasets/", hub_server.answers(403)), "403 (you sent …). The token has no write access"),
+        (("*", "/api/datasets/", hub_server.answers(500)), "500 (you sent …). The Hub has an internal error"),
         (("GET", "/revision/", hub_server.hangs_up), "Check the network"),
-        (("POST", "/api/repos/create", hub_server.answers(404)), "404 (you sent …). It is not there, or not for you"),
-        (("POST", "/api/repos/create", hub_server.answers(403)), "403 (you sent …). The token may not write there"),
+        (("POST", "/api/repos/create", hub_server.answers(404)), "404 (you sent …). The repository does not exist"),
+        (("POST", "/api/repos/create", hub_server.answers(403)), "403 (you sent …). The token has no write access"),
         (("PUT", "/storage/", hub_server.answers(403)), "403"),
         (("POST", "/commit/", hub_server.answers(400)), "400 (you sent …)."),
-        (("POST", "/commit/", hub_server.answers(412)), "412 (you sent …). Somebody else has changed it"),
-        (("POST", "/commit/", hub_server.answers(503)), "503 (you sent …). The Hub has trouble of its own"),
+        (("POST", "/commit/", hub_server.answers(412)), "412 (you sent …). The repository was changed"),
+        (("POST", "/commit/", hub_server.answers(503)), "503 (you sent …). The Hub has an internal error"),
         (("POST", "/commit/", hub_server.hangs_up), "Check the network"),
-        (("POST", "/preupload/", hub_server.babbles), "Is HF_ENDPOINT right?"),
-        (("POST", "/validate-yaml", hub_server.answers(400)), "400 (you sent …). Is README.md's head in order"),
+        (("POST", "/preupload/", hub_server.babbles), "Check HF_ENDPOINT."),
+        (("POST", "/validate-yaml", hub_server.answers(400)), "400 (you sent …). Check the YAML header of README.md"),
     ],
 )
-def test_trouble_there_is_told_in_one_line(hub, push, dataset, trouble, words):
+def test_hub_error_is_reported_in_one_line(hub, push, dataset, fault, message):
     add_to_readme(dataset, "Mine.")
-    hub.acts.append(trouble)
+    hub.acts.append(fault)
     code, out, err = push("--upload")
     assert (code, out) == (3, "")
     (line,) = said(err)
     assert line.startswith("gristmill: ")
-    assert words in line
+    assert message in line
     assert ID not in hub.repos or set(hub.repos[ID].files()) == {".gitattributes"}
 
 
-def test_after_trouble_the_same_command_does_the_rest(hub, push, dataset):
+def test_push_after_an_error_uploads_the_rest(hub, push, dataset):
     hub.acts.append(("POST", "/commit/", hub_server.hangs_up))
     assert push("--upload")[0] == 3
     hub.acts.clear()
     hub.requests.clear()
     assert push("--upload")[0] == 0
-    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
+    assert uploaded_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
     assert not [path for method, path in hub.writes if method == "PUT"]
 
 
-def test_a_file_that_changes_while_it_is_sent_is_not_committed(hub, push, dataset):
+def test_file_that_changes_during_the_upload_is_not_committed(hub, push, dataset):
     def change(answer):
         (dataset / "train.jsonl").write_bytes(b"{}\n")
         answer.route(answer.path)
@@ -370,61 +378,61 @@ def test_a_file_that_changes_while_it_is_sent_is_not_committed(hub, push, datase
     assert len(hub.repos[ID].commits) == 1
 
 
-def test_without_upload_trouble_there_is_one_verdict_among_others(hub, push):
+def test_hub_error_in_a_dry_run_fails_only_the_hub_check(hub, push):
     hub.acts.append(("*", "/api/datasets/", hub_server.answers(500)))
     code, found = verdicts(push)
     assert code == 1
     assert found == dict.fromkeys(OVERRIDES, "ok") | {"hub": "refuses"}
-    assert "not asked" in push()[1]
+    assert "could not be read" in push()[1]
 
 
 @pytest.mark.parametrize("repo_id", ["windows", "a/b/c", "someone/", "someone/my windows", "../windows", "hf://a/b"])
-def test_a_name_that_cannot_be_is_told(hub, push, repo_id):
+def test_invalid_dataset_name_is_reported(hub, push, repo_id):
     code, _, err = push(repo_id=repo_id)
     assert code == 3
-    assert "is no name of a dataset on the Hub. Try one like 'yourname/" in err
+    assert "is not a valid Hub dataset name. Try 'yourname/" in err
     assert hub.requests == []
 
 
-def test_what_is_no_dataset_is_told_before_anybody_is_asked(hub, push, tmp_path):
+def test_missing_dataset_is_reported_without_a_request_to_the_hub(hub, push, tmp_path):
     assert push(folder=tmp_path / "nowhere")[0] == 4
     assert hub.requests == []
 
 
-def test_a_token_that_is_not_known(hub, push, monkeypatch):
+def test_invalid_token_is_reported(hub, push, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_another0123456789")
     code, _, err = push("--upload")
     assert code == 3
-    assert "The token is not valid: run 'hf auth login'" in err
+    assert "The token is not valid. Run 'hf auth login'" in err
     assert "hf_another" not in err
 
 
-def test_offline_is_offline(hub, push, monkeypatch):
+def test_offline_mode_sends_no_request(hub, push, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     code, _, err = push("--upload")
     assert code == 3
-    assert "HF_HUB_OFFLINE forbids it" in err
+    assert "HF_HUB_OFFLINE is set" in err
     assert hub.requests == []
 
 
-def test_without_the_library_the_extra_is_named(push, monkeypatch):
+def test_missing_library_is_reported_with_its_extra(push, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     code, _, err = push()
     assert code == 2
     assert "pip install 'gristmill[hub]'" in err
 
 
-def test_quiet_says_nothing_of_what_went_and_json_is_json(hub, push):
+def test_quiet_prints_nothing_after_an_upload_and_json_prints_the_result(hub, push):
     assert push("--quiet")[1] == push()[1] != ""
     assert push("--quiet", "--upload") == (0, "", "")
-    told = json.loads(push("--json", "--upload")[1])
-    assert (told["ok"], told["is_unchanged"], told["commit"], told["repo_id"]) == (True, True, None, ID)
-    assert {file["change"] for file in told["files"] if file["name"] != "check.json"} == {"same"}
+    result = json.loads(push("--json", "--upload")[1])
+    assert (result["ok"], result["is_unchanged"], result["commit"], result["repo_id"]) == (True, True, None, ID)
+    assert {file["change"] for file in result["files"] if file["name"] != "check.json"} == {"same"}
 
 
-def test_the_library_tells_what_speaks_against_it(hub, dataset):
+def test_python_function_returns_failed_safety_checks(hub, dataset):
     add_to_readme(dataset, f"{PASSWORD}\n{dataset}\n")
     refused = gristmill.push(dataset, ID, upload=True)
     assert not refused.ok
@@ -433,7 +441,9 @@ def test_the_library_tells_what_speaks_against_it(hub, dataset):
     pushed = gristmill.push(dataset, ID, upload=True, allow=["secrets", "paths"])
     assert pushed.ok
     assert pushed.commit is not None
-    with pytest.raises(gristmill.ConfigError, match="allow takes check, secrets, licences, paths, got everything"):
+    with pytest.raises(
+        gristmill.ConfigError, match="allow must contain only check, secrets, licences, paths, got everything"
+    ):
         gristmill.push(dataset, ID, allow=["everything"])
 
 
@@ -442,16 +452,16 @@ def environment(hub, tmp_path, **more):
     return kept | {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", **more}
 
 
-def test_nobody_is_logged_in(hub, dataset, tmp_path):
+def test_missing_login_is_reported(hub, dataset, tmp_path):
     command = [sys.executable, "-m", "gristmill", "push", str(dataset), ID, "--upload"]
     done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith(f"gristmill: nobody is logged in to {hub.address}. Run 'hf auth login'")
+    assert done.stderr.startswith(f"gristmill: not logged in to {hub.address}. Run 'hf auth login'")
     assert done.stderr.count("\n") == 1
     assert hub.writes == []
 
 
-def test_datasets_loads_what_was_pushed(hub, push, dataset, tmp_path):
+def test_datasets_library_loads_the_uploaded_dataset(hub, push, dataset, tmp_path):
     add_to_readme(dataset, "Mine.")
     assert push("--upload")[0] == 0
     code = (

@@ -1,1 +1,1 @@
-"""Export to further formats, and upload to the Hugging Face Hub."""
+"""Export datasets to other formats and trainers, and upload them to the Hugging Face Hub."""

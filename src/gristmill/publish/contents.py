@@ -1,6 +1,6 @@
-"""What of a dataset's folder goes to the Hub: what its manifest names, the manifest, cards and a fresh check.json.
+"""Select the files of a dataset to upload: the files in its manifest, the manifest itself, cards and a new check.json.
 
-Nothing else that lies there goes, and no link that leads out of the folder.
+Other files in the dataset folder are not uploaded. A symbolic link to a file outside the folder raises DatasetError.
 """
 
 import hashlib
@@ -22,89 +22,92 @@ from gristmill.core.plain_files import open_plain
 from gristmill.pipeline.work_folder import temporary_folder
 
 
-class Outgoing(NamedTuple):
-    """A file as it goes."""
+class UploadFile(NamedTuple):
+    """A file to upload."""
 
     name: str
     facts: FileFacts
     content: bytes | Path
+    """The bytes of a small file, or the path of any other."""
 
 
-class Chosen(NamedTuple):
-    """A dataset with the formats that go, as a folder that can be checked by itself."""
+class Selection(NamedTuple):
+    """A dataset with only the formats to upload, in a folder that can be checked like any dataset."""
 
     folder: Path
     manifest: Manifest
 
 
 @contextmanager
-def chosen(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> Iterator[Chosen]:
-    """The dataset itself; or, with some of its formats only, links to its files beside manifest and cards of these."""
-    wanted = _wanted(manifest, formats)
+def select_formats(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> Iterator[Selection]:
+    """Yield the dataset with only these formats, or with all of them if `formats` is None.
+
+    If formats are left out, yield a temporary folder with its own manifest and cards, and links to the data files.
+    """
+    selected = _selected_formats(manifest, formats)
     for name in (*manifest.files, MANIFEST, *CARDS):
         _require_inside(folder, name)
-    if wanted == manifest.formats:
-        yield Chosen(folder, manifest)
+    if selected == manifest.formats:
+        yield Selection(folder, manifest)
         return
     part = msgspec.structs.replace(
         manifest,
-        formats=wanted,
-        files={name: facts for name, facts in manifest.files.items() if facts.format in {None, *wanted}},
+        formats=selected,
+        files={name: facts for name, facts in manifest.files.items() if facts.format in {None, *selected}},
     )
     with temporary_folder("gristmill-push-") as temporary:
-        place = temporary / folder.name
-        place.mkdir()
-        _link(folder, part, place)
-        yield Chosen(place, part)
+        target = temporary / folder.name
+        target.mkdir()
+        _link_files(folder, part, target)
+        yield Selection(target, part)
 
 
-def _link(folder: Path, manifest: Manifest, place: Path) -> None:
+def _link_files(folder: Path, manifest: Manifest, target: Path) -> None:
     try:
-        write_cards(manifest, place, folder)
+        write_cards(manifest, target, folder)
         for name in manifest.files:
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).symlink_to(os.path.realpath(folder / name))
-        write_manifest(manifest, place, is_synced=False)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(os.path.realpath(folder / name))
+        write_manifest(manifest, target, is_synced=False)
     except OSError as error:
-        raise OutputError(f"cannot write into {str(place)!r}: {error.strerror or error}.") from None
+        raise OutputError(f"cannot write to {str(target)!r}: {error.strerror or error}.") from None
 
 
-def _wanted(manifest: Manifest, formats: Sequence[str] | None) -> list[str]:
+def _selected_formats(manifest: Manifest, formats: Sequence[str] | None) -> list[str]:
     for name in formats or ():
         if name not in manifest.formats:
-            there = ", ".join(manifest.formats)
-            known = f" Try gristmill export --format {name}." if name in FORMATS else ""
-            raise ConfigError(f"--format {name!r} is not in this dataset, which has {there}.{known}")
+            available = ", ".join(manifest.formats)
+            hint = f" Try gristmill export --format {name}." if name in FORMATS else ""
+            raise ConfigError(f"--format {name!r} is not in this dataset, which has {available}.{hint}")
     return [name for name in manifest.formats if formats is None or name in formats]
 
 
 def _require_inside(folder: Path, name: str) -> None:
     path = Path(os.path.realpath(folder / name))
     if not path.is_relative_to(os.path.realpath(folder)):
-        raise DatasetError(f"{str(folder / name)!r} is a link that leads out of the dataset's folder. Remove it.")
+        raise DatasetError(f"{str(folder / name)!r} is a link to a file outside the dataset folder. Remove it.")
 
 
-def outgoing(place: Chosen, report: Report) -> list[Outgoing]:
-    """Every file that goes, by name."""
-    folder, manifest = place
-    small = {MANIFEST: _read(folder, MANIFEST), CHECK: report_file(report), **_cards(place)}
+def list_upload_files(selection: Selection, report: Report) -> list[UploadFile]:
+    """Return every file to upload, sorted by name."""
+    folder, manifest = selection
+    small_files = {MANIFEST: _read(folder, MANIFEST), CHECK: report_file(report), **_read_cards(selection)}
     if read_manifest(folder) != manifest:
-        raise DatasetError(f"{str(folder)!r} has become another dataset in the meantime. Push it again.")
-    is_told = report["digests"].status == "ok"
-    files = [Outgoing(name, _facts_of_bytes(content), content) for name, content in small.items()]
+        raise DatasetError(f"the dataset in {str(folder)!r} changed during the push. Push it again.")
+    has_valid_digests = report["digests"].status == "ok"
+    files = [UploadFile(name, _facts_of_bytes(content), content) for name, content in small_files.items()]
     for name, facts in manifest.files.items():
-        if name not in small:
-            measured = facts if is_told else _measured(folder, name, facts)
-            files.append(Outgoing(name, measured, folder / name))
+        if name not in small_files:
+            actual = facts if has_valid_digests else _measure(folder, name, facts)
+            files.append(UploadFile(name, actual, folder / name))
     return sorted(files)
 
 
-def _cards(place: Chosen) -> dict[str, bytes]:
-    """As they lie in the folder."""
+def _read_cards(selection: Selection) -> dict[str, bytes]:
     for name in CARDS:
-        if (place.folder / name).is_symlink():
-            raise DatasetError(f"{str(place.folder / name)!r} is a link to something else. Remove it.")
-    return {name: _read(place.folder, name) for name in CARDS if os.path.lexists(place.folder / name)}
+        if (selection.folder / name).is_symlink():
+            raise DatasetError(f"{str(selection.folder / name)!r} is a link instead of a regular file. Remove it.")
+    return {name: _read(selection.folder, name) for name in CARDS if os.path.lexists(selection.folder / name)}
 
 
 def _read(folder: Path, name: str) -> bytes:
@@ -115,8 +118,8 @@ def _read(folder: Path, name: str) -> bytes:
         raise DatasetError(f"cannot read {str(folder / name)!r}: {error.strerror or error}.") from None
 
 
-def _measured(folder: Path, name: str, facts: FileFacts) -> FileFacts:
-    """Of a file that is not what the manifest says."""
+def _measure(folder: Path, name: str, facts: FileFacts) -> FileFacts:
+    """Return the facts with the actual size and digest of a file that may differ from the manifest."""
     try:
         found = facts_of(folder / name)
     except OSError as error:

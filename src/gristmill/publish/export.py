@@ -1,6 +1,7 @@
-"""A finished dataset in another format as well: the same windows, written from those that are there.
+"""Add formats to a finished dataset. The windows are read from a format that it already has.
 
-Each format grows in a folder beside its place; the manifest that names it is written last.
+New files are written to a staging folder inside the dataset folder and moved when all are complete. The manifest that
+lists them is written last.
 """
 
 import fcntl
@@ -48,11 +49,14 @@ ROWS_AT_ONCE = 1000
 
 
 class _Task(NamedTuple):
+    """Rows of a split to write in one format."""
+
     share: Share
     stored: StoredSplit
     folder: Path
     schema: Schema
     compressed_at: int | None
+    """Size in bytes of the pieces to compress. None without compression."""
 
     def batches(self) -> Iterator[WindowBatch]:
         first, stop, step = self.share.first, self.share.stop, self.schema.num_rows_at_once(ROWS_AT_ONCE)
@@ -67,66 +71,73 @@ def export(
     progress: Progress | None = None,
     workers: int | Literal["auto"] = "auto",
 ) -> Manifest:
-    """Adds these formats to the dataset; those that are there already stay as they are."""
-    wanted = [formats] if isinstance(formats, str) else list(formats)
-    unknown = [name for name in wanted if name not in FORMATS]
-    if unknown or not wanted:
-        raise ConfigError(f"--format takes {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
+    """Add these formats to the dataset and return its new manifest.
+
+    Formats that the dataset already has do not change.
+    """
+    requested = [formats] if isinstance(formats, str) else list(formats)
+    unknown = [name for name in requested if name not in FORMATS]
+    if unknown or not requested:
+        raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
     dataset = open_dataset(folder)
-    refused = [name for name in wanted if name not in DOCUMENT_FORMATS]
-    if dataset.manifest.has_documents and refused:
+    unsupported = [name for name in requested if name not in DOCUMENT_FORMATS]
+    if dataset.manifest.has_documents and unsupported:
         raise ConfigError(
-            f"{str(dataset.folder)!r} was built with --rows documents, without the ids that {refused[0]} holds. Try "
-            f"--format {' or '.join(DOCUMENT_FORMATS)}, or build it with --rows windows."
+            f"{str(dataset.folder)!r} was built with --rows documents, so it lacks the ids that {unsupported[0]} "
+            f"needs. Try --format {' or '.join(DOCUMENT_FORMATS)}, or build it with --rows windows."
         )
-    with dataset.edition.reading(), _alone_in(dataset.folder), _beside(dataset.folder) as growing:
-        missing = [name for name in FORMATS if name in wanted and name not in dataset.manifest.formats]
+    with dataset.edition.reading(), _exclusive_access(dataset.folder), _staging_folder(dataset.folder) as staging:
+        missing = [name for name in FORMATS if name in requested and name not in dataset.manifest.formats]
         for name in missing:
             format_named(name).require()
-        facts = _write(dataset, missing, growing, progress or Progress(), workers)
-        return _take_in(dataset, missing, facts, growing)
+        facts = _write(dataset, missing, staging, progress or Progress(), workers)
+        return _move_into_dataset(dataset, missing, facts, staging)
 
 
 def _write(
-    dataset: Dataset, missing: Sequence[str], growing: Path, progress: Progress, workers: int | Literal["auto"]
+    dataset: Dataset, missing: Sequence[str], staging: Path, progress: Progress, workers: int | Literal["auto"]
 ) -> dict[str, FileFacts]:
-    tasks = [task for name in missing for task in _tasks(dataset, name, growing)]
+    tasks = [task for name in missing for task in _tasks(dataset, name, staging)]
     files = AllFiles()
-    num_bytes = sum(one.bytes for one in dataset.manifest.files.values())
+    num_bytes = sum(facts.bytes for facts in dataset.manifest.files.values())
     with (
         LocalRunner(num_workers(workers, num_bytes)) as runner,
         progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
     ):
         schema = Schema.of(dataset.manifest)
-        write_all(_written, tasks, files, runner, step, dataset=growing, schema=schema)
-    files.finish(missing, growing, schema)
+        write_all(_write_task, tasks, files, runner, step, dataset=staging, schema=schema)
+    files.finish(missing, staging, schema)
     if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
-            f"{str(dataset.folder)!r} is damaged: its rows are not those that its manifest was written for. "
-            "gristmill check says more."
+            f"{str(dataset.folder)!r} is damaged: its rows do not match the content digest in its manifest. "
+            "Run gristmill check for details."
         )
     return files.facts
 
 
-def _tasks(dataset: Dataset, name: str, growing: Path) -> Iterator[_Task]:
+def _tasks(dataset: Dataset, name: str, staging: Path) -> Iterator[_Task]:
     manifest = dataset.manifest
-    folder_of(growing, name).mkdir(exist_ok=True)
+    folder_of(staging, name).mkdir(exist_ok=True)
     try:
         output = msgspec.convert(manifest.settings.get("output"), OutputConfig)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise DatasetError(f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build it again.") from None
+        raise DatasetError(
+            f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build the dataset again."
+        ) from None
     compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     schema = Schema.of(manifest)
     for split in Split:
         stored = dataset.stored(manifest.formats[0], split)
-        for share in shares_of(name, split, schema, manifest.shards.get(split, []), partial(_edge_at, stored)):
-            yield _Task(share, stored, growing, schema, compressed_at)
+        for share in shares_of(
+            name, split, schema, manifest.shards.get(split, []), partial(_next_document_start, stored)
+        ):
+            yield _Task(share, stored, staging, schema, compressed_at)
 
 
-def _edge_at(stored: StoredSplit, row: int) -> int:
-    """The first row from this one on at which a document begins.
+def _next_document_start(stored: StoredSplit, row: int) -> int:
+    """Return the first row at or after `row` that starts a document.
 
-    Called before workers are forked: they find the places of rows in the readers that this has filled.
+    Must run before workers are forked, so that they inherit readers that have already located the rows.
     """
     if stored.schema.is_packed:
         return row
@@ -134,88 +145,98 @@ def _edge_at(stored: StoredSplit, row: int) -> int:
     while row < len(stored):
         step = min(2 * step, stored.schema.num_rows_at_once(ROWS_AT_ONCE))
         rows = stored.read(row - 1, min(row + step, len(stored)))
-        is_same = are_alike(rows)
-        if not is_same.all():
-            return row + int(is_same.argmin())
-        row += len(is_same)
+        is_same_document = are_alike(rows)
+        if not is_same_document.all():
+            return row + int(is_same_document.argmin())
+        row += len(is_same_document)
     return len(stored)
 
 
-def _written(task: _Task) -> WrittenFiles:
+def _write_task(task: _Task) -> WrittenFiles:
     return write_share(task.share, task.folder, task.schema, task.batches(), task.compressed_at)
 
 
-def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], growing: Path) -> Manifest:
+def _move_into_dataset(
+    dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], staging: Path
+) -> Manifest:
+    """Move the staged files into the dataset folder, then replace its manifest and cards."""
     folder = dataset.folder
     manifest = read_manifest(folder)
     if manifest != dataset.manifest:
-        raise DatasetError(f"{str(folder)!r} has become another dataset in the meantime. Export it again.")
-    made = sorted(path.name for path in growing.iterdir())
-    for name in made:
+        raise DatasetError(f"the dataset in {str(folder)!r} changed during the export. Export it again.")
+    names = sorted(path.name for path in staging.iterdir())
+    for name in names:
         if os.path.lexists(folder / name):
-            raise OutputError(f"{str(folder / name)!r} is not of the dataset, and stands in its way. Move it.")
-    write_atomically(growing / TAKEN, "\n".join(made).encode(), is_synced=False)
-    sync_tree(growing)
-    for name in made:
-        os.rename(growing / name, folder / name)
+            raise OutputError(f"{str(folder / name)!r} already exists and is not part of the dataset. Move it.")
+    write_atomically(staging / TAKEN, "\n".join(names).encode(), is_synced=False)
+    sync_tree(staging)
+    for name in names:
+        os.rename(staging / name, folder / name)
     sync_folder(folder)
-    grown = msgspec.structs.replace(
+    updated = msgspec.structs.replace(
         manifest,
         formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
         files=dict(sorted({**manifest.files, **facts}.items())),
     )
-    ready = growing / "ready"
+    ready = staging / "ready"
     ready.mkdir()
-    write_cards(grown, ready, folder)
-    write_manifest(grown, ready, is_synced=False)
+    write_cards(updated, ready, folder)
+    write_manifest(updated, ready, is_synced=False)
     sync_tree(ready)
     for name in (MANIFEST, *CARDS):
         os.replace(ready / name, folder / name)
     sync_folder(folder)
-    return grown
+    return updated
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    work = Workspace(os.fspath(folder)).folder / "lock"  # builds hold it until they are done
-    with ExitStack() as held:
-        _lock(folder, f"another export into {str(folder)!r} is running. Wait for it.", held)
-        if work.is_file():
-            _lock(work, f"a build into {str(folder)!r} is running. Wait for it.", held)
+def _exclusive_access(folder: Path) -> Iterator[None]:
+    """Lock the dataset against other exports and builds. Raise OutputError if one is running."""
+    build_lock = Workspace(os.fspath(folder)).folder / "lock"  # held by a build until it ends
+    with ExitStack() as locks:
+        _lock(folder, f"another export into {str(folder)!r} is running. Wait until it ends.", locks)
+        if build_lock.is_file():
+            _lock(build_lock, f"a build into {str(folder)!r} is running. Wait until it ends.", locks)
         yield
 
 
-def _lock(path: Path, why_not: str, held: ExitStack) -> None:
+def _lock(path: Path, message_if_locked: str, locks: ExitStack) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    held.callback(os.close, descriptor)
+    locks.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputError(why_not) from None
+        raise OutputError(message_if_locked) from None
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    """A folder in the dataset's own: on the same disk, and gone afterwards."""
-    growing = folder / f"{EXPORTING}{secrets.token_hex(4)}{UNFINISHED}"
+def _staging_folder(folder: Path) -> Iterator[Path]:
+    """Create a staging folder on the same disk as the dataset, and delete it at the end.
+
+    First roll back any export that was interrupted.
+    """
+    staging = folder / f"{EXPORTING}{secrets.token_hex(4)}{UNFINISHED}"
     try:
-        for left in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
-            _take_back(left, folder)
-        growing.mkdir()
-        yield growing
+        for leftover in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
+            _roll_back(leftover, folder)
+        staging.mkdir()
+        yield staging
     except OSError as error:
-        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror or error}.") from None
+        raise OutputError(f"cannot write to {str(folder)!r}: {error.strerror or error}.") from None
     finally:
-        _take_back(growing, folder)
+        _roll_back(staging, folder)
 
 
-def _take_back(growing: Path, folder: Path) -> None:
-    """What was moved into the dataset, if it did not come to the manifest that names it: it broke off in between."""
+def _roll_back(staging: Path, folder: Path) -> None:
+    """Delete the staging folder, and the files moved from it that are not in the manifest.
+
+    Such files remain if an export is interrupted between moving them and writing the manifest.
+    """
     with suppress(OSError, DatasetError):
-        for name in half_exported(growing, read_manifest(folder).files):
+        for name in half_exported(staging, read_manifest(folder).files):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-        (growing / TAKEN).unlink(missing_ok=True)
-    shutil.rmtree(growing, ignore_errors=True)
+        (staging / TAKEN).unlink(missing_ok=True)
+    shutil.rmtree(staging, ignore_errors=True)

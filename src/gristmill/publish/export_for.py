@@ -1,6 +1,6 @@
-"""export_for(): a dataset as one trainer reads it, in a folder of its own with a configuration that names it.
+"""Write a dataset into a new folder in the layout that one trainer reads, with a configuration for that trainer.
 
-The folder grows beside its place and takes its name when it is complete. The same dataset gives the same bytes.
+The folder has a temporary name until it is complete. The same dataset gives the same bytes.
 """
 
 import os
@@ -23,10 +23,10 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.publish import trainer_files
-from gristmill.publish.trainers import TRAINERS, Reads, Trainer
+from gristmill.publish.trainers import TRAINERS, InputKind, Trainer
 
 UNQUOTED = re.compile(r"[\w./~+@=:,-]+")
-"""A path that Python, YAML and a shell take as it is."""
+"""Path that needs no quoting in Python, YAML and a shell."""
 
 
 def export_for(
@@ -36,106 +36,123 @@ def export_for(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Write the dataset in `folder` for a trainer of TRAINERS. `out`: by default, beside it: dataset-trl."""
+    """Write the dataset in the layout that `trainer`, a name in TRAINERS, reads, and return the new folder.
+
+    `out` defaults to the dataset folder with the trainer's name appended, as in `dataset-trl`.
+    """
     if trainer not in TRAINERS:
-        raise ConfigError(f"--for takes {', '.join(TRAINERS)}, got {trainer}.")
-    row = TRAINERS[trainer]
+        raise ConfigError(f"--for must be one of {', '.join(TRAINERS)}, got {trainer}.")
+    spec = TRAINERS[trainer]
     dataset = open_dataset(folder)
-    named = os.fspath(out) if out is not None else f"{os.fspath(folder).rstrip('/')}-{trainer}"
-    place = Path(os.path.expanduser(named))
-    _require_free(place, named, dataset.folder)
-    _require_fitting(dataset.manifest, row)
-    with dataset.edition.reading(), _growing(place) as growing:
+    out_path = os.fspath(out) if out is not None else f"{os.fspath(folder).rstrip('/')}-{trainer}"
+    target = Path(os.path.expanduser(out_path))
+    _require_usable(target, out_path, dataset.folder)
+    _require_readable(dataset.manifest, spec)
+    with dataset.edition.reading(), _staging_folder(target) as staging:
         _require_intact(dataset)
-        splits = {split: name for split, name in row.splits.items() if dataset.manifest.splits[split].windows}
+        splits = {split: name for split, name in spec.splits.items() if dataset.manifest.splits[split].windows}
         num_rows = sum(dataset.manifest.splits[split].windows for split in splits)
         with (progress or Progress()).phase("export", total=num_rows, unit="rows") as step:
-            write = getattr(trainer_files, row.writer)
-            write(trainer_files.Source(dataset, splits, growing, step))
-        if row.has_tokenizer:
-            _write_tokenizer(dataset, growing / "tokenizer")
-        (growing / row.snippet_name).write_text(snippet_of(row, dataset.manifest, named))
-    return place
+            write = getattr(trainer_files, spec.writer)
+            write(trainer_files.ExportJob(dataset, splits, staging, step))
+        if spec.has_tokenizer:
+            _write_tokenizer(dataset, staging / "tokenizer")
+        (staging / spec.snippet_name).write_text(render_snippet(spec, dataset.manifest, out_path))
+    return target
 
 
-def snippet_of(trainer: Trainer, manifest: Manifest, folder: str) -> str:
-    """The trainer's configuration for the exported folder."""
+def render_snippet(trainer: Trainer, manifest: Manifest, folder: str) -> str:
+    """Return the trainer's configuration for the exported folder, without lines for splits that have no rows."""
     missing = [name for split, name in trainer.splits.items() if not manifest.splits[split].windows]
     name = os.path.basename(os.path.abspath(os.path.expanduser(folder)))
     lines = trainer.snippet.template.splitlines(keepends=True)
-    kept = "".join(line for line in lines if not any(line.endswith(f"/{one}\n") for one in missing))
+    kept = "".join(line for line in lines if not any(line.endswith(f"/{split_name}\n") for split_name in missing))
     return Template(kept).substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
 
 
 def command_of(trainer: Trainer, folder: str) -> str:
-    """The command that starts a training on the exported folder."""
+    """Return the command that trains on the exported folder."""
     folder = folder.rstrip("/")
     return trainer.command.substitute(folder=folder, name=os.path.basename(folder))
 
 
-def _require_free(place: Path, named: str, dataset: Path) -> None:
-    if not UNQUOTED.fullmatch(named):
+def _require_usable(target: Path, out_path: str, dataset: Path) -> None:
+    """Raise if `target` exists, is inside the dataset, or needs quoting in a trainer's configuration."""
+    if not UNQUOTED.fullmatch(out_path):
         raise ConfigError(
-            f"{named!r} has a character that a trainer's configuration would have to quote. Name a folder with --out."
+            f"{out_path!r} has a character that needs quoting in a trainer's configuration. "
+            "Choose another folder with --out."
         )
-    if os.path.lexists(place):
-        raise OutputError(f"{named!r} is there already. Remove it, or name another folder with --out.")
-    if place.resolve().is_relative_to(dataset.resolve()):
+    if os.path.lexists(target):
+        raise OutputError(f"{out_path!r} already exists. Remove it, or choose another folder with --out.")
+    if target.resolve().is_relative_to(dataset.resolve()):
         raise OutputError(
-            f"{named!r} is in the dataset, which has no files but its own. Name another folder with --out."
+            f"{out_path!r} is inside the dataset folder, which must hold only the dataset. "
+            "Choose another folder with --out."
         )
 
 
-def _require_fitting(manifest: Manifest, trainer: Trainer) -> None:
-    """Raise if the rows are not of the kind that the trainer reads."""
-    if fault := _fault(manifest, trainer):
-        raise DatasetError(f"--for {trainer.name}: {fault}")
+def _require_readable(manifest: Manifest, trainer: Trainer) -> None:
+    """Raise if the trainer cannot read the rows, or if train or validation has none."""
+    if mismatch := _find_mismatch(manifest, trainer):
+        raise DatasetError(f"--for {trainer.name}: {mismatch}")
     for split in (Split.TRAIN, Split.VALIDATION):
         if not manifest.splits[split].windows:
-            raise DatasetError(f"--for {trainer.name}: {split} has no rows. Build it with another --split.")
+            raise DatasetError(f"--for {trainer.name}: {split} has no rows. Build the dataset with another --split.")
 
 
-def _fault(manifest: Manifest, trainer: Trainer) -> str | None:
+def _find_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
+    """Return why the trainer cannot read the rows and how to build them, or None if it can read them."""
     is_text = manifest.columns[0] == "text"
     if "weight" in manifest.columns or "weight" in manifest.segment_columns:
-        return "it does not read the weight of a row. Build it without --weights-only."
-    if trainer.reads is Reads.TEXT and is_text:
-        return _text_fault(manifest, trainer)
-    if trainer.reads is Reads.TEXT:
-        return "it reads documents as text, these are rows of ids. Build it with --rows documents."
+        return "the trainer does not read row weights. Build the dataset without --weights-only."
+    if trainer.input_kind is InputKind.TEXT and is_text:
+        return _find_text_mismatch(manifest, trainer)
+    if trainer.input_kind is InputKind.TEXT:
+        return "the trainer reads text, but the rows are ids. Build the dataset with --rows documents."
     if is_text:
-        return "it reads ids, these are documents as text. Build it without --rows documents."
-    return _ids_fault(manifest, trainer)
+        return "the trainer reads ids, but the rows are text. Build the dataset without --rows documents."
+    return _find_ids_mismatch(manifest, trainer)
 
 
-def _text_fault(manifest: Manifest, trainer: Trainer) -> str | None:
+def _find_text_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
     if manifest.fim is not None and not trainer.has_tokenizer:
-        return "it trains a tokenizer of its own, which has no tokens for fill in the middle. Build it with --fim 0."
+        return (
+            "the trainer trains its own tokenizer, which has no fill-in-the-middle tokens. "
+            "Build the dataset with --fim 0."
+        )
     return None
 
 
-def _ids_fault(manifest: Manifest, trainer: Trainer) -> str | None:
+def _find_ids_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
     window = manifest.settings.get("window", {})
     if window.get("special_tokens") != "documents" or window.get("overlap"):
-        return "these rows are for masked models (overlap, or the tokenizer's template). Build it with --preset causal."
-    if LABELS in manifest.columns or LABELS in manifest.segment_columns:
-        return "rows with noise have labels of their own. Build it without --variants noise."
-    if trainer.reads is Reads.STREAM and window.get("pack") != "none":
         return (
-            "it reads whole documents in a row, and these rows are packed. Build it with --preset causal --pack none."
+            "the rows are for masked models: they overlap, or use the tokenizer's template. "
+            "Build the dataset with --preset causal."
         )
-    if trainer.reads is Reads.STREAM and manifest.tokenizer.end_id is None:
-        return "documents need an end token between them, the tokenizer has none. Build it with --end-token NAME."
-    if trainer.largest_vocabulary is not None and manifest.tokenizer.vocab_size > trainer.largest_vocabulary:
+    if LABELS in manifest.columns or LABELS in manifest.segment_columns:
+        return "rows with noise have their own labels. Build the dataset without --variants noise."
+    if trainer.input_kind is InputKind.STREAM and window.get("pack") != "none":
         return (
-            f"it reads vocabularies of up to {trainer.largest_vocabulary:,} tokens, this one has "
-            f"{manifest.tokenizer.vocab_size:,}. Build it with a smaller --tokenizer."
+            "the trainer reads a stream of complete documents, but the rows are packed. "
+            "Build the dataset with --preset causal --pack none."
+        )
+    if trainer.input_kind is InputKind.STREAM and manifest.tokenizer.end_id is None:
+        return (
+            "the trainer needs an end token after each document, but the tokenizer has none. "
+            "Build the dataset with --end-token NAME."
+        )
+    if trainer.max_vocab_size is not None and manifest.tokenizer.vocab_size > trainer.max_vocab_size:
+        return (
+            f"the trainer reads vocabularies of up to {trainer.max_vocab_size:,} tokens, but the tokenizer has "
+            f"{manifest.tokenizer.vocab_size:,}. Build the dataset with a smaller --tokenizer."
         )
     return None
 
 
 def _require_intact(dataset: Dataset) -> None:
-    """Raise if a file that is read is not the one that the build wrote."""
+    """Raise if a file to read differs from its digest in the manifest."""
     manifest = dataset.manifest
     for name, facts in manifest.files.items():
         if facts.format != manifest.formats[0] and name not in {TOKENIZER, TOKENIZER_CONFIG}:
@@ -146,12 +163,13 @@ def _require_intact(dataset: Dataset) -> None:
             raise DatasetError(f"cannot read {str(dataset.folder / name)!r}: {error.strerror or error}.") from None
         if found != facts.sha256:
             raise DatasetError(
-                f"{str(dataset.folder / name)!r} is damaged: it is not what the build wrote. Build the dataset again."
+                f"{str(dataset.folder / name)!r} is damaged: its digest differs from the manifest. Build the dataset "
+                "again."
             )
 
 
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
-    """Write the tokenizer with the end token of documents as eos_token, and a pad_token, which some trainers need."""
+    """Write the tokenizer with the token that ends documents as its eos_token. Some trainers also need a pad_token."""
     definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
     names: dict[int | None, str] = {token.id: token.content for token in definition.file.added_tokens or ()}
     config: dict[str, Any] = orjson.loads(definition.config)
@@ -165,17 +183,17 @@ def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
 
 
 @contextmanager
-def _growing(place: Path) -> Iterator[Path]:
-    """A folder beside its place: on the same disk, and gone if anything fails."""
-    growing = place.with_name(f"{place.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
+def _staging_folder(target: Path) -> Iterator[Path]:
+    """Create a staging folder on the same disk as `target`. Rename it at the end, or delete it on an error."""
+    staging = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        growing.mkdir()
-        yield growing
-        sync_tree(growing)
-        os.rename(growing, place)
-        sync_folder(place.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging.mkdir()
+        yield staging
+        sync_tree(staging)
+        os.rename(staging, target)
+        sync_folder(target.parent)
     except OSError as error:
-        raise OutputError(f"cannot write {str(place)!r}: {error.strerror or error}.") from None
+        raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(growing, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)

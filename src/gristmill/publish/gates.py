@@ -1,10 +1,10 @@
-"""What keeps a dataset here, each with its reason and the option that lets it through.
+"""Safety checks before an upload. A failed check prevents the upload unless its option overrides it.
 
-check      it is not what it says it is                              --allow-failed-check
-secrets    nobody looked for them, or some are left                  --allow-secrets
-licences   files whose licence nobody knows                          --allow-unlicensed
-paths      folders of this machine are named in what goes            --allow-paths
-hub        it cannot go there; or all could read what is to be private
+check      gristmill check fails                                      --allow-failed-check
+secrets    secrets remain, or the build did not search for them       --allow-secrets
+licences   some files have no known license                           --allow-unlicensed
+paths      an uploaded file names a folder of this machine            --allow-paths
+hub        the Hub cannot be used, or the repository is public and --public was not given
 """
 
 import os
@@ -18,7 +18,7 @@ from gristmill.cleaning.licenses import canonical_expression
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.records import DropReason
-from gristmill.publish.hub_repository import There
+from gristmill.publish.hub_repository import RemoteContents
 from gristmill.publish.push_result import Gate
 
 OVERRIDES = {
@@ -27,32 +27,42 @@ OVERRIDES = {
     "licences": "--allow-unlicensed",
     "paths": "--allow-paths",
 }
-"""Gates that can be told not to refuse."""
-LICENSES_NAMED = 3
+"""Safety checks that can be overridden, each with its option."""
+MAX_LICENSES_SHOWN = 3
 
 
 def dataset_gates(
-    manifest: Manifest, report: Report, small: Mapping[str, bytes], places: Collection[str], allowed: Collection[str]
+    manifest: Manifest,
+    report: Report,
+    small_files: Mapping[str, bytes],
+    local_folders: Collection[str],
+    overridden: Collection[str],
 ) -> list[Gate]:
-    """`small`: what goes besides rows, by name; `places`: folders of this machine."""
+    """Run the safety checks that need only the dataset, not the Hub.
+
+    `small_files` maps the names of uploaded files without rows to their content. `local_folders` are paths that these
+    files must not contain. `overridden` names safety checks that must not prevent the upload.
+    """
     return [
-        _gate("check", _failed_checks(report), "no check failed", allowed),
-        _gate("secrets", _secrets_left(manifest, report, small), _secrets_gone(manifest, report), allowed),
-        _gate("licences", _unlicensed(manifest), _licensed(manifest), allowed),
-        _gate("paths", _paths_named(small, places), "no folder of this machine is named", allowed),
+        _gate("check", _failed_checks(report), "no check failed", overridden),
+        _gate(
+            "secrets", _remaining_secrets(manifest, report, small_files), _secrets_text(manifest, report), overridden
+        ),
+        _gate("licences", _unlicensed_files(manifest), _licenses_text(manifest), overridden),
+        _gate("paths", _local_path(small_files, local_folders), "no folder of this machine is named", overridden),
     ]
 
 
-def _gate(name: str, trouble: str | None, fine: str, allowed: Collection[str]) -> Gate:
-    if trouble is None:
-        return Gate(name=name, verdict="ok", why=fine)
-    if name in allowed:
-        return Gate(name=name, verdict="allowed", why=trouble)
-    return Gate(name=name, verdict="refuses", why=f"{trouble} ({OVERRIDES[name]} sends it all the same)")
+def _gate(name: str, problem: str | None, text_if_passed: str, overridden: Collection[str]) -> Gate:
+    if problem is None:
+        return Gate(name=name, verdict="ok", why=text_if_passed)
+    if name in overridden:
+        return Gate(name=name, verdict="allowed", why=problem)
+    return Gate(name=name, verdict="refuses", why=f"{problem} (override with {OVERRIDES[name]})")
 
 
 def _failed_checks(report: Report) -> str | None:
-    """But for `secrets`, which has a gate of its own."""
+    """Describe the failed checks of the report, except `secrets`, which has its own safety check."""
     failed = [check for check in report.checks if check.status == "failed" and check.name != "secrets"]
     if not failed:
         return None
@@ -60,81 +70,90 @@ def _failed_checks(report: Report) -> str | None:
     return f"{', '.join(check.name for check in failed)} failed{example}"
 
 
-def _secrets_left(manifest: Manifest, report: Report, small: Mapping[str, bytes]) -> str | None:
+def _remaining_secrets(manifest: Manifest, report: Report, small_files: Mapping[str, bytes]) -> str | None:
     settings = manifest.settings.get("secrets")
     if not isinstance(settings, dict) or settings.get("action") == "keep":
-        return "built with --secrets keep: nobody has looked for any"
+        return "built with --secrets keep, without a search for secrets"
     if report["secrets"].status == "failed":
-        return f"check found {report['secrets'].summary}"
+        return f"gristmill check found {report['secrets'].summary}"
     if report["secrets"].status == "skipped":
-        return f"check could not look for any: {report['secrets'].summary}"
-    for name, content in small.items():
+        return f"gristmill check could not search for secrets: {report['secrets'].summary}"
+    for name, content in small_files.items():
         for finding in secrets_in(content, emails=False):
-            return f"{name} has a {finding.kind} in line {_line(content, finding.start)}"
+            return f"{name} has a {finding.kind} in line {_line_number(content, finding.start)}"
     return None
 
 
-def _secrets_gone(manifest: Manifest, report: Report) -> str:
+def _secrets_text(manifest: Manifest, report: Report) -> str:
     num_redacted = sum(manifest.counts.redactions.values())
     num_dropped = manifest.counts.dropped_by_reason.get(DropReason.HOLDS_SECRET, 0)
     redacted = f"{num_redacted:,} redacted" if num_redacted else "none redacted"
-    dropped = f", {counted(num_dropped, 'file')} with some dropped" if num_dropped else ""
-    return f"{redacted}{dropped}; none found in {report['secrets'].summary}"
+    dropped = f", {counted(num_dropped, 'file')} with secrets dropped" if num_dropped else ""
+    return f"{redacted}{dropped}, none found in {report['secrets'].summary}"
 
 
-def _unlicensed(manifest: Manifest) -> str | None:
-    num_known = sum(_known(manifest).values())
+def _unlicensed_files(manifest: Manifest) -> str | None:
+    num_known = sum(_known_licenses(manifest).values())
     num_unknown = manifest.counts.kept - num_known
     if num_unknown <= 0:
         return None
-    ids = ",".join(list(_known(manifest))[:LICENSES_NAMED]) or "MIT,Apache-2.0"
+    ids = ",".join(list(_known_licenses(manifest))[:MAX_LICENSES_SHOWN]) or "MIT,Apache-2.0"
     have = "has" if num_unknown == 1 else "have"
-    told = f"{num_unknown:,} of {counted(manifest.counts.kept, 'file')} {have} no known licence"
-    return f"{told}; a build with --license-allow {ids} leaves them out"
+    problem = f"{num_unknown:,} of {counted(manifest.counts.kept, 'file')} {have} no known license"
+    return f"{problem}; build with --license-allow {ids} to leave them out"
 
 
-def _licensed(manifest: Manifest) -> str:
-    known = _known(manifest)
-    shown = [f"{count:,} {spdx}" for spdx, count in list(known.items())[:LICENSES_NAMED]]
-    more = [counted(len(known) - LICENSES_NAMED, "other licence")] if len(known) > LICENSES_NAMED else []
-    return ", ".join((*shown, *more)) or "there are no files"
+def _licenses_text(manifest: Manifest) -> str:
+    known = _known_licenses(manifest)
+    counts = [f"{count:,} {spdx}" for spdx, count in list(known.items())[:MAX_LICENSES_SHOWN]]
+    more = [counted(len(known) - MAX_LICENSES_SHOWN, "other license")] if len(known) > MAX_LICENSES_SHOWN else []
+    return ", ".join((*counts, *more)) or "no files"
 
 
-def _known(manifest: Manifest) -> dict[str, int]:
+def _known_licenses(manifest: Manifest) -> dict[str, int]:
+    """Return the number of files per valid SPDX expression."""
     return {spdx: count for spdx, count in manifest.counts.licenses.items() if canonical_expression(spdx) is not None}
 
 
-def _paths_named(small: Mapping[str, bytes], places: Collection[str]) -> str | None:
-    for name, content in small.items():
-        for place in places:
-            found = re.search(rb"(?<![\w./-])%b(?![\w-])" % re.escape(os.fsencode(place)), content)
+def _local_path(small_files: Mapping[str, bytes], local_folders: Collection[str]) -> str | None:
+    for name, content in small_files.items():
+        for folder in local_folders:
+            found = re.search(rb"(?<![\w./-])%b(?![\w-])" % re.escape(os.fsencode(folder)), content)
             if found is not None:
-                return f"{name} names {place!r} in line {_line(content, found.start())}"
+                return f"{name} names the local folder {folder!r} in line {_line_number(content, found.start())}"
     return None
 
 
-def _line(content: bytes, place: int) -> int:
-    return content.count(b"\n", 0, place) + 1
+def _line_number(content: bytes, offset: int) -> int:
+    return content.count(b"\n", 0, offset) + 1
 
 
-def places_here(folder: Path) -> Iterator[str]:
-    """Folders of this machine that nobody else has to know of, if their name says anything."""
-    home, here = os.path.expanduser("~"), os.path.realpath(folder)
-    for place in dict.fromkeys((home, here, os.path.dirname(here))):
-        if place.count("/") > 1 or place == home != "/":
-            yield place
+def local_folders(folder: Path) -> Iterator[str]:
+    """Yield paths of this machine not to publish: the home directory, the dataset folder and its parent.
+
+    Top-level folders such as `/data` reveal nothing and are left out, unless one is the home directory.
+    """
+    home, dataset = os.path.expanduser("~"), os.path.realpath(folder)
+    for path in dict.fromkeys((home, dataset, os.path.dirname(dataset))):
+        if path.count("/") > 1 or path == home != "/":
+            yield path
 
 
-def hub_gate(there: There | None, trouble: str | None, *, private: bool) -> Gate:
-    """`there` is None for a repository that is not there yet."""
-    if trouble is not None:
-        return Gate(name="hub", verdict="refuses", why=trouble)
-    if there is None:
-        return Gate(name="hub", verdict="ok", why="it will be made")
-    if private and not there.private:
-        why = "everybody can read what is there, and it is to be private. Say --public, or make it private on the Hub"
+def hub_gate(remote: RemoteContents | None, problem: str | None, *, private: bool) -> Gate:
+    """Check that the upload may go to this repository.
+
+    `remote` is None if the repository does not exist yet. `problem` is the error if the Hub could not be read.
+    """
+    if problem is not None:
+        return Gate(name="hub", verdict="refuses", why=problem)
+    if remote is None:
+        return Gate(name="hub", verdict="ok", why="the repository will be created")
+    if private and not remote.private:
+        why = "the repository is public. Add --public, or make the repository private on the Hub"
         return Gate(name="hub", verdict="refuses", why=why)
-    if not private and there.private:
-        return Gate(name="hub", verdict="ok", why="it is private and stays so; its settings on the Hub change that")
-    earlier = "a dataset that is replaced" if there.named is not None else "no dataset yet"
-    return Gate(name="hub", verdict="ok", why=f"it has {earlier}; {counted(len(there.files), 'file')}")
+    if not private and remote.private:
+        return Gate(
+            name="hub", verdict="ok", why="the repository remains private; change that in its settings on the Hub"
+        )
+    dataset = "a dataset, which will be replaced" if remote.manifest_files is not None else "no dataset yet"
+    return Gate(name="hub", verdict="ok", why=f"the repository has {counted(len(remote.files), 'file')} and {dataset}")

@@ -1,6 +1,6 @@
-"""A dataset repository on the Hugging Face Hub, by way of huggingface_hub: what lies there, and one commit to it.
+"""Read a dataset repository on the Hugging Face Hub, and change it in a single commit, with huggingface_hub.
 
-Whatever that library raises ends in one line of ours, without the token.
+Any exception of that library becomes a GristmillError with a message of one line that never contains the token.
 """
 
 import hashlib
@@ -23,85 +23,90 @@ from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.pipeline.work_folder import temporary_folder
-from gristmill.publish.contents import Outgoing
+from gristmill.publish.contents import UploadFile
 from gristmill.sources.addresses import without_credentials
 
-# What goes wrong between here and the Hub -> one line that says what to do, and never a token.
+# Messages for errors of the Hub and the network.
 
-LONGEST_REASON = 200
+MAX_REASON_CHARACTERS = 200
 TOKEN = re.compile(r"hf_\w{4,}|Bearer \S+", re.IGNORECASE)
 QUERY = re.compile(r"\?\S+")
-"""Of an address: storage is signed in there."""
-AGAIN = "Push again: what is there already is not sent twice."
+"""Query part of a URL, which may contain the signature of a storage URL."""
+RETRY = "Push again: files that were uploaded are not sent again."
 
 ADVICE = {
-    400: "Is README.md's head in order, and --revision a branch?",
-    401: "The token is not valid: run 'hf auth login', or set HF_TOKEN to one that may write.",
-    402: "The Hub wants it paid for: look at the storage of your account.",
-    403: "The token may not write there: take one that may, and a name of yours or of an organisation of yours.",
-    404: "It is not there, or not for you: check the name, --revision, and what your token may do.",
-    409: f"Somebody else was at it just then. {AGAIN}",
-    412: f"Somebody else has changed it in the meantime. {AGAIN}",
-    413: "That is too much for the Hub at once: try fewer formats (--format).",
-    429: f"Too many requests: wait a few minutes. {AGAIN}",
+    400: "Check the YAML header of README.md, and that --revision is a branch.",
+    401: "The token is not valid. Run 'hf auth login', or set HF_TOKEN to a token with write access.",
+    402: "The Hub requires payment. Check the storage limits of your account.",
+    403: "The token has no write access. Use one that has, and a repository of yours or of your organization.",
+    404: "The repository does not exist or is hidden from you. Check its name, --revision and the token's permissions.",
+    409: f"The repository was changed at the same time. {RETRY}",
+    412: f"The repository was changed during the push. {RETRY}",
+    413: "The upload is too large for the Hub. Try fewer formats (--format).",
+    429: f"Too many requests. Wait a few minutes. {RETRY}",
 }
+"""Advice by HTTP status."""
 
 
 @contextmanager
-def as_ours(doing: str, kind: type[GristmillError]) -> Iterator[None]:
-    """Whatever the library raises, or what it uses: which classes these are differs between its versions."""
+def translated_errors(action: str, error_type: type[GristmillError]) -> Iterator[None]:
+    """Raise any exception as `error_type`, with the action and advice in the message.
+
+    All exceptions are caught, because their classes differ between versions of huggingface_hub.
+    """
     try:
         yield
     except GristmillError:
         raise
-    except Exception as error:  # noqa: BLE001 - a foreign library that speaks to a foreign server
-        raise kind(f"{doing} failed: {_told(error)}") from None
+    except Exception as error:  # noqa: BLE001 - any error of the library
+        raise error_type(f"{action} failed: {_describe(error)}") from None
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     chain = list(_chain(error))
-    if any(type(one).__name__ == "OfflineModeIsEnabled" for one in chain):
-        return "HF_HUB_OFFLINE forbids it. Unset it."
-    for one in chain:
-        status = getattr(getattr(one, "response", None), "status_code", None)
+    if any(type(cause).__name__ == "OfflineModeIsEnabled" for cause in chain):
+        return "HF_HUB_OFFLINE is set. Unset it."
+    for cause in chain:
+        status = getattr(getattr(cause, "response", None), "status_code", None)
         if isinstance(status, int):
-            said = _clean(str(getattr(one, "server_message", None) or ""))
-            advice = ADVICE.get(status, f"The Hub has trouble of its own: wait. {AGAIN}" if status >= 500 else AGAIN)  # noqa: PLR2004
-            return f"it answers {status}{f' ({said})' if said else ''}. {advice}"
+            detail = _clean(str(getattr(cause, "server_message", None) or ""))
+            general = f"The Hub has an internal error. Wait a few minutes. {RETRY}" if status >= 500 else RETRY  # noqa: PLR2004
+            advice = ADVICE.get(status, general)
+            return f"the Hub answered {status}{f' ({detail})' if detail else ''}. {advice}"
     if isinstance(chain[0], json.JSONDecodeError):
-        return "it does not answer as the Hub does. Is HF_ENDPOINT right?"
+        return "the answer is not JSON, so the server is not the Hub. Check HF_ENDPOINT."
     if isinstance(chain[0], ValueError):
         return f"{_clean(str(chain[0])).rstrip('.')}."
-    return f"{_clean(str(chain[-1])) or type(chain[-1]).__name__}. Check the network. {AGAIN}"
+    return f"{_clean(str(chain[-1])) or type(chain[-1]).__name__}. Check the network. {RETRY}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from."""
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__
+    """Yield the error and its causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _clean(text: str) -> str:
-    """In one line, without what nobody may see."""
+    """Return the text as one line, without tokens and URL queries."""
     token = _token()
     line = QUERY.sub("", " ".join((text.replace(token, "…") if token else text).split()))
     line = TOKEN.sub("…", line)
-    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
+    return line if len(line) <= MAX_REASON_CHARACTERS else f"{line[:MAX_REASON_CHARACTERS]}…"
 
 
 def _token() -> str | None:
-    from huggingface_hub import get_token  # noqa: PLC0415 - slow to import, and not always there
+    from huggingface_hub import get_token  # noqa: PLC0415 - slow to import, and optional
 
-    with suppress(Exception):  # asking for it may be what went wrong
+    with suppress(Exception):  # reading the token may be what failed
         return get_token()
     return None
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """No bars, log lines or warnings of huggingface_hub: what there is to say, we say."""
+    """Suppress progress bars, log lines and warnings of huggingface_hub, as gristmill prints its own."""
     from huggingface_hub.utils.tqdm import (  # noqa: PLC0415
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -124,12 +129,12 @@ def silenced() -> Iterator[None]:
 
 DATASET = "dataset"
 MAIN = "main"
-SECONDS_TO_ANSWER = 30
+TIMEOUT_SECONDS = 30
 MAX_MANIFEST_BYTES = 1 << 26
-FILES_AT_ONCE = 32
-BYTES_AT_ONCE = 1 << 28
-"""After so many, progress is told; huggingface_hub sends several files at a time."""
-NOTHING_IGNORED = "# What a .gitignore there says is not about datasets.\n"
+BATCH_FILES = 32
+BATCH_BYTES = 1 << 28
+"""Limits of a batch, after which progress is updated. huggingface_hub uploads several files of a batch in parallel."""
+EMPTY_GITIGNORE = "# Replaces the .gitignore of the repository, which must not exclude files of the dataset.\n"
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 SHARD = re.compile(
     rf"(?:(?:{'|'.join(FORMATS)})/)?(?:{'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})\.\w+(?:\.\w+)?", re.ASCII
@@ -137,13 +142,15 @@ SHARD = re.compile(
 
 
 class RemoteFile(NamedTuple):
+    """A file in a repository on the Hub."""
+
     bytes: int
     git_sha1: str
-    """Of a file that lies in git itself."""
+    """Blob id in git. It is the digest of the content only if `sha256` is None."""
     sha256: str | None
-    """Of one in large storage; None: it is not there."""
+    """Digest of the content in large file storage. None if the content is in git."""
 
-    def is_same(self, file: Outgoing) -> bool:
+    def has_content_of(self, file: UploadFile) -> bool:
         if self.sha256 is not None:
             return self.sha256 == file.facts.sha256
         if self.bytes != file.facts.bytes:
@@ -152,76 +159,82 @@ class RemoteFile(NamedTuple):
         return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == self.git_sha1
 
 
-class There(NamedTuple):
-    """What lies in a repository."""
+class RemoteContents(NamedTuple):
+    """Contents of a repository at one commit."""
 
     private: bool
     has_revision: bool
-    """If not, it would branch off from `main`."""
+    """False if the revision does not exist yet. The other fields are then those of `main`."""
     commit: str
     files: Mapping[str, RemoteFile]
-    named: frozenset[str] | None
-    """By the manifest there; None where there is none of ours."""
+    manifest_files: frozenset[str] | None
+    """Names in the manifest of the repository. None if it has no gristmill manifest."""
 
-    def outdated(self, names: Sequence[str]) -> list[str]:
-        """Files of the dataset there that one of these names no longer has; nobody else's."""
-        if self.named is None:
+    def outdated_files(self, names: Sequence[str]) -> list[str]:
+        """Return the files of the repository's dataset that are not in `names`.
+
+        Files that do not belong to a gristmill dataset are never returned.
+        """
+        if self.manifest_files is None:
             return []
-        ours = {name for name in self.files if name in self.named or name in CARDS[1:] or SHARD.fullmatch(name)}
-        return sorted(ours - set(names))
+        dataset_files = {
+            name for name in self.files if name in self.manifest_files or name in CARDS[1:] or SHARD.fullmatch(name)
+        }
+        return sorted(dataset_files - set(names))
 
 
 class Repository:
+    """A dataset repository on the Hub, at one revision."""
+
     def __init__(self, repo_id: str, revision: str | None) -> None:
         hub = import_hub()
         if not REPO_ID.fullmatch(repo_id):
-            raise InputError(
-                f"{repo_id!r} is no name of a dataset on the Hub. Try one like 'yourname/{_last(repo_id)}'."
-            )
+            raise InputError(f"{repo_id!r} is not a valid Hub dataset name. Try 'yourname/{_suggested_name(repo_id)}'.")
         self.repo_id, self.revision = repo_id, revision or MAIN
-        # HF_ENDPOINT as it is now, not as it was when the library was loaded.
+        # The library reads HF_ENDPOINT only when it is imported.
         self._api: Any = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
         self.url = without_credentials(f"{self._api.endpoint}/datasets/{repo_id}")
-        self._of = {"repo_id": repo_id, "repo_type": DATASET}
+        self._repo = {"repo_id": repo_id, "repo_type": DATASET}
 
-    def look(self) -> There | None:
-        """What lies there; None where there is no such repository. Only reads."""
+    def read_contents(self) -> RemoteContents | None:
+        """Read the contents of the repository. Return None if it does not exist."""
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError  # noqa: PLC0415
 
-        with silenced(), as_ours(f"asking for {self.url}", InputError):
+        with silenced(), translated_errors(f"reading {self.url}", InputError):
             self._require_login()
             has_revision = True
             try:
-                info = self._api.repo_info(**self._of, revision=self.revision, timeout=SECONDS_TO_ANSWER)
+                info = self._api.repo_info(**self._repo, revision=self.revision, timeout=TIMEOUT_SECONDS)
             except RevisionNotFoundError:
                 has_revision = False
-                info = self._api.repo_info(**self._of, timeout=SECONDS_TO_ANSWER)
+                info = self._api.repo_info(**self._repo, timeout=TIMEOUT_SECONDS)
             except RepositoryNotFoundError as error:
                 if error.response.status_code == 404:  # noqa: PLR2004
                     return None
                 raise
-            files = self._files(info.sha)
-            named = self._named(info.sha) if MANIFEST in files else None
-            return There(bool(info.private), has_revision, info.sha, files, named)
+            files = self._list_files(info.sha)
+            manifest_files = self._read_manifest_files(info.sha) if MANIFEST in files else None
+            return RemoteContents(bool(info.private), has_revision, info.sha, files, manifest_files)
 
     def _require_login(self) -> None:
         if import_hub().get_token() is None:
             raise InputError(
-                f"nobody is logged in to {without_credentials(self._api.endpoint)}. "
-                "Run 'hf auth login', or set HF_TOKEN to a token that may write."
+                f"not logged in to {without_credentials(self._api.endpoint)}. "
+                "Run 'hf auth login', or set HF_TOKEN to a token with write access."
             )
 
-    def _files(self, commit: str) -> dict[str, RemoteFile]:
-        entries = self._api.list_repo_tree(**self._of, recursive=True, revision=commit)
+    def _list_files(self, commit: str) -> dict[str, RemoteFile]:
+        entries = self._api.list_repo_tree(**self._repo, recursive=True, revision=commit)
         return {
             entry.path: RemoteFile(entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else None)
             for entry in entries
             if hasattr(entry, "blob_id")
         }
 
-    def _named(self, commit: str) -> frozenset[str] | None:
+    def _read_manifest_files(self, commit: str) -> frozenset[str] | None:
+        """Return the file names in the repository's manifest, or None if it is not a gristmill manifest."""
         with temporary_folder("gristmill-push-") as cache:
-            path = Path(self._api.hf_hub_download(**self._of, filename=MANIFEST, revision=commit, cache_dir=cache))
+            path = Path(self._api.hf_hub_download(**self._repo, filename=MANIFEST, revision=commit, cache_dir=cache))
             with open_plain(path) as stream:
                 content = stream.read(MAX_MANIFEST_BYTES)
         try:
@@ -231,25 +244,30 @@ class Repository:
         files = manifest.get("files")
         return frozenset(files) if "gristmill" in manifest and isinstance(files, dict) else None
 
-    def make(self, there: There | None, *, private: bool) -> There:
-        """The repository and its revision, where they are not there yet."""
-        with silenced(), as_ours(f"making {self.url}", OutputError):
-            if there is None:
-                self._api.create_repo(**self._of, private=private, exist_ok=True)
-            if self.revision != MAIN and (there is None or not there.has_revision):
-                self._api.create_branch(**self._of, branch=self.revision, exist_ok=True)
-        found = there if there is not None and there.has_revision else self.look()
+    def create_missing(self, remote: RemoteContents | None, *, private: bool) -> RemoteContents:
+        """Create the repository and the revision if they do not exist, and return the contents."""
+        with silenced(), translated_errors(f"creating {self.url}", OutputError):
+            if remote is None:
+                self._api.create_repo(**self._repo, private=private, exist_ok=True)
+            if self.revision != MAIN and (remote is None or not remote.has_revision):
+                self._api.create_branch(**self._repo, branch=self.revision, exist_ok=True)
+        found = remote if remote is not None and remote.has_revision else self.read_contents()
         if found is None or (private and not found.private):
-            raise OutputError(f"{self.url} is not the private dataset that was asked for. Look at it, and push again.")
+            raise OutputError(f"{self.url} was not created as requested. Check it on the Hub, then push again.")
         return found
 
     def commit(
-        self, there: There, files: Sequence[Outgoing], deleted: Sequence[str], message: str, progress: Progress
+        self,
+        remote: RemoteContents,
+        files: Sequence[UploadFile],
+        deleted: Sequence[str],
+        message: str,
+        progress: Progress,
     ) -> str:
-        """All of it in one commit; its address."""
+        """Upload and delete files in a single commit on top of `remote`, and return the URL of the commit."""
         hub = import_hub()
-        with silenced(), as_ours(f"pushing to {self.url}", OutputError):
-            additions = [hub.CommitOperationAdd(file.name, _content(file)) for file in files]
+        with silenced(), translated_errors(f"pushing to {self.url}", OutputError):
+            additions = [hub.CommitOperationAdd(file.name, _upload_content(file)) for file in files]
             with progress.phase("upload", sum(file.facts.bytes for file in files), "bytes") as step:
                 for batch in _batches(additions):
                     self._api.preupload_lfs_files(
@@ -258,41 +276,42 @@ class Repository:
                         repo_type=DATASET,
                         revision=self.revision,
                         free_memory=False,
-                        gitignore_content=NOTHING_IGNORED,
+                        gitignore_content=EMPTY_GITIGNORE,
                     )
                     step.advance(sum(addition.upload_info.size for addition in batch))
             for file, addition in zip(files, additions, strict=True):
                 if addition.upload_info.sha256.hex() != file.facts.sha256:
-                    raise OutputError(
-                        f"{file.name} has changed while it was sent, and nothing was committed. Push again."
-                    )
-            done = self._api.create_commit(
-                **self._of,
+                    raise OutputError(f"{file.name} changed during the upload, and nothing was committed. Push again.")
+            commit = self._api.create_commit(
+                **self._repo,
                 revision=self.revision,
-                parent_commit=there.commit,
+                parent_commit=remote.commit,
                 operations=[*additions, *(hub.CommitOperationDelete(name, is_folder=False) for name in deleted)],
                 commit_message=message,
             )
-            self._require_arrived(done.oid, files, deleted)
-            return str(done.commit_url)
+            self._require_uploaded(commit.oid, files, deleted)
+            return str(commit.commit_url)
 
-    def _require_arrived(self, commit: str, files: Sequence[Outgoing], deleted: Sequence[str]) -> None:
-        found = self._files(commit)
-        missing = [file.name for file in files if file.name not in found or not found[file.name].is_same(file)]
-        missing += [name for name in deleted if name in found]
-        if missing:
-            raise OutputError(f"{self.url} has not taken {missing[0]!r} as it was sent. Look at it, and push again.")
+    def _require_uploaded(self, commit: str, files: Sequence[UploadFile], deleted: Sequence[str]) -> None:
+        """Raise if the repository does not have these files, or still has the deleted ones."""
+        found = self._list_files(commit)
+        differing = [file.name for file in files if file.name not in found or not found[file.name].has_content_of(file)]
+        differing += [name for name in deleted if name in found]
+        if differing:
+            raise OutputError(
+                f"{differing[0]!r} in {self.url} differs from the upload. Check it on the Hub, then push again."
+            )
 
 
 def import_hub() -> Any:
     try:
-        import huggingface_hub  # noqa: PLC0415 - slow to import, and not always there
+        import huggingface_hub  # noqa: PLC0415 - slow to import, and optional
     except ImportError:
         raise MissingExtraError("push needs huggingface_hub: pip install 'gristmill[hub]'.") from None
     return huggingface_hub
 
 
-def _content(file: Outgoing) -> bytes | str:
+def _upload_content(file: UploadFile) -> bytes | str:
     return file.content if isinstance(file.content, bytes) else str(file.content)
 
 
@@ -300,13 +319,14 @@ def _batches(additions: Sequence[Any]) -> Iterator[list[Any]]:
     batch: list[Any] = []
     for addition in additions:
         batch.append(addition)
-        if len(batch) == FILES_AT_ONCE or sum(one.upload_info.size for one in batch) >= BYTES_AT_ONCE:
+        if len(batch) == BATCH_FILES or sum(operation.upload_info.size for operation in batch) >= BATCH_BYTES:
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def _last(repo_id: str) -> str:
+def _suggested_name(repo_id: str) -> str:
+    """Return a valid dataset name close to the last part of `repo_id`."""
     name = re.sub(r"[^\w.-]+", "-", repo_id.rstrip("/").rpartition("/")[2], flags=re.ASCII).strip("-._")
     return name or "dataset"

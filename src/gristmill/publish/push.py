@@ -1,11 +1,11 @@
-"""gristmill push: a finished dataset to the Hugging Face Hub, if nothing speaks against it.
+"""Upload a finished dataset to the Hugging Face Hub, if all safety checks pass.
 
-1. look    what lies in the repository already
-2. check   the dataset, now, with the formats that go
-3. gates   all of them, whatever the first one says
-4. commit  what has changed, and away with what is gone: one commit, or nothing
+1. Read the contents of the repository.
+2. Check the dataset, with only the formats to upload.
+3. Run all safety checks, even if the first one fails.
+4. Upload changed files and delete outdated ones, in a single commit.
 
-Without `upload` it ends before 4, and nothing has been written anywhere but check.json in the folder.
+Without `upload`, step 4 is left out, and the only file written is check.json in the dataset folder.
 """
 
 import os
@@ -21,9 +21,9 @@ from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.version import __version__
 from gristmill.pipeline.work_folder import foreign_names
-from gristmill.publish.contents import Outgoing, chosen, outgoing
-from gristmill.publish.gates import OVERRIDES, dataset_gates, hub_gate, places_here
-from gristmill.publish.hub_repository import Repository, There
+from gristmill.publish.contents import UploadFile, list_upload_files, select_formats
+from gristmill.publish.gates import OVERRIDES, dataset_gates, hub_gate, local_folders
+from gristmill.publish.hub_repository import RemoteContents, Repository
 from gristmill.publish.push_result import Change, Push, PushedFile
 
 
@@ -40,50 +40,59 @@ def push(
     progress: Progress | None = None,
     workers: int | Literal["auto"] = "auto",
 ) -> Push:
-    """What would go, and with `upload` goes; `allow` names gates that are not to refuse. A refusal is no exception."""
+    """Check a dataset for publication and, with `upload`, upload it to the Hugging Face Hub.
+
+    `allow` names safety checks to override. A safety check that fails is recorded in the result, not raised.
+    """
     progress = progress or Progress()
     path = Path(os.path.expanduser(folder))
     unknown = sorted(set(allow) - OVERRIDES.keys())
     if unknown:
-        raise ConfigError(f"allow takes {', '.join(OVERRIDES)}, got {', '.join(unknown)}.")
+        raise ConfigError(f"allow must contain only {', '.join(OVERRIDES)}, got {', '.join(unknown)}.")
     edition = Edition(path)
     manifest = edition.manifest
     repository = Repository(repo_id, revision)
-    there, trouble = _look(repository, must=upload)
-    with chosen(path, manifest, formats) as place:
+    remote, problem = _read_remote(repository, is_required=upload)
+    with select_formats(path, manifest, formats) as selection:
         with edition.reading():
-            report = check(place.folder, progress=progress, workers=workers)
-            files = outgoing(place, report)
-        small = {file.name: file.content for file in files if isinstance(file.content, bytes)}
-        gates = dataset_gates(place.manifest, report, small, [*places_here(path)], allow)
-        found = _push(repository, path, place.manifest, files, there)
-        found.visibility = "private" if (private if there is None else there.private) else "public"
-        found.is_new = None if trouble is not None else there is None
-        found.gates = [*gates, hub_gate(there, trouble, private=private)]
-        if upload and found.ok and not found.is_unchanged:
-            made = repository.make(there, private=private)
-            changed = [file for file in files if _change(file, made) != "same"]
-            deleted = made.outdated([file.name for file in files])
-            found.commit = repository.commit(made, changed, deleted, message or _message(manifest), progress)
-    return found
+            report = check(selection.folder, progress=progress, workers=workers)
+            files = list_upload_files(selection, report)
+        small_files = {file.name: file.content for file in files if isinstance(file.content, bytes)}
+        gates = dataset_gates(selection.manifest, report, small_files, [*local_folders(path)], allow)
+        result = _compare_with_remote(repository, path, selection.manifest, files, remote)
+        result.visibility = "private" if (private if remote is None else remote.private) else "public"
+        result.is_new = None if problem is not None else remote is None
+        result.gates = [*gates, hub_gate(remote, problem, private=private)]
+        if upload and result.ok and not result.is_unchanged:
+            current = repository.create_missing(remote, private=private)
+            changed = [file for file in files if _change_of(file, current) != "same"]
+            deleted = current.outdated_files([file.name for file in files])
+            result.commit = repository.commit(
+                current, changed, deleted, message or _default_message(manifest), progress
+            )
+    return result
 
 
-def _look(repository: Repository, *, must: bool) -> tuple[There | None, str | None]:
-    """What lies there, or why nobody knows: where nothing is sent, that is one verdict among others."""
+def _read_remote(repository: Repository, *, is_required: bool) -> tuple[RemoteContents | None, str | None]:
+    """Return the contents of the repository, and the error message if they cannot be read.
+
+    If they are required, the error is raised. Otherwise it makes the `hub` safety check fail.
+    """
     try:
-        return repository.look(), None
+        return repository.read_contents(), None
     except GristmillError as error:
-        if must:
+        if is_required:
             raise
         return None, str(error)
 
 
-def _push(
-    repository: Repository, folder: Path, manifest: Manifest, files: Sequence[Outgoing], there: There | None
+def _compare_with_remote(
+    repository: Repository, folder: Path, manifest: Manifest, files: Sequence[UploadFile], remote: RemoteContents | None
 ) -> Push:
-    changes = {file.name: _change(file, there) for file in files}
-    deleted = there.outdated([*changes]) if there is not None else []
-    # check.json says how long it took: by itself it is no other dataset.
+    """Return the result without safety checks. The caller sets `visibility` and `is_new`."""
+    changes = {file.name: _change_of(file, remote) for file in files}
+    deleted = remote.outdated_files([*changes]) if remote is not None else []
+    # check.json records how long the check took, so it always differs and does not count as a change.
     is_unchanged = not deleted and all(change == "same" or name == CHECK for name, change in changes.items())
     return Push(
         repo_id=repository.repo_id,
@@ -99,16 +108,16 @@ def _push(
         left_here=[name for name in foreign_names(folder) if name not in CARDS],
         gates=[],
         num_names=manifest.counts.found,
-        is_unchanged=is_unchanged and there is not None and there.has_revision,
+        is_unchanged=is_unchanged and remote is not None and remote.has_revision,
     )
 
 
-def _change(file: Outgoing, there: There | None) -> Change:
-    if there is None or file.name not in there.files:
+def _change_of(file: UploadFile, remote: RemoteContents | None) -> Change:
+    if remote is None or file.name not in remote.files:
         return "new"
-    return "same" if there.files[file.name].is_same(file) else "changed"
+    return "same" if remote.files[file.name].has_content_of(file) else "changed"
 
 
-def _message(manifest: Manifest) -> str:
+def _default_message(manifest: Manifest) -> str:
     num_windows = sum(facts.windows for facts in manifest.splits.values())
     return f"gristmill {__version__}: {counted(num_windows, 'window')}, content {manifest.content_sha256[:12]}"

@@ -1,4 +1,4 @@
-"""What would go to the Hub, or has gone: every file, every gate and its verdict, as text for people and as JSON."""
+"""Result of a push: every file and the result of every safety check, as text and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,75 +9,84 @@ import msgspec
 from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
 
-NAMES_SHOWN = 5
+MAX_NAMES_SHOWN = 5
 
 Change = Literal["new", "changed", "same"]
-MOST_FILES = 12
-"""Of one format, that are listed one by one."""
+MAX_FILES_LISTED = 12
+"""Largest number of files of one format that are listed one by one."""
 Verdict = Literal["ok", "allowed", "refuses"]
+VERDICT_TEXT: dict[Verdict, str] = {"ok": "passed", "allowed": "overridden", "refuses": "failed"}
 Visibility = Literal["private", "public"]
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason for which a dataset may have to stay here."""
+    """Result of one safety check."""
 
     name: str
     verdict: Verdict
-    """`allowed`: it would refuse, and was told not to."""
+    """`ok` if the check passed, `refuses` if it failed, `allowed` if it failed and was overridden."""
     why: str
+    """Reason for the verdict."""
 
 
 class PushedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the dataset to upload."""
+
     name: str
     bytes: int
     format: str | None
-    """Of a file with rows, or that belongs to some."""
+    """Output format that the file belongs to. None for files such as the manifest."""
     change: Change
-    """Against what lies there; a file that is the same is not sent again."""
+    """Comparison with the file in the repository. A file that is the same is not uploaded again."""
 
 
 class Push(msgspec.Struct, kw_only=True):
+    """Result of a push, or of a dry run without `upload`."""
+
     repo_id: str
     revision: str
     url: str
     visibility: Visibility
-    """Of the repository as it is there, or as it would be made."""
+    """Visibility of the repository, or of the one to create."""
     is_new: bool | None
-    """Whether the repository has to be made; None: the Hub could not be asked."""
+    """True if the repository must be created. None if the Hub could not be read."""
     files: list[PushedFile]
-    """All that the dataset has there afterwards."""
+    """All files that the dataset has in the repository after the push."""
     deleted: list[str]
-    """What an earlier push has brought, and the dataset no longer has."""
+    """Files of an earlier push that the dataset no longer has. The push deletes them."""
     left_here: list[str]
-    """What lies in the folder, and is not of the dataset."""
+    """Files in the dataset folder that are not part of the dataset. They are not uploaded."""
     gates: list[Gate]
+    """Results of the safety checks."""
     num_names: int
-    """Of files that were found, kept or dropped: files.jsonl names them."""
+    """Number of source files that the build found, kept or dropped. files.jsonl contains their names."""
     is_unchanged: bool
-    """What lies there is this dataset already."""
+    """True if the repository already has this dataset."""
     commit: str | None = None
-    """Where to look at what was sent; None: nothing was."""
+    """URL of the commit. None if nothing was uploaded."""
 
     @property
     def ok(self) -> bool:
-        """No gate refuses."""
+        """True if no safety check failed."""
         return all(gate.verdict != "refuses" for gate in self.gates)
 
 
 def push_json(push: Push) -> str:
+    """Return the result as JSON, with `ok` added."""
     return msgspec.json.encode({"ok": push.ok, **msgspec.to_builtins(push)}).decode()
 
 
 def push_text(push: Push, *, upload: bool) -> str:
+    """Return the result as text for a terminal. `upload` is False for a dry run."""
     files = list(_file_rows(push))
-    gates = [(gate.name, gate.verdict, printable(gate.why)) for gate in push.gates]
+    gates = [(gate.name, VERDICT_TEXT[gate.verdict], printable(gate.why)) for gate in push.gates]
     lines = [
-        table_text(("file", "there", "format", "size"), files, left=3),
+        table_text(("file", "change", "format", "size"), files, left=3),
         *_size_lines(push.files),
-        _place_line(push),
+        _repository_line(push),
         *_name_lines("deletes", push.deleted),
-        *_name_lines("stays", push.left_here),
-        f"tells    files.jsonl has the names of all {counted(push.num_names, 'file')} found, dropped ones too",
+        *_name_lines("skips", push.left_here),
+        f"note     files.jsonl lists the names of all {counted(push.num_names, 'file')} found, including dropped ones",
         "",
         *_gate_lines(gates),
         "",
@@ -87,51 +96,53 @@ def push_text(push: Push, *, upload: bool) -> str:
 
 
 def _file_rows(push: Push) -> Iterator[tuple[str, str, str, str]]:
-    """A format of many files is one row."""
-    counts = Counter(one.format for one in push.files if one.format is not None)
-    for one in push.files:
-        change = "-" if push.is_new is None else one.change
-        if one.format is None or counts[one.format] <= MOST_FILES:
-            yield printable(one.name), change, one.format or "-", size_text(one.bytes)
-    for name in sorted(name for name, count in counts.items() if count > MOST_FILES):
-        own = [one for one in push.files if one.format == name]
-        changes = "-" if push.is_new is None else ", ".join(sorted({one.change for one in own}))
-        yield f"{counted(len(own), 'file')} of {name}", changes, name, size_text(sum(one.bytes for one in own))
+    """Yield a row per file, but only one row for a format with more than MAX_FILES_LISTED files."""
+    counts = Counter(file.format for file in push.files if file.format is not None)
+    for file in push.files:
+        change = "-" if push.is_new is None else file.change
+        if file.format is None or counts[file.format] <= MAX_FILES_LISTED:
+            yield printable(file.name), change, file.format or "-", size_text(file.bytes)
+    for name in sorted(name for name, count in counts.items() if count > MAX_FILES_LISTED):
+        files = [file for file in push.files if file.format == name]
+        changes = "-" if push.is_new is None else ", ".join(sorted({file.change for file in files}))
+        yield counted(len(files), f"{name} file"), changes, name, size_text(sum(file.bytes for file in files))
 
 
 def _gate_lines(gates: Sequence[tuple[str, str, str]]) -> list[str]:
-    return [f"{name:<10} {verdict:<8} {why}" for name, verdict, why in [("gate", "verdict", "why"), *gates]]
+    return [
+        f"{name:<13} {result:<11} {reason}" for name, result, reason in [("safety check", "result", "reason"), *gates]
+    ]
 
 
 def _size_lines(files: list[PushedFile]) -> list[str]:
-    """Per format, and what goes with them."""
+    """Return a line with the total size of each format, and one for the other files."""
     lines: list[str] = []
-    for name in dict.fromkeys(sorted((one.format for one in files), key=lambda name: (name is None, name or ""))):
-        sizes = [one.bytes for one in files if one.format == name]
-        told = f"{size_text(sum(sizes))} {f'of {name}' if name else 'beside them'} in {len(sizes)} file"
-        lines.append(f"{'' if lines else 'size':<8} {told}{'s' if len(sizes) > 1 else ''}")
+    for name in dict.fromkeys(sorted((file.format for file in files), key=lambda name: (name is None, name or ""))):
+        sizes = [file.bytes for file in files if file.format == name]
+        count = counted(len(sizes), f"{name or 'other'} file")
+        lines.append(f"{'' if lines else 'size':<8} {size_text(sum(sizes))} in {count}")
     return lines
 
 
-def _place_line(push: Push) -> str:
-    state = {True: "new", False: "there already", None: "not asked"}[push.is_new]
+def _repository_line(push: Push) -> str:
+    state = {True: "new", False: "exists", None: "could not be read"}[push.is_new]
     revision = "" if push.revision == "main" else f", revision {printable(push.revision)}"
     return f"to       {printable(push.url)}: {push.visibility}, {state}{revision}"
 
 
-def _name_lines(what: str, names: list[str]) -> list[str]:
+def _name_lines(label: str, names: list[str]) -> list[str]:
     if not names:
         return []
-    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
-    return [f"{what:<8} {', '.join(map(printable, names[:NAMES_SHOWN]))}{more}"]
+    more = f" and {len(names) - MAX_NAMES_SHOWN:,} more" if len(names) > MAX_NAMES_SHOWN else ""
+    return [f"{label:<8} {', '.join(map(printable, names[:MAX_NAMES_SHOWN]))}{more}"]
 
 
 def _outcome(push: Push, *, upload: bool) -> str:
-    refusing = [gate.name for gate in push.gates if gate.verdict == "refuses"]
-    if refusing:
-        return f"refused by {', '.join(refusing)}: nothing was sent"
+    failed = [gate.name for gate in push.gates if gate.verdict == "refuses"]
+    if failed:
+        return f"failed safety checks: {', '.join(failed)}. Nothing was uploaded."
     if push.commit is not None:
         return f"pushed   {printable(push.commit)}"
     if push.is_unchanged:
-        return "unchanged: the same dataset is there already, and nothing was sent"
-    return "" if upload else "nothing was sent: this is what --upload would do"
+        return "unchanged: the repository already has this dataset. Nothing was uploaded."
+    return "" if upload else "dry run: nothing was uploaded. Add --upload to upload."

@@ -1,7 +1,7 @@
-"""Writers of TRAINERS: each fills a folder with what one trainer reads.
+"""Writers for TRAINERS. Each writes the files that one trainer reads into a folder.
 
-Rows of ids get labels here: -100 for what comes first in its document, as it follows from nothing, and for padding.
-End tokens have labels, so that a model learns where a document ends.
+Rows of ids get labels here. The label is -100 for padding and for the first id of each document, as no earlier id can
+predict it. End tokens have labels, so that a model learns where a document ends.
 """
 
 import pickle
@@ -27,29 +27,32 @@ from gristmill.formats.megatron import FILES as MEGATRON_FILES
 from gristmill.formats.token_streams import Laid, StreamLaying, id_kind
 
 ROWS_AT_ONCE = 250
-"""In memory and in a row group of ids. A packed row of 2048 ids takes some 0.3 MB while it is read from JSON."""
+"""Number of rows of ids in memory and in a row group.
+
+A packed row of 2048 ids takes about 0.3 MB while it is read from JSON.
+"""
 FILE_IDS = 1 << 24
-"""In a Parquet file of ids, about: some tens of MB."""
+"""Approximate number of ids in a Parquet file, which takes tens of MB."""
 FILE_CHARACTERS = 250_000_000
-"""In a Parquet file of text, about, as nanochat's own shards have."""
-MOST_TEXTS = 1024
-"""In a row group of text."""
+"""Approximate number of characters in a Parquet file of text, the same as in nanochat's own shards."""
+MAX_GROUP_TEXTS = 1024
+"""Maximum number of documents in a row group of text."""
 MIN_GROUPS = 64
-"""Row groups of a split, if it has as many documents: of each file, a GPU reads every n-th group."""
+"""Minimum number of row groups in a split, if it has enough documents. With n GPUs, each reads every n-th row group."""
 SEQ_LENGTHS = "seq_lengths"
 
 Flags = npt.NDArray[np.bool_]
 Columns = dict[str, Ragged]
 
 
-class Source(NamedTuple):
+class ExportJob(NamedTuple):
     """Input and output of a writer."""
 
     dataset: Dataset
     splits: dict[Split, str]
-    """Those that the trainer reads and that have rows, by the name that it reads them under."""
+    """Splits to write, with the trainer's names for them. All have rows."""
     folder: Path
-    """Empty, and renamed when it is complete."""
+    """Output folder, empty at first. The caller renames it when it is complete."""
     step: Step
 
     @property
@@ -60,7 +63,7 @@ class Source(NamedTuple):
         return self.dataset.manifest.splits[split].windows
 
     def batches(self, split: Split, rows: range | None = None) -> Iterator[WindowBatch]:
-        """Rows of ids, without padding."""
+        """Yield rows of ids without padding."""
         stored = self.dataset.stored(self.dataset.manifest.formats[0], split)
         rows = range(len(stored)) if rows is None else rows
         size = self.schema.num_rows_at_once(ROWS_AT_ONCE)
@@ -70,31 +73,34 @@ class Source(NamedTuple):
             self.step.advance(stop - start)
 
     def texts(self, split: Split) -> Iterator[str]:
-        """Documents, shuffled: trainers that read text take it as it comes, and neighbours are of one repository."""
+        """Yield documents in random order.
+
+        Trainers that read text do not shuffle it, and neighboring documents come from the same repository.
+        """
         rows = self.dataset[split].unpacked()
         for row in Order(len(rows)).rows(0).tolist():
             yield rows[row]["text"]
             self.step.advance(1)
 
 
-# Rows of ids: Parquet files that datasets.load_dataset(folder) takes as the splits they are named by.
+# Rows of ids, in Parquet files whose names give datasets.load_dataset(folder) the splits.
 
 
-def write_trl(source: Source) -> None:
-    _write_rows(source, _trl_columns)
+def write_trl(job: ExportJob) -> None:
+    _write_rows(job, _trl_columns)
 
 
-def write_transformers(source: Source) -> None:
-    _write_rows(source, _transformers_columns)
+def write_transformers(job: ExportJob) -> None:
+    _write_rows(job, _transformers_columns)
 
 
-def write_axolotl(source: Source) -> None:
-    _write_rows(source, _axolotl_columns)
+def write_axolotl(job: ExportJob) -> None:
+    _write_rows(job, _axolotl_columns)
 
 
 def _trl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
-    """Its collator makes positions from the lengths of segments."""
-    ids, is_first = _flat(batch)
+    """Return ids, labels and the length of each segment, from which TRL's collator computes positions."""
+    ids, is_first = _flatten(batch)
     starts = np.flatnonzero(is_first)
     lengths = np.diff(starts, append=len(ids.values))
     return {
@@ -105,17 +111,17 @@ def _trl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
 
 
 def _transformers_columns(batch: WindowBatch, schema: Schema, pad_id: int) -> Columns:
-    """Rows of one length, as the collator only stacks them. Padding is one more segment."""
-    ids, is_first = _flat(batch)
-    is_there: Flags = np.arange(schema.length) < ids.sizes[:, None]
-    padded = np.full(is_there.shape, pad_id, np.int64)
-    padded[is_there] = ids.values
-    begins: Flags = np.arange(schema.length) == ids.sizes[:, None]
-    begins[is_there] = is_first
-    begins[:, 0] = True
-    places = np.arange(begins.size)
-    positions = places - np.maximum.accumulate(np.where(begins.ravel(), places, 0))
-    labels = np.where(is_there & ~begins, padded, IGNORED_LABEL)
+    """Return rows padded to one length, because the collator only stacks them. Padding is one more segment."""
+    ids, is_first = _flatten(batch)
+    is_id: Flags = np.arange(schema.length) < ids.sizes[:, None]
+    padded = np.full(is_id.shape, pad_id, np.int64)
+    padded[is_id] = ids.values
+    is_start: Flags = np.arange(schema.length) == ids.sizes[:, None]
+    is_start[is_id] = is_first
+    is_start[:, 0] = True
+    indices = np.arange(is_start.size)
+    positions = indices - np.maximum.accumulate(np.where(is_start.ravel(), indices, 0))
+    labels = np.where(is_id & ~is_start, padded, IGNORED_LABEL)
     offsets = np.arange(len(batch) + 1) * schema.length
     return {
         IDS: Ragged(padded.ravel(), offsets),
@@ -125,8 +131,8 @@ def _transformers_columns(batch: WindowBatch, schema: Schema, pad_id: int) -> Co
 
 
 def _axolotl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
-    """A row for each segment. Axolotl counts positions over whole rows, so it must pack them itself."""
-    ids, is_first = _flat(batch)
+    """Return a row for each segment. Axolotl numbers positions across complete rows, so it must pack them itself."""
+    ids, is_first = _flatten(batch)
     offsets = np.append(np.flatnonzero(is_first), len(ids.values))
     return {
         IDS: Ragged(ids.values, offsets),
@@ -135,8 +141,8 @@ def _axolotl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
     }
 
 
-def _flat(batch: WindowBatch) -> tuple[Ragged, Flags]:
-    """The ids, and which of them come first in a segment."""
+def _flatten(batch: WindowBatch) -> tuple[Ragged, Flags]:
+    """Return the ids, and for each id whether it is the first of a segment."""
     first, last = int(batch.ids.offsets[0]), int(batch.ids.offsets[-1])
     ids = Ragged(batch.ids.values[first:last].astype(np.int64), batch.ids.offsets - first)
     is_first = np.zeros(len(ids.values), np.bool_)
@@ -151,17 +157,19 @@ def _labels(ids: npt.NDArray[np.int64], is_first: Flags) -> npt.NDArray[np.int64
     return np.where(is_first, IGNORED_LABEL, ids)
 
 
-def _write_rows(source: Source, columns_of: Callable[[WindowBatch, Schema, int], Columns]) -> None:
+def _write_rows(job: ExportJob, make_columns: Callable[[WindowBatch, Schema, int], Columns]) -> None:
     pa, parquet = _import_parquet()
-    schema, facts = source.schema, source.dataset.manifest.tokenizer
-    pad_id = next((one for one in (facts.pad_id, facts.end_id) if one is not None), 0)  # it has no label in any case
-    for split, name in source.splits.items():
-        num_rows, in_file = source.num_rows(split), max(1, FILE_IDS // schema.length)
-        firsts = range(0, num_rows, in_file)
-        for number, first in enumerate(firsts):
-            rows = range(first, min(first + in_file, num_rows))
-            tables = (_table(pa, columns_of(batch, schema, pad_id)) for batch in source.batches(split, rows))
-            path = source.folder / "data" / f"{name}-{number:05d}-of-{len(firsts):05d}.parquet"
+    schema, facts = job.schema, job.dataset.manifest.tokenizer
+    pad_id = next(
+        (token for token in (facts.pad_id, facts.end_id) if token is not None), 0
+    )  # any id, as padding has no label
+    for split, name in job.splits.items():
+        num_rows, rows_per_file = job.num_rows(split), max(1, FILE_IDS // schema.length)
+        starts = range(0, num_rows, rows_per_file)
+        for number, start in enumerate(starts):
+            rows = range(start, min(start + rows_per_file, num_rows))
+            tables = (_table(pa, make_columns(batch, schema, pad_id)) for batch in job.batches(split, rows))
+            path = job.folder / "data" / f"{name}-{number:05d}-of-{len(starts):05d}.parquet"
             _write_tables(parquet, tables, path)
 
 
@@ -170,13 +178,13 @@ def _table(pa: Any, columns: Columns) -> Any:
 
 
 def _list_array(pa: Any, column: Ragged, name: str) -> Any:
-    """As int32: PyTorch computes little with unsigned numbers."""
+    """Return the column as lists of int32, as PyTorch supports few operations on unsigned integers."""
     values = pa.array(column.values.astype(np.int8 if name == MASK else np.int32, copy=False))
     return pa.ListArray.from_arrays(pa.array(column.offsets.astype(np.int32)), values)
 
 
 def _write_tables(parquet: Any, tables: Iterable[Any], path: Path) -> None:
-    """Each as a row group."""
+    """Write each table as a row group."""
     path.parent.mkdir(exist_ok=True)
     tables = iter(tables)
     first = next(tables)
@@ -188,7 +196,7 @@ def _write_tables(parquet: Any, tables: Iterable[Any], path: Path) -> None:
 
 def _import_parquet() -> tuple[Any, Any]:
     try:
-        import pyarrow as pa  # noqa: PLC0415 - slow to import, and not always there
+        import pyarrow as pa  # noqa: PLC0415 - slow to import, and optional
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError(
@@ -197,85 +205,86 @@ def _import_parquet() -> tuple[Any, Any]:
     return pa, parquet
 
 
-# Streams of ids: all documents of a split one behind the other, each with its end token.
+# Streams of ids: all documents of a split, each followed by its end token.
 
 
-def write_nanogpt(source: Source) -> None:
-    for split, name in source.splits.items():
-        with ArrayFile(source.folder / f"{name}.bin", id_kind(source.schema), no_head) as file:
-            for laid in _laid(source, split, id_kind(source.schema)):
-                file.append(laid.content)
-    tokenizer, vocab_size = source.dataset.tokenizer, source.schema.vocab_size
+def write_nanogpt(job: ExportJob) -> None:
+    """Write raw ids, and meta.pkl with the text of each id and the id of each single character."""
+    for split, name in job.splits.items():
+        with ArrayFile(job.folder / f"{name}.bin", id_kind(job.schema), no_head) as file:
+            for chunk in _stream_chunks(job, split, id_kind(job.schema)):
+                file.append(chunk.content)
+    tokenizer, vocab_size = job.dataset.tokenizer, job.schema.vocab_size
     texts = {number: tokenizer.decode([number]).decode(errors="replace") for number in range(vocab_size)}
     characters = {text: number for number, text in reversed(texts.items()) if len(text) == 1}
     meta = {"vocab_size": vocab_size, "itos": texts, "stoi": dict(sorted(characters.items()))}
-    (source.folder / "meta.pkl").write_bytes(pickle.dumps(meta, protocol=4))
+    (job.folder / "meta.pkl").write_bytes(pickle.dumps(meta, protocol=4))
 
 
-def write_megatron(source: Source) -> None:
-    kind = MEGATRON_FILES.kind(source.schema)
-    for split, name in source.splits.items():
+def write_megatron(job: ExportJob) -> None:
+    kind = MEGATRON_FILES.kind(job.schema)
+    for split, name in job.splits.items():
         ends = []
-        with ArrayFile(source.folder / f"{name}.bin", kind, no_head) as file:
-            for laid in _laid(source, split, kind):
-                file.append(laid.content)
-                ends.append(laid.ends)
-        MEGATRON_FILES.write_index(source.folder / f"{name}.idx", np.concatenate(ends), kind)
+        with ArrayFile(job.folder / f"{name}.bin", kind, no_head) as file:
+            for chunk in _stream_chunks(job, split, kind):
+                file.append(chunk.content)
+                ends.append(chunk.ends)
+        MEGATRON_FILES.write_index(job.folder / f"{name}.idx", np.concatenate(ends), kind)
 
 
-def write_litgpt(source: Source) -> None:
-    kind = np.dtype("<u2" if source.schema.id_type is np.uint16 else "<i4")
-    for split, name in source.splits.items():
-        write_token_chunks((laid.content for laid in _laid(source, split, kind)), kind, source.folder / name)
+def write_litgpt(job: ExportJob) -> None:
+    kind = np.dtype("<u2" if job.schema.id_type is np.uint16 else "<i4")
+    for split, name in job.splits.items():
+        write_token_chunks((chunk.content for chunk in _stream_chunks(job, split, kind)), kind, job.folder / name)
 
 
-def _laid(source: Source, split: Split, kind: np.dtype[Any]) -> Iterator[Laid]:
-    laying = StreamLaying(source.schema, kind)
-    for batch in source.batches(split):
-        yield laying.lay(batch)
-    yield laying.finish()
+def _stream_chunks(job: ExportJob, split: Split, kind: np.dtype[Any]) -> Iterator[Laid]:
+    stream = StreamLaying(job.schema, kind)
+    for batch in job.batches(split):
+        yield stream.lay(batch)
+    yield stream.finish()
 
 
 # Documents as text.
 
 
-def write_nanochat(source: Source) -> None:
-    """It takes the last file of the folder for validation."""
-    folder = source.folder / "base_data_climbmix"
-    train = _write_texts(source, Split.TRAIN, folder)
-    validation = _write_texts(source, Split.VALIDATION, folder, is_one_file=True)
+def write_nanochat(job: ExportJob) -> None:
+    """Write the shards of train, then one shard of validation. nanochat uses the last shard for validation."""
+    folder = job.folder / "base_data_climbmix"
+    train = _write_texts(job, Split.TRAIN, folder)
+    validation = _write_texts(job, Split.VALIDATION, folder, is_one_file=True)
     for number, path in enumerate((*train, *validation)):
         path.rename(folder / f"shard_{number:05d}.parquet")
 
 
-def write_torchtitan(source: Source) -> None:
-    for split, name in source.splits.items():
-        paths = _write_texts(source, split, source.folder / "data")
+def write_torchtitan(job: ExportJob) -> None:
+    for split, name in job.splits.items():
+        paths = _write_texts(job, split, job.folder / "data")
         for number, path in enumerate(paths):
             path.rename(path.with_name(f"{name}-{number:05d}-of-{len(paths):05d}.parquet"))
 
 
-def _write_texts(source: Source, split: Split, folder: Path, *, is_one_file: bool = False) -> list[Path]:
-    """Files with a column `text`, under names of no account."""
+def _write_texts(job: ExportJob, split: Split, folder: Path, *, is_one_file: bool = False) -> list[Path]:
+    """Write files with a column `text` under temporary names, and return their paths."""
     pa, parquet = _import_parquet()
-    size = min(MOST_TEXTS, max(1, source.num_rows(split) // MIN_GROUPS))
-    groups = _in_groups(source.texts(split), size)
+    size = min(MAX_GROUP_TEXTS, max(1, job.num_rows(split) // MIN_GROUPS))
+    groups = _row_groups(job.texts(split), size)
     paths: list[Path] = []
     for first in groups:
-        own = chain((first,), groups) if is_one_file else _one_file(first, groups)
+        file_groups = chain((first,), groups) if is_one_file else _groups_of_file(first, groups)
         path = folder / f"{split}-{len(paths)}"
-        _write_tables(parquet, (pa.table({"text": group}) for group in own), path)
+        _write_tables(parquet, (pa.table({"text": group}) for group in file_groups), path)
         paths.append(path)
     return paths
 
 
-def _in_groups(texts: Iterator[str], size: int) -> Iterator[list[str]]:
+def _row_groups(texts: Iterator[str], size: int) -> Iterator[list[str]]:
     while group := list(islice(texts, size)):
         yield group
 
 
-def _one_file(first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Groups until there are FILE_CHARACTERS."""
+def _groups_of_file(first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield groups until they have FILE_CHARACTERS characters."""
     num_characters = 0
     for group in chain((first,), others):
         yield group

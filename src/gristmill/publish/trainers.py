@@ -1,7 +1,7 @@
-"""TRAINERS: the table of trainers that `gristmill export --for` writes folders for.
+"""TRAINERS: the trainers that `gristmill export --for` supports.
 
-Command line, export, pages (docs/trainers) and their tests read it. To add a trainer, add a row with its writer in
-`trainer_files`, and a page.
+The command line, the export, and the tests of the pages in docs/trainers read this table. To add a trainer, add an
+entry here, a writer in `trainer_files`, and a page.
 """
 
 from enum import Enum
@@ -11,13 +11,13 @@ from typing import NamedTuple
 from gristmill.core.records import Split
 
 
-class Reads(Enum):
-    """Kinds of rows that trainers read."""
+class InputKind(Enum):
+    """Kind of input that a trainer reads."""
 
     ROWS = "rows of ids"
-    """Windows, or packed rows: the borders of documents are in the columns."""
+    """Windows or packed rows, with columns that mark where documents begin."""
     STREAM = "one stream of ids"
-    """Whole documents one behind the other, each with its end token. Packed rows have no end token at some borders."""
+    """Complete documents, each followed by its end token. Packed rows cannot be used, as they lack some of these."""
     TEXT = "documents as text"
 
 
@@ -26,24 +26,29 @@ ALL_SPLITS = {split: str(split) for split in Split}
 
 
 class Trainer(NamedTuple):
+    """A trainer, and the folder that an export writes for it."""
+
     name: str
     text: str
-    """Content of the folder, in the help and on the page."""
-    reads: Reads
+    """Contents of the folder, as printed after an export and shown on the trainer's page."""
+    input_kind: InputKind
     splits: dict[Split, str]
-    """Those it reads, by the name that it reads them under. The folder has no file of a split without rows."""
+    """Splits that the trainer reads, with its names for them. A split without rows has no file."""
     writer: str
-    """A function of `gristmill.publish.trainer_files`."""
+    """Name of the writer function in `gristmill.publish.trainer_files`."""
     snippet_name: str
-    """The file with its configuration."""
+    """Name of the configuration file."""
     snippet: Template
-    """$folder: as --out names it; $name: the last part of that; $length: the most ids in a row."""
+    """Content of the configuration file.
+
+    $folder is the path given with --out, $name its last part, and $length the maximum number of ids in a row.
+    """
     command: Template
-    """Starts the training; with $folder and $name too."""
-    largest_vocabulary: int | None = None
-    """None: any."""
+    """Command that starts the training, with $folder and $name as in `snippet`."""
+    max_vocab_size: int | None = None
+    """Largest vocabulary that the trainer can read. None if there is no limit."""
     has_tokenizer: bool = True
-    """The tokenizer's files are in the folder `tokenizer`."""
+    """True if the folder contains the tokenizer's files, in `tokenizer`."""
 
     @property
     def page(self) -> str:
@@ -57,10 +62,10 @@ from trl import SFTConfig, SFTTrainer
 data = load_dataset("$folder")
 config = SFTConfig(
     output_dir="$name-model",
-    dataset_kwargs={"skip_prepare_dataset": True},  # rows are ready as they are
-    packing=False,  # rows are packed already
-    padding_free=True,  # the collator makes position_ids from seq_lengths: attention stays within a document
-    max_length=None,  # padding_free demands it; no row is longer than $length ids
+    dataset_kwargs={"skip_prepare_dataset": True},  # rows are already tokenized
+    packing=False,  # rows are already packed
+    padding_free=True,  # position_ids come from seq_lengths, so attention stays within a document
+    max_length=None,  # required by padding_free; rows have at most $length ids
 )
 trainer = SFTTrainer("MODEL", config, train_dataset=data["train"], eval_dataset=data["validation"])
 trainer.train()
@@ -72,11 +77,11 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, defau
 
 data = load_dataset("$folder")
 model = AutoModelForCausalLM.from_pretrained("MODEL")
-model.config.use_cache = False  # with a cache, position_ids do not keep documents apart
+model.config.use_cache = False  # with a cache, attention crosses document boundaries
 trainer = Trainer(
     model,
     TrainingArguments(output_dir="$name-model"),
-    data_collator=default_data_collator,  # others add an attention_mask, and documents are no longer kept apart
+    data_collator=default_data_collator,  # other collators add an attention_mask, which lets attention cross documents
     train_dataset=data["train"],
     eval_dataset=data["validation"],
 )
@@ -89,16 +94,16 @@ tokenizer_config: $folder/tokenizer
 datasets:
   - path: $folder
     split: train
-    type:  # none: rows have input_ids, attention_mask and labels
+    type:  # empty, because rows already have input_ids, attention_mask and labels
 test_datasets:
   - path: $folder
     split: validation
     type:
 sequence_len: $length
-sample_packing: true  # each row is part of one document: axolotl packs them, and keeps them apart
+sample_packing: true  # each row is part of one document; axolotl packs rows without attention between them
 eval_sample_packing: true
 pad_to_sequence_len: true
-attn_implementation: flash_attention_2  # or flex_attention: these keep packed rows apart
+attn_implementation: flash_attention_2  # or flex_attention; both prevent attention between packed rows
 dataset_prepared_path: $name-prepared
 output_dir: $name-model
 """
@@ -171,7 +176,7 @@ _TRAINERS = (
     Trainer(
         "trl",
         "Parquet with input_ids, labels and seq_lengths, for SFTTrainer",
-        Reads.ROWS,
+        InputKind.ROWS,
         ALL_SPLITS,
         "write_trl",
         "train.py",
@@ -180,8 +185,8 @@ _TRAINERS = (
     ),
     Trainer(
         "transformers",
-        "Parquet with input_ids, labels and position_ids of one length, for Trainer",
-        Reads.ROWS,
+        "Parquet with input_ids, labels and position_ids, padded to one length, for Trainer",
+        InputKind.ROWS,
         ALL_SPLITS,
         "write_transformers",
         "train.py",
@@ -190,8 +195,8 @@ _TRAINERS = (
     ),
     Trainer(
         "axolotl",
-        "Parquet with input_ids, attention_mask and labels, a part of one document a row",
-        Reads.ROWS,
+        "Parquet with input_ids, attention_mask and labels, one part of a document per row",
+        InputKind.ROWS,
         ALL_SPLITS,
         "write_axolotl",
         "config.yaml",
@@ -200,20 +205,20 @@ _TRAINERS = (
     ),
     Trainer(
         "nanogpt",
-        "train.bin and val.bin, uint16, with meta.pkl",
-        Reads.STREAM,
+        "train.bin and val.bin with uint16 ids, and meta.pkl",
+        InputKind.STREAM,
         TRAIN_AND_VALIDATION,
         "write_nanogpt",
         "config.py",
         Template(_NANOGPT),
         Template("python train.py data/$name/config.py"),
-        largest_vocabulary=1 << 16,
+        max_vocab_size=1 << 16,
         has_tokenizer=False,
     ),
     Trainer(
         "nanochat",
         "Parquet shards of text; the last one is the validation split",
-        Reads.TEXT,
+        InputKind.TEXT,
         TRAIN_AND_VALIDATION,
         "write_nanochat",
         "train.sh",
@@ -223,8 +228,8 @@ _TRAINERS = (
     ),
     Trainer(
         "torchtitan",
-        "Parquet with text, for its Hugging Face data loader",
-        Reads.TEXT,
+        "Parquet with text, for torchtitan's Hugging Face data loader",
+        InputKind.TEXT,
         {Split.TRAIN: "train", Split.VALIDATION: "validation"},
         "write_torchtitan",
         "gristmill_config.py",
@@ -233,8 +238,8 @@ _TRAINERS = (
     ),
     Trainer(
         "litgpt",
-        "chunks of LitData's TokensLoader, for litgpt.data.LitData",
-        Reads.STREAM,
+        "chunks for LitData's TokensLoader, for litgpt.data.LitData",
+        InputKind.STREAM,
         TRAIN_AND_VALIDATION,
         "write_litgpt",
         "pretrain.yaml",
@@ -243,8 +248,8 @@ _TRAINERS = (
     ),
     Trainer(
         "megatron",
-        ".bin and .idx of Megatron-Core's GPTDataset, a document a sequence",
-        Reads.STREAM,
+        ".bin and .idx files for Megatron-Core's GPTDataset, one document per sequence",
+        InputKind.STREAM,
         {Split.TRAIN: "train", Split.VALIDATION: "valid", Split.TEST: "test"},
         "write_megatron",
         "args.txt",
@@ -252,5 +257,5 @@ _TRAINERS = (
         Template("torchrun pretrain_gpt.py $$(cat $folder/args.txt)"),
     ),
 )
-TRAINERS = {one.name: one for one in _TRAINERS}
-"""By name."""
+TRAINERS = {trainer.name: trainer for trainer in _TRAINERS}
+"""Keyed by name."""
