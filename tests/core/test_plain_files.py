@@ -58,7 +58,7 @@ ALLOWED = {
     "lab/training/models.py:_load_pretrained": GUARDED,
     "lab/training/models.py:load_weights": GUARDED,
     "tokenizers/cuda/reader_process.py:read_files": GUARDED,
-    "views/viewer/viewer_folder.py:alone": GUARDED,
+    "views/viewer/viewer_folder.py:hold_lock": GUARDED,
     "formats/chunks.py:_content": "maps a stream of open_plain",
     "formats/arrays.py:map_part": "maps a stream of open_plain",
     "formats/arrow.py:_mapped": GUARDED,

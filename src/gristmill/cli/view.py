@@ -29,7 +29,7 @@ def view(arguments: Sequence[str]) -> int:
         from gristmill.views.viewer.view import Viewing  # noqa: PLC0415 - not needed for --help
         from gristmill.views.viewer.view import view as serve  # noqa: PLC0415
 
-    def tell(viewing: Viewing) -> None:
+    def print_address(viewing: Viewing) -> None:
         if given.json:
             print(json.dumps({"address": viewing.address}), flush=True)
         else:
@@ -37,5 +37,5 @@ def view(arguments: Sequence[str]) -> int:
         if viewing.note is not None and not given.quiet:
             print(f"gristmill: note: {printable(viewing.note)}", file=sys.stderr, flush=True)
 
-    serve(given.folder, tell, port=given.port, opens_browser=not given.no_browser)
+    serve(given.folder, print_address, port=given.port, opens_browser=not given.no_browser)
     return 0

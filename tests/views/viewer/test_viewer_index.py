@@ -1,4 +1,4 @@
-"""The index beside a dataset: made once, by whom it may be, and never trusted unless it is whole."""
+"""The index beside a dataset: when it is built, reused, rebuilt and deleted."""
 
 import json
 import os
@@ -14,8 +14,8 @@ import pytest
 
 from gristmill import Config, WindowConfig, build, export
 from gristmill.core.errors import OutputError
-from gristmill.views.viewer import viewed_rows, window_index
-from gristmill.views.viewer.opened import Opened
+from gristmill.views.viewer import viewer_dataset, window_index
+from gristmill.views.viewer.current_dataset import CurrentDataset
 from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
 from support.builds import run
 from support.foreign_datasets import made_foreign
@@ -34,85 +34,85 @@ def folder(original, tmp_path):
 
 
 def indexes(folder):
-    """By name: which folder each is, and of when its files are."""
+    """Return inode and modification time of each index, keyed by name."""
     found = sorted(view_folder(folder).glob("index-*"))
     return {path.name: (path.stat().st_ino, (path / "row.npy").stat().st_mtime_ns) for path in found}
 
 
-def look(folder):
-    """Opens it, asks what takes the index -> the index after that."""
-    with viewer(folder) as asking:
-        asking.indexed()
-        assert asking.found("/api/dataset")["index"] == {"is_ready": True, "share": 1.0, "error": None}
-        assert asking.found("/api/windows", language="python")["total"] > 0
+def open_and_close(folder):
+    """Open a dataset, send a request that needs the index, and return the indexes."""
+    with viewer(folder) as client:
+        client.indexed()
+        assert client.found("/api/dataset")["index"] == {"is_ready": True, "fraction_done": 1.0, "error": None}
+        assert client.found("/api/windows", language="python")["total"] > 0
     return indexes(folder)
 
 
-def test_a_folder_whose_name_is_not_utf8_is_told_by_its_bytes(original, tmp_path):
+def test_title_escapes_bytes_that_are_not_utf8(original, tmp_path):
     folder = Path(shutil.copytree(original, tmp_path / os.fsdecode(b"caf\xe9")))
-    with viewer(folder) as asking:
-        assert asking.found("/api/dataset")["title"] == r"caf\xe9"
+    with viewer(folder) as client:
+        assert client.found("/api/dataset")["title"] == r"caf\xe9"
 
 
-def test_it_is_made_once(folder):
-    first = look(folder)
+def test_index_is_built_once(folder):
+    first = open_and_close(folder)
     assert len(first) == 1
-    assert look(folder) == first
+    assert open_and_close(folder) == first
 
 
-def test_the_first_page_needs_none(folder, monkeypatch):
-    may_go_on = threading.Event()
-    monkeypatch.setattr(window_index, "_write_block", lambda *_, **__: may_go_on.wait(20))
-    with viewer(folder) as asking:
+def test_first_page_needs_no_index(folder, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(window_index, "_write_block", lambda *_, **__: released.wait(20))
+    with viewer(folder) as client:
         try:
-            assert asking.found("/api/windows")["rows"][0]["text"]
-            assert asking.found("/api/windows", split="test")["rows"]
-            assert asking.found("/api/row", split="train", row=3, language="python")["next"] == {
+            assert client.found("/api/windows")["rows"][0]["text"]
+            assert client.found("/api/windows", split="test")["rows"]
+            assert client.found("/api/row", split="train", row=3, language="python")["next"] == {
                 "split": "train",
                 "row": 4,
             }
-            assert asking.found("/api/search", q="alpha")["hits"]
-            status, answer = asking.get("/api/windows", language="python")
+            assert client.found("/api/search", q="alpha")["hits"]
+            status, answer = client.get("/api/windows", language="python")
             assert status == 202
             assert answer["index"]["is_ready"] is False
-            assert 0 <= answer["index"]["share"] < 1
-            assert asking.get("/api/file", repo="repo", path="src/m01.js")[0] == 202
-            while (files := asking.get("/api/files", status="dropped"))[0] == 202:  # they are indexed first
+            assert 0 <= answer["index"]["fraction_done"] < 1
+            assert client.get("/api/file", repo="repo", path="src/m01.js")[0] == 202
+            while (files := client.get("/api/files", status="dropped"))[0] == 202:  # files are indexed before windows
                 time.sleep(0.01)
             assert files[1]["total"] > 0
         finally:
-            may_go_on.set()
+            released.set()
 
 
-def test_rows_far_from_the_front_wait_for_it(folder, monkeypatch):
-    monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
-    may_go_on = threading.Event()
+def test_rows_after_the_front_of_a_file_wait_for_the_index(folder, monkeypatch):
+    monkeypatch.setattr(viewer_dataset, "FRONT_BYTES", 4000)
+    released = threading.Event()
     original = window_index._write_block
     monkeypatch.setattr(
-        window_index, "_write_block", lambda *some, **more: may_go_on.wait(20) and original(*some, **more)
+        window_index, "_write_block", lambda *args, **options: released.wait(20) and original(*args, **options)
     )
-    with viewer(folder) as asking:
-        assert asking.found("/api/row", split="train", row=0)["look"]["row"] == 0
-        assert asking.get("/api/row", split="train", row=90)[0] == 202
-        assert asking.get("/api/windows", **{"from": 50})[0] == 202
-        partial = asking.found("/api/search", q="nowhere at all")
+    with viewer(folder) as client:
+        assert client.found("/api/row", split="train", row=0)["view"]["row"] == 0
+        assert client.get("/api/row", split="train", row=90)[0] == 202
+        assert client.get("/api/windows", **{"from": 50})[0] == 202
+        partial = client.found("/api/search", q="nowhere at all")
         assert partial["searched"] > 0
-        assert asking.get("/api/search", q="nowhere at all", after=partial["next"])[0] == 202
-        may_go_on.set()
-        asking.indexed()
-        assert asking.found("/api/row", split="train", row=90)["look"]["row"] == 90
-        assert asking.found("/api/search", q="nowhere at all", after=partial["next"])["next"] is None
+        assert client.get("/api/search", q="nowhere at all", after=partial["next"])[0] == 202
+        released.set()
+        client.indexed()
+        assert client.found("/api/row", split="train", row=90)["view"]["row"] == 90
+        assert client.found("/api/search", q="nowhere at all", after=partial["next"])["next"] is None
 
 
-def test_another_dataset_in_its_place_gets_another(folder):
-    first = look(folder)
-    build(Config(sources=[str(sources_of(folder))], out=str(folder), window=WindowConfig(length=48, overlap=8)))
-    second = look(folder)
+def test_rebuilt_dataset_gets_a_new_index(folder):
+    first = open_and_close(folder)
+    build(Config(sources=[str(write_sources(folder))], out=str(folder), window=WindowConfig(length=48, overlap=8)))
+    second = open_and_close(folder)
     assert len(second) == 1
     assert set(second) != set(first)
 
 
-def sources_of(folder):
+def write_sources(folder):
     source = folder.parent / "repo"
     source.mkdir()
     for number in range(12):
@@ -120,230 +120,233 @@ def sources_of(folder):
     return source
 
 
-def test_a_viewer_follows_a_build_into_the_same_place(folder):
-    with viewer(folder) as asking:
-        asking.indexed()
-        before = asking.found("/api/dataset")
-        build(Config(sources=[str(sources_of(folder))], out=str(folder), window=WindowConfig(length=48, overlap=8)))
-        after = asking.found("/api/dataset")
+def test_running_viewer_opens_a_rebuilt_dataset(folder):
+    with viewer(folder) as client:
+        client.indexed()
+        before = client.found("/api/dataset")
+        build(Config(sources=[str(write_sources(folder))], out=str(folder), window=WindowConfig(length=48, overlap=8)))
+        after = client.found("/api/dataset")
         assert after["window_length"] == 48 != before["window_length"]
-        asking.indexed()
-        found = asking.found("/api/windows", path="a1.py")
+        client.indexed()
+        found = client.found("/api/windows", path="a1.py")
         assert found["total"] > 0
         assert found["rows"][0]["windows"][0]["path"] == "a1.py"
     assert len(indexes(folder)) == 1
 
 
-def test_touched_files_get_another(folder):
-    first = look(folder)
+def test_modified_files_get_a_new_index(folder):
+    first = open_and_close(folder)
     os.utime(folder / "train.jsonl", ns=(1, 1))
-    assert set(look(folder)) != set(first)
+    assert set(open_and_close(folder)) != set(first)
 
 
-def test_a_format_that_is_not_read_changes_nothing(folder):
-    first = look(folder)
+def test_exported_format_does_not_change_the_index(folder):
+    first = open_and_close(folder)
     export(folder, "bin", workers=1)
-    assert look(folder) == first
+    assert open_and_close(folder) == first
 
 
-@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "no sums", "sums of others", "a pipe"])
-def test_a_damaged_one_is_made_anew(folder, harm):
-    (name,) = look(folder)
+@pytest.mark.parametrize("damage", ["truncated", "flipped bit", "missing", "bad checksums", "other array", "FIFO"])
+def test_damaged_index_is_built_again(folder, damage):
+    (name,) = open_and_close(folder)
     index = view_folder(folder) / name
-    whole = {path.name: path.read_bytes() for path in index.iterdir()}
+    contents = {path.name: path.read_bytes() for path in index.iterdir()}
     array = index / "file.npy"
-    match harm:
-        case "cut":
-            array.write_bytes(whole["file.npy"][:-3])
-        case "flipped":
-            array.write_bytes(whole["file.npy"][:-1] + bytes([whole["file.npy"][-1] ^ 1]))
-        case "gone":
+    match damage:
+        case "truncated":
+            array.write_bytes(contents["file.npy"][:-3])
+        case "flipped bit":
+            array.write_bytes(contents["file.npy"][:-1] + bytes([contents["file.npy"][-1] ^ 1]))
+        case "missing":
             array.unlink()
-        case "no sums":
+        case "bad checksums":
             (index / "sums.json").write_bytes(b"{")
-        case "sums of others":
+        case "other array":
             np.save(index / "row.npy", np.arange(3))
-        case "a pipe":
+        case "FIFO":
             (index / "sums.json").unlink()
             os.mkfifo(index / "sums.json")
-    assert look(folder).keys() == {name}
-    assert {path.name: path.read_bytes() for path in index.iterdir()} == whole
+    assert open_and_close(folder).keys() == {name}
+    assert {path.name: path.read_bytes() for path in index.iterdir()} == contents
 
 
-def test_what_a_killed_one_leaves_is_not_trusted(folder):
-    (name,) = look(folder)
-    kept = view_folder(folder)
-    (kept / name).rename(kept / f"{name}.tmp")
-    (kept / f"{name}.tmp" / "file.npy").write_bytes(b"half")
-    (kept / "index-of-another.tmp").mkdir()
-    assert look(folder).keys() == {name}
-    assert sorted(path.name for path in kept.iterdir()) == sorted([".gitignore", "CACHEDIR.TAG", name, "key", "lock"])
+def test_unfinished_index_of_a_killed_viewer_is_deleted(folder):
+    (name,) = open_and_close(folder)
+    parent = view_folder(folder)
+    (parent / name).rename(parent / f"{name}.tmp")
+    (parent / f"{name}.tmp" / "file.npy").write_bytes(b"half")
+    (parent / "index-of-another.tmp").mkdir()
+    assert open_and_close(folder).keys() == {name}
+    assert sorted(path.name for path in parent.iterdir()) == sorted([".gitignore", "CACHEDIR.TAG", name, "key", "lock"])
 
 
-def test_one_that_is_stopped_half_way_leaves_nothing(folder, monkeypatch):
-    monkeypatch.setattr(window_index, "ROWS_AT_ONCE", 1)
+def test_stopped_viewer_deletes_its_unfinished_index(folder, monkeypatch):
+    monkeypatch.setattr(window_index, "ROWS_PER_BLOCK", 1)
     original = window_index._write_block
-    monkeypatch.setattr(window_index, "_write_block", lambda *some, **more: (time.sleep(0.01), original(*some, **more)))
-    keeping = Keeping(folder)
-    opened = Opened(folder, keeping)
-    opened.start()
-    while not indexes_growing(folder):
+    monkeypatch.setattr(
+        window_index, "_write_block", lambda *args, **options: (time.sleep(0.01), original(*args, **options))
+    )
+    viewer_folder = Keeping(folder)
+    current = CurrentDataset(folder, viewer_folder)
+    current.start()
+    while not unfinished_indexes(folder):
         time.sleep(0.01)
-    opened.close()
+    current.close()
     assert not list(view_folder(folder).glob("index-*"))
 
 
-def indexes_growing(folder):
+def unfinished_indexes(folder):
     return list(view_folder(folder).glob("index-*.tmp/row.npy"))
 
 
-def test_two_at_once_make_one(folder, monkeypatch):
-    made = []
-    original = window_index.write_windows
+def test_two_viewers_build_one_index(folder, monkeypatch):
+    builds = []
+    original = window_index.write_window_index
     monkeypatch.setattr(
-        "gristmill.views.viewer.index.write_windows", lambda *some: (made.append(1), time.sleep(0.2), original(*some))
+        "gristmill.views.viewer.index.write_window_index",
+        lambda *args: (builds.append(1), time.sleep(0.2), original(*args)),
     )
     with viewer(folder) as one, viewer(folder) as other:
-        for asking in (one, other):
-            asking.indexed()
-            assert asking.found("/api/windows", language="python")["total"] > 0
+        for client in (one, other):
+            client.indexed()
+            assert client.found("/api/windows", language="python")["total"] > 0
         assert one.key == other.key
         assert other.ask("/api/dataset", **one.cookie)[0] == 200
-    assert made == [1]
+    assert builds == [1]
 
 
-def test_beside_a_folder_that_cannot_be_written_it_is_elsewhere(original, tmp_path):
+def test_index_is_temporary_in_a_read_only_folder(original, tmp_path):
     parent = tmp_path / "closed"
     folder = Path(shutil.copytree(original, parent / "dataset"))
     parent.chmod(0o555)
-    with without_privileges(may_read=True), viewer(folder) as asking:
-        assert "cannot be written" in asking.note
-        place = asking.opened.now().index._keeping.folder
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
-        asking.indexed()
-        assert asking.found("/api/windows", language="python")["total"] > 0
+    with without_privileges(may_read=True), viewer(folder) as client:
+        assert "cannot be written" in client.note
+        temporary = client.opened.now().index._viewer_folder.folder
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
+        client.indexed()
+        assert client.found("/api/windows", language="python")["total"] > 0
         assert not view_folder(folder).exists()
-    assert not place.exists()
+    assert not temporary.exists()
 
 
-@pytest.mark.parametrize("harm", ["foreign", "link"])
-def test_what_is_somebody_elses_stays(folder, harm, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "letter").write_text("dear")
-    if harm == "link":
-        (theirs / "lock").touch()
-        view_folder(folder).symlink_to(theirs)
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_foreign_folder_is_not_changed(folder, kind, tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "letter").write_text("dear")
+    if kind == "link":
+        (foreign / "lock").touch()
+        view_folder(folder).symlink_to(foreign)
     else:
-        theirs.rename(view_folder(folder))
-    with viewer(folder) as asking:
-        assert "cannot be written" in asking.note
-        asking.indexed()
+        foreign.rename(view_folder(folder))
+    with viewer(folder) as client:
+        assert "cannot be written" in client.note
+        client.indexed()
     names = {path.name for path in view_folder(folder).iterdir()}
-    assert names == {"letter"} | ({"lock"} if harm == "link" else set())
+    assert names == {"letter"} | ({"lock"} if kind == "link" else set())
     assert forget(folder) == 0
     assert {path.name for path in view_folder(folder).iterdir()} == names
 
 
 @pytest.mark.parametrize("name", ["lock", "key", ".gitignore", "CACHEDIR.TAG"])
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_through_what_came_with_a_dataset_nothing_is_written(folder, name, kind, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.write_text("dear")
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_links_and_fifos_in_the_viewer_folder_are_not_written_to(folder, name, kind, tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.write_text("dear")
     view_folder(folder).mkdir()
     (view_folder(folder) / "lock").touch()
     (view_folder(folder) / name).unlink(missing_ok=True)
     if kind == "link":
-        (view_folder(folder) / name).symlink_to(theirs)
+        (view_folder(folder) / name).symlink_to(foreign)
     else:
         os.mkfifo(view_folder(folder) / name)
-    keeping = Keeping(folder)
-    assert "no viewer's" in keeping.note
-    assert keeping.key()
-    with keeping.alone(wait=pytest.fail):
+    viewer_folder = Keeping(folder)
+    assert "not created by a viewer" in viewer_folder.note
+    assert viewer_folder.key()
+    with viewer_folder.hold_lock(on_wait=pytest.fail):
         pass
-    keeping.close()
-    assert theirs.read_text() == "dear"
+    viewer_folder.close()
+    assert foreign.read_text() == "dear"
 
 
-def test_a_key_is_read_no_further_than_one_is_long(folder):
-    keeping = Keeping(folder)
-    first = keeping.key()
-    with (keeping.folder / "key").open("r+b") as stream:
+def test_oversized_key_file_is_replaced(folder):
+    viewer_folder = Keeping(folder)
+    first = viewer_folder.key()
+    with (viewer_folder.folder / "key").open("r+b") as stream:
         stream.truncate(1 << 40)
-    assert keeping.key() != first
-    assert (keeping.folder / "key").stat().st_size == len(first)
+    assert viewer_folder.key() != first
+    assert (viewer_folder.folder / "key").stat().st_size == len(first)
 
 
-def test_the_key_outlives_a_restart_unless_others_can_read_it(folder):
-    with viewer(folder) as asking:
-        key, port, cookie = asking.key, asking.port, asking.cookie
-    with viewer(folder, port) as asking:
-        assert asking.key == key
-        assert asking.ask("/api/dataset", **cookie)[0] == 200
+def test_key_survives_a_restart_unless_others_can_read_it(folder):
+    with viewer(folder) as client:
+        key, port, cookie = client.key, client.port, client.cookie
+    with viewer(folder, port) as client:
+        assert client.key == key
+        assert client.ask("/api/dataset", **cookie)[0] == 200
     (view_folder(folder) / "key").chmod(0o644)
-    with viewer(folder) as asking:
-        assert asking.key != key
-        assert asking.ask("/api/dataset", **cookie)[0] == 403
+    with viewer(folder) as client:
+        assert client.key != key
+        assert client.ask("/api/dataset", **cookie)[0] == 403
 
 
-def test_clean_deletes_it_and_what_is_not_its_own_stays(folder):
-    look(folder)
+def test_clean_deletes_the_index_and_keeps_other_files(folder):
+    open_and_close(folder)
     (view_folder(folder) / "notes.txt").write_text("mine")
     done = run("clean", folder)
     assert done.returncode == 0
     assert "dataset.view" in done.stdout
     assert [path.name for path in view_folder(folder).iterdir()] == ["notes.txt"]
-    assert look_again(folder)
+    assert index_and_clean(folder)
 
 
-def look_again(folder):
+def index_and_clean(folder):
     shutil.rmtree(view_folder(folder))
-    look(folder)
+    open_and_close(folder)
     assert run("clean", folder, "--quiet").returncode == 0
     return not view_folder(folder).exists() and (folder / "manifest.json").exists()
 
 
-def test_clean_waits_for_no_index_that_is_being_made(folder):
-    look(folder)
-    keeping = Keeping(folder)
-    with keeping.alone(wait=pytest.fail), pytest.raises(OutputError, match="making its index"):
+def test_clean_fails_while_an_index_is_built(folder):
+    open_and_close(folder)
+    viewer_folder = Keeping(folder)
+    with viewer_folder.hold_lock(on_wait=pytest.fail), pytest.raises(OutputError, match="building its index"):
         forget(folder)
 
 
-def test_a_name_without_end_is_found_by_its_end_in_no_time(folder):
+def test_very_long_names_are_found_by_their_end(folder):
     lines = (folder / "files.jsonl").read_bytes().splitlines(keepends=True)
     names = [json.dumps("a/" * 200_000 + f"{number}é.py").encode() for number in range(40)]
     more = [re.sub(rb'"path":"[^"]*"', lambda _, name=name: b'"path":' + name, lines[0]) for name in names]
     (folder / "files.jsonl").write_bytes(b"".join([*lines, *more]))
-    with viewer(folder) as asking:
-        asking.indexed()
+    with viewer(folder) as client:
+        client.indexed()
         started_at = time.monotonic()
-        assert asking.found("/api/files", path="*a*a*b*c")["total"] == 0
-        assert asking.found("/api/files", path="7É.p?")["total"] == 1
-        assert asking.found("/api/files", path="/7é.py")["total"] == 1
+        assert client.found("/api/files", path="*a*a*b*c")["total"] == 0
+        assert client.found("/api/files", path="7É.p?")["total"] == 1
+        assert client.found("/api/files", path="/7é.py")["total"] == 1
         assert time.monotonic() - started_at < 10
 
 
-def test_a_dataset_without_a_record_of_files_is_shown_and_not_filtered(folder, monkeypatch):
+def test_dataset_without_a_file_record_can_be_read_but_not_filtered(folder, monkeypatch):
     made_foreign(folder)
-    monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
-    may_go_on = threading.Event()
-    original = viewed_rows.PlainJsonl.__iter__
+    monkeypatch.setattr(viewer_dataset, "FRONT_BYTES", 4000)
+    released = threading.Event()
+    original = viewer_dataset.PlainJsonl.__iter__
     monkeypatch.setattr(
-        viewed_rows.PlainJsonl, "__iter__", lambda file: original(file) if may_go_on.wait(20) else iter(())
+        viewer_dataset.PlainJsonl, "__iter__", lambda file: original(file) if released.wait(20) else iter(())
     )
-    with viewer(folder) as asking:
-        assert asking.get("/api/row", split="train", row=90) == (
+    with viewer(folder) as client:
+        assert client.get("/api/row", split="train", row=90) == (
             202,
-            {"index": {"is_ready": False, "share": 0.0, "error": None}},
+            {"index": {"is_ready": False, "fraction_done": 0.0, "error": None}},
         )
-        may_go_on.set()
-        asking.indexed()
-        told = asking.found("/api/dataset")
-        assert "keeps no record of files" in told["index"]["error"]
-        assert asking.found("/api/windows")["rows"]
-        assert asking.found("/api/row", split="train", row=90)["next"]["row"] == 91
-        assert asking.found("/api/search", q="alpha")["hits"]
-        assert asking.get("/api/windows", language="python")[0] == 409
-        assert asking.get("/api/files")[0] == 409
+        released.set()
+        client.indexed()
+        answer = client.found("/api/dataset")
+        assert "keeps no record of files" in answer["index"]["error"]
+        assert client.found("/api/windows")["rows"]
+        assert client.found("/api/row", split="train", row=90)["next"]["row"] == 91
+        assert client.found("/api/search", q="alpha")["hits"]
+        assert client.get("/api/windows", language="python")[0] == 409
+        assert client.get("/api/files")[0] == 409

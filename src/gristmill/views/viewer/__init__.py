@@ -1,1 +1,1 @@
-"""gristmill view: browse a dataset in a local web page."""
+"""`gristmill view`: browse a dataset in a local web page."""

@@ -1,4 +1,4 @@
-"""What each address under /api answers: JSON, from the dataset and its index."""
+"""The endpoints under /api. Each answers with JSON from the dataset and its index."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,130 +14,131 @@ from gristmill.core.records import DropReason, Split
 from gristmill.dataset.row_windows import ShownWindow, Window, join_windows, read_row
 from gristmill.planning.explain import status_text
 from gristmill.views.row import has_lines, look_at, look_at_tokens
-from gristmill.views.viewer.filters import FIM, Filters, Passing, files_of, tables_of
-from gristmill.views.viewer.opened import Viewed
+from gristmill.views.viewer.current_dataset import LoadedDataset
+from gristmill.views.viewer.filters import FIM, Filters, MatchingRows, require_files, require_tables
 from gristmill.views.viewer.request import Query, bad_request, not_found
-from gristmill.views.viewer.search import Cursor, Found, Near, Scope, Search, search, search_near
-from gristmill.views.viewer.viewed_rows import TEXT_IDS, NotIndexedError, text_of
-from gristmill.views.viewer.window_index import FORMS, KINDS, WindowTable
+from gristmill.views.viewer.search import Cursor, Matcher, NearestHit, Scope, SearchResult, find_nearest, search
+from gristmill.views.viewer.viewer_dataset import EXCERPT_IDS, NotIndexedError, decode_text
+from gristmill.views.viewer.window_index import FIM_FORMS, VARIANT_KINDS, WindowTable
 
-MOST_WINDOWS = 5000
-MOST_TOKENS = 40_000
-"""What a browser still draws at once: of a file of 150 KB."""
-
-
-# One file: its line in files.jsonl, its windows, and its text, stitched from them.
+MAX_WINDOWS = 5000
+MAX_TOKENS = 40_000
+"""Maximum number of tokens that a browser has to draw at once, about those of a 150 KB file."""
 
 
-class Stitched(NamedTuple):
-    """A file's tokens, each once, as far as windows show them."""
+# The page of one file: its line in files.jsonl, its windows, and its text joined from them.
+
+
+class JoinedText(NamedTuple):
+    """The tokens of a file that are in windows, each once."""
 
     ids: list[int]
     edges: list[tuple[int, int]]
-    """Where among these each window begins, and its row."""
+    """Position of the first token of each window among these ids, with the row of the window."""
     gaps: list[tuple[int, int]]
-    """Where tokens are missing, and how many."""
+    """Position of each gap among these ids, with the number of missing tokens."""
 
 
-def file_page(viewed: Viewed, number: int) -> dict[str, Any]:
-    files, windows = tables_of(viewed.index)
+def file_page(loaded: LoadedDataset, number: int) -> dict[str, Any]:
+    """Return the facts, windows and text of one file."""
+    files, windows = require_tables(loaded.index)
     row = files.row(number)
     own = np.flatnonzero(windows.file == number)
-    stitched = _stitched(viewed, row, windows, own)
-    tokens, strokes = look_at_tokens(stitched.ids, viewed.dataset.tokenizer, row.language or "", row.path)
-    commits = {source.repo: source.commit for source in viewed.dataset.manifest.sources}
+    joined = _joined_text(loaded, row, windows, own)
+    tokens, strokes = look_at_tokens(joined.ids, loaded.dataset.tokenizer, row.language or "", row.path)
+    commits = {source.repo: source.commit for source in loaded.dataset.manifest.sources}
     return {
         "file": row,
         "commit": commits.get(row.repo),
-        "told": status_text(row),
-        "windows": [_window(viewed, windows, one) for one in own[:MOST_WINDOWS].tolist()],
+        "status_text": status_text(row),
+        "windows": [_indexed_window(loaded, windows, one) for one in own[:MAX_WINDOWS].tolist()],
         "tokens": tokens,
         "strokes": strokes,
-        "edges": stitched.edges,
-        "gaps": stitched.gaps,
-        "num_tokens_left_out": max((row.tokens or 0) - len(stitched.ids), 0) if row.status == "kept" else 0,
-        "note": _note(viewed, row, stitched, len(own)),
+        "edges": joined.edges,
+        "gaps": joined.gaps,
+        "num_tokens_left_out": max((row.tokens or 0) - len(joined.ids), 0) if row.status == "kept" else 0,
+        "note": _note(loaded, row, joined, len(own)),
     }
 
 
-def _window(viewed: Viewed, windows: WindowTable, number: int) -> dict[str, Any]:
-    split, row = viewed.dataset.numbering.place(int(windows.row[number]))
+def _indexed_window(loaded: LoadedDataset, windows: WindowTable, number: int) -> dict[str, Any]:
+    split, row = loaded.dataset.numbering.split_and_row(int(windows.row[number]))
     numbers = {name: int(getattr(windows, name)[number]) for name in ("start", "fresh", "num_ids", "repeat")}
     lines = int(windows.first_line[number]), int(windows.last_line[number])
     return {
         "split": split,
         "row": row,
         "lines": lines,
-        "variant": KINDS[windows.variant[number]],
-        "fim": FORMS[windows.form[number]],
+        "variant": VARIANT_KINDS[windows.variant[number]],
+        "fim": FIM_FORMS[windows.form[number]],
         **numbers,
     }
 
 
-def _stitched(viewed: Viewed, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> Stitched:
-    """From windows of the file itself, where each is shown first."""
-    firsts = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
-    shown: list[tuple[ShownWindow, int]] = []
+def _joined_text(loaded: LoadedDataset, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> JoinedText:
+    """Join the windows of the original file until MAX_TOKENS is reached. Skip variants and repeated windows."""
+    originals = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
+    read: list[tuple[ShownWindow, int]] = []
     end = num_tokens = 0
-    for number in firsts[np.argsort(windows.start[firsts], kind="stable")].tolist():
-        if num_tokens >= MOST_TOKENS:
+    for number in originals[np.argsort(windows.start[originals], kind="stable")].tolist():
+        if num_tokens >= MAX_TOKENS:
             break
-        split, row = viewed.dataset.numbering.place(int(windows.row[number]))
-        one = _window_of(viewed, file, split, row, int(windows.start[number]))
-        shown.append((one, row))
+        split, row = loaded.dataset.numbering.split_and_row(int(windows.row[number]))
+        one = _read_window(loaded, file, split, row, int(windows.start[number]))
+        read.append((one, row))
         num_tokens += max(0, one.window.end - max(end, one.window.start))
         end = max(end, one.window.end)
-    return _joined(viewed, shown, file)
+    return _join(loaded, read, file)
 
 
-def _joined(viewed: Viewed, shown: list[tuple[ShownWindow, int]], file: FileRow) -> Stitched:
-    """`shown`: windows by where they begin, each with its row."""
-    stretches = join_windows(viewed.dataset, [one for one, _ in shown])
-    if stretches is None:
-        raise DatasetError(f"two windows of {file.name} contradict each other. `gristmill check` tells more.")
-    stitched, end = Stitched([], [], []), 0
-    for stretch in stretches:
-        if stretch.start > end:
-            stitched.gaps.append((len(stitched.ids), stretch.start - end))
-        end = stretch.end
-        stitched.edges.extend(
-            (len(stitched.ids) + one.window.start - stretch.start, row)
-            for one, row in shown
-            if stretch.start <= one.window.start < stretch.end
+def _join(loaded: LoadedDataset, windows: list[tuple[ShownWindow, int]], file: FileRow) -> JoinedText:
+    """Join windows, given with their rows and sorted by start."""
+    spans = join_windows(loaded.dataset, [one for one, _ in windows])
+    if spans is None:
+        raise DatasetError(f"two windows of {file.name} contradict each other. Run `gristmill check` for details.")
+    joined, end = JoinedText([], [], []), 0
+    for span in spans:
+        if span.start > end:
+            joined.gaps.append((len(joined.ids), span.start - end))
+        end = span.end
+        joined.edges.extend(
+            (len(joined.ids) + one.window.start - span.start, row)
+            for one, row in windows
+            if span.start <= one.window.start < span.end
         )
-        stitched.ids.extend(stretch.ids.tolist())
-    return stitched
+        joined.ids.extend(span.ids.tolist())
+    return joined
 
 
-def _window_of(viewed: Viewed, file: FileRow, split: Split, row: int, start: int) -> ShownWindow:
-    read = read_row(viewed.dataset, split, row)
+def _read_window(loaded: LoadedDataset, file: FileRow, split: Split, row: int, start: int) -> ShownWindow:
+    read = read_row(loaded.dataset, split, row)
     for window in read.windows:
         if (window.file, window.start, window.variant, window.repeat) == (file.key, start, "", 0):
             return read.shown(window)
-    raise DatasetError(f"row {split}:{row} is not what it was when the index was made. Start the viewer again.")
+    raise DatasetError(f"row {split}:{row} has changed since the index was built. Restart the viewer.")
 
 
-def _note(viewed: Viewed, file: FileRow, stitched: Stitched, num_windows: int) -> str | None:
+def _note(loaded: LoadedDataset, file: FileRow, joined: JoinedText, num_windows: int) -> str | None:
     notes = []
-    if file.status == "kept" and len(stitched.ids) >= MOST_TOKENS < (file.tokens or 0):
-        notes.append(f"Of its text the first {counted(len(stitched.ids), 'token')} are shown.")
-    elif stitched.gaps:
-        notes.append("Tokens that are in no window are left out: they were cut, or not drawn.")
-    if num_windows > MOST_WINDOWS:
-        notes.append(f"Of its {counted(num_windows, 'window')} the first {MOST_WINDOWS:,} are listed.")
-    if stitched.ids and not viewed.dataset.tokenizer.gives_text_back:
-        notes.append("The tokenizer does not give the text back exactly.")
+    if file.status == "kept" and len(joined.ids) >= MAX_TOKENS < (file.tokens or 0):
+        notes.append(f"Only the first {counted(len(joined.ids), 'token')} of the text are displayed.")
+    elif joined.gaps:
+        notes.append("Tokens that are in no window are not displayed. They were cut, or not sampled.")
+    if num_windows > MAX_WINDOWS:
+        notes.append(f"Only the first {MAX_WINDOWS:,} of {counted(num_windows, 'window')} are listed.")
+    if joined.ids and not loaded.dataset.tokenizer.gives_text_back:
+        notes.append("The tokenizer does not restore the text exactly.")
     return " ".join(notes) or None
 
 
-ROWS_AT_ONCE, MOST_ROWS = 50, 200
-FILES_AT_ONCE, MOST_FILES = 100, 500
-MAX_TEXT = 200
+DEFAULT_ROWS, MAX_ROWS = 50, 200
+DEFAULT_FILES, MAX_FILES = 100, 500
+MAX_EXCERPT = 200
 FILE_COLUMNS = ("repo", "path", "reason", "detail", "twin", "language", "bytes")
 
-Answer = dict[str, Any] | Found | Near
+Answer = dict[str, Any] | SearchResult | NearestHit
 
-NO_BUILD: dict[str, Any] = {
+NO_BUILD_FACTS: dict[str, Any] = {
     "preset": None,
     "overlap": None,
     "languages": [],
@@ -147,20 +148,21 @@ NO_BUILD: dict[str, Any] = {
     "kept": 0,
     "dropped": 0,
 }
-"""Of rows that no build has made."""
+"""Facts of a dataset that was not made by a build."""
 
 
-def dataset(viewed: Viewed, _: Query) -> Answer:
-    record = viewed.dataset.record
+def dataset(loaded: LoadedDataset, _: Query) -> Answer:
+    """Return the facts of the dataset, the choices for filters, and the state of the index."""
+    record = loaded.dataset.record
     return {
-        "title": path_text(viewed.dataset.folder.resolve().name),
+        "title": path_text(loaded.dataset.folder.resolve().name),
         "fingerprint": record.fingerprint,
         "tokenizer": record.tokenizer.name,
         "window_length": None if record.has_documents else record.window_length,
         "formats": record.formats,
         "splits": {split: facts.windows for split, facts in record.splits.items()},
-        **(_build_facts(record) if isinstance(record, Manifest) else NO_BUILD),
-        "index": viewed.index.state,
+        **(_build_facts(record) if isinstance(record, Manifest) else NO_BUILD_FACTS),
+        "index": loaded.index.state,
     }
 
 
@@ -169,11 +171,11 @@ def _build_facts(manifest: Manifest) -> dict[str, Any]:
     return {
         "preset": manifest.preset,
         "overlap": manifest.settings["window"].get("overlap"),
-        "languages": _by_tokens(manifest),
+        "languages": _languages_by_tokens(manifest),
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),
         "variants": [*([FIM] if manifest.fim is not None else []), *manifest.variants],
         "reasons": [
-            {"reason": reason, "told": reason.meaning, "files": files}
+            {"reason": reason, "meaning": reason.meaning, "files": files}
             for reason, files in sorted(counts.dropped_by_reason.items(), key=lambda one: (-one[1], one[0]))
         ],
         "kept": counts.kept,
@@ -181,93 +183,100 @@ def _build_facts(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _by_tokens(manifest: Manifest) -> list[str]:
+def _languages_by_tokens(manifest: Manifest) -> list[str]:
     tokens = {name: sum(counts.values()) for name, counts in manifest.tokens_by_language.items()}
     return sorted(tokens, key=lambda name: (-tokens[name], name))
 
 
-def windows(viewed: Viewed, query: Query) -> Answer:
+def windows(loaded: LoadedDataset, query: Query) -> Answer:
+    """Return a page of the rows that match the filters."""
     first = query.number("from", 0)
-    count = query.number("count", ROWS_AT_ONCE, MOST_ROWS)
-    passing = viewed.sieve.passing(Filters.of(query))
-    rows = [_listed(viewed, number) for number in passing.page(first, count)]
-    return {"total": len(passing), "from": first, "rows": rows}
+    count = query.number("count", DEFAULT_ROWS, MAX_ROWS)
+    matching = loaded.filter_cache.apply(Filters.from_query(query))
+    rows = [_listed_row(loaded, number) for number in matching.page(first, count)]
+    return {"total": len(matching), "from": first, "rows": rows}
 
 
-def _listed(viewed: Viewed, number: int) -> dict[str, Any]:
-    split, row = viewed.dataset.numbering.place(number)
-    read = read_row(viewed.dataset, split, row)
-    first = read.content(read.windows[0])[:TEXT_IDS] if read.windows else read.ids[:0]
+def _listed_row(loaded: LoadedDataset, number: int) -> dict[str, Any]:
+    split, row = loaded.dataset.numbering.split_and_row(number)
+    read = read_row(loaded.dataset, split, row)
+    first = read.content(read.windows[0])[:EXCERPT_IDS] if read.windows else read.ids[:0]
     return {
         "split": split,
         "row": row,
         "num_ids": len(read.ids),
-        "windows": [_told(viewed, window) for window in read.windows],
-        "text": _excerpt(text_of(first, viewed.dataset.tokenizer)),
+        "windows": [_listed_window(loaded, window) for window in read.windows],
+        "text": _excerpt(decode_text(first, loaded.dataset.tokenizer)),
     }
 
 
-def _told(viewed: Viewed, window: Window) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(window), "license": _license(viewed, window.repo, window.path)}
+def _listed_window(loaded: LoadedDataset, window: Window) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(window), "license": _license(loaded, window.repo, window.path)}
 
 
-def _license(viewed: Viewed, repo: str, path: str) -> str | None:
-    """As long as nobody knows: None."""
-    files = viewed.index.files
+def _license(loaded: LoadedDataset, repo: str, path: str) -> str | None:
+    """Return the license of a file, or None if it is not indexed yet."""
+    files = loaded.index.files
     return None if files is None else files.license_of(repo, path)
 
 
 def _excerpt(text: str) -> str:
-    """Its start, with nothing in it but line feeds and tabs that cannot be seen."""
-    lines = text[:MAX_TEXT].replace("\r\n", "\n").split("\n")
+    """Return the start of a text. Unprintable characters are escaped, except line feeds and tabs."""
+    lines = text[:MAX_EXCERPT].replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 
-def row(viewed: Viewed, query: Query) -> Answer:
-    filters = Filters.of(query)
+def row(loaded: LoadedDataset, query: Query) -> Answer:
+    """Return one row prepared for display, and its neighbors among the rows that match the filters."""
+    filters = Filters.from_query(query)
     if filters.split is None:
         raise bad_request("split is missing.")
     number = query.number("row")
-    look = look_at(viewed.dataset, filters.split, number)
+    view = look_at(loaded.dataset, filters.split, number)
     try:
-        passing = viewed.sieve.passing(filters)
+        matching = loaded.filter_cache.apply(filters)
     except NotIndexedError:
-        passing = viewed.sieve.passing(Filters(split=filters.split))
+        matching = loaded.filter_cache.apply(Filters(split=filters.split))
     return {
-        "look": look,
-        "licenses": [_license(viewed, window.repo, window.path) for window in look.windows],
-        "have_lines": [has_lines(window) for window in look.windows],
-        **_neighbours(viewed, passing, filters.split, number),
+        "view": view,
+        "licenses": [_license(loaded, window.repo, window.path) for window in view.windows],
+        "have_lines": [has_lines(window) for window in view.windows],
+        **_neighbors(loaded, matching, filters.split, number),
     }
 
 
-def _neighbours(viewed: Viewed, passing: Passing, split: Split, number: int) -> dict[str, Any]:
-    numbering = viewed.dataset.numbering
-    found = passing.neighbours(numbering.number(split, number))
-    places = [None if one is None else dict(zip(("split", "row"), numbering.place(one), strict=True)) for one in found]
-    return dict(zip(("previous", "next"), places, strict=True))
+def _neighbors(loaded: LoadedDataset, matching: MatchingRows, split: Split, row: int) -> dict[str, Any]:
+    numbering = loaded.dataset.numbering
+    numbers = matching.neighbors(numbering.number(split, row))
+    rows = [
+        None if one is None else dict(zip(("split", "row"), numbering.split_and_row(one), strict=True))
+        for one in numbers
+    ]
+    return dict(zip(("previous", "next"), rows, strict=True))
 
 
-def file(viewed: Viewed, query: Query) -> Answer:
-    files = files_of(viewed.index)
+def file(loaded: LoadedDataset, query: Query) -> Answer:
+    """Return the page of the file with a given name."""
+    files = require_files(loaded.index)
     repo, path = query.required("repo"), query.required("path")
-    number = files.number_of(repo, path)
+    number = files.find(repo, path)
     if number is None:
-        raise not_found(f"no file {printable(f'{repo}/{path}')} was found when this dataset was built.")
-    return file_page(viewed, number)
+        raise not_found(f"the build of this dataset found no file {printable(f'{repo}/{path}')}.")
+    return file_page(loaded, number)
 
 
-def files(viewed: Viewed, query: Query) -> Answer:
-    table = files_of(viewed.index)
+def files(loaded: LoadedDataset, query: Query) -> Answer:
+    """Return a page of files, filtered by status, drop reason and path."""
+    table = require_files(loaded.index)
     first = query.number("from", 0)
-    count = query.number("count", FILES_AT_ONCE, MOST_FILES)
+    count = query.number("count", DEFAULT_FILES, MAX_FILES)
     masks = [np.ones(len(table), np.bool_)]
     if status := query.choice("status", ("kept", "dropped")):
         masks.append(table.with_status(status))
     if reason := query.choice("reason", list(DropReason)):
-        masks.append(table.having("reason", reason))
+        masks.append(table.with_value("reason", reason))
     if path := query.text("path"):
-        masks.append(table.named(path))
+        masks.append(table.with_name(path))
     found = np.flatnonzero(np.logical_and.reduce(masks))
     rows = [table.row(number) for number in found[first : first + count].tolist()]
     return {
@@ -277,28 +286,30 @@ def files(viewed: Viewed, query: Query) -> Answer:
     }
 
 
-def searched(viewed: Viewed, query: Query) -> Answer:
+def search_rows(loaded: LoadedDataset, query: Query) -> Answer:
+    """Search a text in the rows that match the filters."""
     after = query.text("after")
-    return search(*_search(viewed, query), None if after is None else Cursor.of(after))
+    return search(*_search_arguments(loaded, query), None if after is None else Cursor.parse(after))
 
 
-def near(viewed: Viewed, query: Query) -> Answer:
+def nearest(loaded: LoadedDataset, query: Query) -> Answer:
+    """Find the next or previous row with a hit."""
     is_back = query.choice("back", ("0", "1")) == "1"
-    return search_near(*_search(viewed, query), Cursor.of(query.required("beside")), is_back=is_back)
+    return find_nearest(*_search_arguments(loaded, query), Cursor.parse(query.required("cursor")), is_back=is_back)
 
 
-def _search(viewed: Viewed, query: Query) -> tuple[Scope, Search]:
-    wanted = Search(query.required("q"), is_exact=query.choice("case", ("0", "1")) == "1")
-    passing = viewed.sieve.passing(Filters.of(query))
-    return Scope(viewed.dataset, passing, viewed.index.windows), wanted
+def _search_arguments(loaded: LoadedDataset, query: Query) -> tuple[Scope, Matcher]:
+    matcher = Matcher(query.required("q"), is_exact=query.choice("case", ("0", "1")) == "1")
+    matching = loaded.filter_cache.apply(Filters.from_query(query))
+    return Scope(loaded.dataset, matching, loaded.index.windows), matcher
 
 
-ANSWERS: dict[str, Callable[[Viewed, Query], Answer]] = {
+ENDPOINTS: dict[str, Callable[[LoadedDataset, Query], Answer]] = {
     "dataset": dataset,
     "windows": windows,
     "row": row,
     "file": file,
     "files": files,
-    "search": searched,
-    "near": near,
+    "search": search_rows,
+    "nearest": nearest,
 }

@@ -1,7 +1,7 @@
-r"""The index of files.jsonl: codes per file in arrays, where its line is, and all names in one text.
+"""The index of files.jsonl: a code per file and column in arrays, the offset of each line, and all names in one file.
 
-Files go by their number, which is that of their line. Names are lower-case, with a byte between them that is in no
-UTF-8, so that one search through all of them finds those with a word in them.
+A file's number is the number of its line. Names are in lower case, separated by a byte that never occurs in UTF-8, so
+that one search through all names finds the files whose name contains a text.
 """
 
 import fnmatch
@@ -22,73 +22,76 @@ from gristmill.core.manifest import Edition, reading
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.formats.arrays import map_array, write_array
 
-CODES = ("language", "license", "reason")
-NAMES, WORDS = "names.bin", "words.json"
-BETWEEN = b"\xff"
-NAMES_AT_ONCE = 4096
-LONGEST_NAME = 8192
-"""Bytes at its end, by which a file is found: twice what a system takes. A glob takes the square of it."""
+CODED_COLUMNS = ("language", "license", "reason")
+NAMES, VALUES = "names.bin", "words.json"
+SEPARATOR = b"\xff"
+NAMES_PER_BATCH = 4096
+MAX_NAME_BYTES = 8192
+"""Maximum size of an indexed name, twice what file systems allow. Longer names are cut at their start, because the time
+to match a glob is quadratic in the size."""
 KEPT, DROPPED = 0, 1
 
 Mask = npt.NDArray[np.bool_]
-Tick = Callable[[int], None]
-"""So many more bytes are read; raises where nobody waits for it any more."""
+Advance = Callable[[int], None]
+"""Called with the number of bytes read since the last call. Raises to stop."""
 
 
-def key_of(repo: str, path: str) -> int:
-    """64 bits: with a million files, two have the same in one of thirty million datasets, and that is noticed."""
+def file_key(repo: str, path: str) -> int:
+    """Return a 64-bit hash. Of datasets with a million files, one in 30 million has a collision, which is reported."""
     return int.from_bytes(hashlib.blake2b(f"{repo}\0{path}".encode(), digest_size=8).digest(), "little")
 
 
 class _Codes(dict[str | None, int]):
-    """Words -> numbers in the order in which they come; 0 is no word."""
+    """Codes for values, in order of first occurrence. None has the code 0."""
 
     def __init__(self) -> None:
         super().__init__({None: 0})
 
-    def __missing__(self, word: str | None) -> int:
-        return self.setdefault(word, len(self))
+    def __missing__(self, value: str | None) -> int:
+        return self.setdefault(value, len(self))
 
 
-def write_files(table: Path, folder: Path, tick: Tick) -> None:
-    """Reads files.jsonl once, in a stream."""
-    codes = {name: _Codes() for name in CODES}
-    numbers = {name: array("I") for name in (*CODES, "status")}
-    places, starts, keys = array("Q", [0]), array("Q", [0]), array("Q")
+def write_file_index(table: Path, folder: Path, advance: Advance) -> None:
+    """Write the index of a files.jsonl, which is read once as a stream."""
+    codes = {name: _Codes() for name in CODED_COLUMNS}
+    columns = {name: array("I") for name in (*CODED_COLUMNS, "status")}
+    line_offsets, name_offsets, keys = array("Q", [0]), array("Q", [0]), array("Q")
     with (folder / NAMES).open("wb") as names:
         for line, row in file_lines(table):
-            for name in CODES:
-                numbers[name].append(codes[name][getattr(row, name)])
-            numbers["status"].append(KEPT if row.status == "kept" else DROPPED)
-            keys.append(key_of(row.repo, row.path))
-            names.write(row.name.lower().encode()[-LONGEST_NAME:] + BETWEEN)
-            starts.append(names.tell())
-            places.append(places[-1] + len(line))
-            tick(len(line))
-    for name, values in (*numbers.items(), ("place", places), ("name", starts)):
-        write_array(folder / f"{name}.npy", np.array(values))
+            for name in CODED_COLUMNS:
+                columns[name].append(codes[name][getattr(row, name)])
+            columns["status"].append(KEPT if row.status == "kept" else DROPPED)
+            keys.append(file_key(row.repo, row.path))
+            names.write(row.name.lower().encode()[-MAX_NAME_BYTES:] + SEPARATOR)
+            name_offsets.append(names.tell())
+            line_offsets.append(line_offsets[-1] + len(line))
+            advance(len(line))
+    for name, numbers in (*columns.items(), ("place", line_offsets), ("name", name_offsets)):
+        write_array(folder / f"{name}.npy", np.array(numbers))
     _write_keys(np.array(keys, np.uint64), table, folder)
-    words = {name: [word for word in codes[name] if word is not None] for name in CODES}
-    (folder / WORDS).write_bytes(msgspec.json.encode(words))
+    values = {name: [value for value in codes[name] if value is not None] for name in CODED_COLUMNS}
+    (folder / VALUES).write_bytes(msgspec.json.encode(values))
 
 
 def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None:
     order = np.argsort(keys, kind="stable")
     if (np.diff(keys[order]) == 0).any():
-        raise DatasetError(f"{str(table)!r} is damaged: it names a file twice. Build the dataset again.")
+        raise DatasetError(f"{str(table)!r} is damaged: it lists a file twice. Build the dataset again.")
     write_array(folder / "key.npy", keys[order])
     write_array(folder / "keyed.npy", order.astype(np.uint32))
 
 
 class FileTable:
-    """What `write_files` has written, mapped."""
+    """The index of files.jsonl, mapped into memory."""
 
     def __init__(self, folder: Path, table: Path, edition: Edition | None = None) -> None:
         self._table, self._edition = table, edition
-        self._codes = {name: map_array(folder / f"{name}.npy", np.uint32) for name in (*CODES, "status")}
-        self._places, self._starts = (map_array(folder / f"{name}.npy", np.uint64) for name in ("place", "name"))
-        self._keys, self._keyed = map_array(folder / "key.npy", np.uint64), map_array(folder / "keyed.npy", np.uint32)
-        self._words: dict[str, list[str]] = msgspec.json.decode(read_plain(folder / WORDS), type=dict[str, list[str]])
+        self._codes = {name: map_array(folder / f"{name}.npy", np.uint32) for name in (*CODED_COLUMNS, "status")}
+        self._line_offsets, self._name_offsets = (
+            map_array(folder / f"{name}.npy", np.uint64) for name in ("place", "name")
+        )
+        self._keys, self._numbers = map_array(folder / "key.npy", np.uint64), map_array(folder / "keyed.npy", np.uint32)
+        self._values: dict[str, list[str]] = msgspec.json.decode(read_plain(folder / VALUES), type=dict[str, list[str]])
         with open_plain(folder / NAMES) as names:
             self._names = mmap.mmap(names.fileno(), 0, access=mmap.ACCESS_READ) if len(self) else b""
 
@@ -96,7 +99,8 @@ class FileTable:
         return len(self._keys)
 
     def row(self, number: int) -> FileRow:
-        start, end = self._places[number : number + 2].tolist()
+        """Read one line of files.jsonl."""
+        start, end = self._line_offsets[number : number + 2].tolist()
         try:
             with reading(self._edition), open_plain(self._table) as stream:
                 stream.seek(start)
@@ -106,56 +110,61 @@ class FileTable:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise DatasetError(f"{str(self._table)!r} is damaged: {error}. Build the dataset again.") from None
 
-    def number_of(self, repo: str, path: str) -> int | None:
-        (number,) = self.numbers_of([key_of(repo, path)])
+    def find(self, repo: str, path: str) -> int | None:
+        """Return the number of a file, or None if files.jsonl does not list it."""
+        (number,) = self.find_keys([file_key(repo, path)])
         return None if number is None or self.row(number).key != (repo, path) else number
 
-    def numbers_of(self, keys: Sequence[int]) -> list[int | None]:
-        """None for those that are of no file."""
+    def find_keys(self, keys: Sequence[int]) -> list[int | None]:
+        """Return the file number for each key, or None for a key without a file."""
         wanted = np.array(keys, np.uint64)
         at = np.minimum(np.searchsorted(self._keys, wanted), max(len(self) - 1, 0))
         if not len(self):
             return [None] * len(keys)
-        is_there = self._keys[at] == wanted
-        return [number if found else None for number, found in zip(self._keyed[at].tolist(), is_there, strict=True)]
+        is_found = self._keys[at] == wanted
+        return [number if found else None for number, found in zip(self._numbers[at].tolist(), is_found, strict=True)]
 
     def license_of(self, repo: str, path: str) -> str | None:
-        (number,) = self.numbers_of([key_of(repo, path)])
+        (number,) = self.find_keys([file_key(repo, path)])
         code = 0 if number is None else int(self._codes["license"][number])
-        return self._words["license"][code - 1] if code else None
+        return self._values["license"][code - 1] if code else None
 
-    def having(self, name: str, word: str) -> Mask:
-        """Which files have this language, licence or drop reason."""
-        words = self._words[name]
-        mask: Mask = self._codes[name] == (words.index(word) + 1 if word in words else len(words) + 1)
+    def with_value(self, column: str, value: str) -> Mask:
+        """Select the files with this language, license or drop reason."""
+        values = self._values[column]
+        mask: Mask = self._codes[column] == (values.index(value) + 1 if value in values else len(values) + 1)
         return mask
 
     def with_status(self, status: str) -> Mask:
         mask: Mask = self._codes["status"] == (KEPT if status == "kept" else DROPPED)
         return mask
 
-    def named(self, path: str) -> Mask:
-        """By a part of repo/path; with `*` or `?` in it by a glob, for all of that or what follows a slash of it."""
-        return self._like(path.lower()) if set(path) & {"*", "?"} else self._with_part(path.lower().encode())
+    def with_name(self, path: str) -> Mask:
+        """Select files by their name REPO/PATH, ignoring case.
 
-    def _with_part(self, part: bytes) -> Mask:
+        A text with `*` or `?` is a glob that must match the name, or a part of it from a slash to the end. Any other
+        text must occur in the name.
+        """
+        return self._matching(path.lower()) if set(path) & {"*", "?"} else self._containing(path.lower().encode())
+
+    def _containing(self, part: bytes) -> Mask:
         hits = array("Q")
         at = self._names.find(part)
         while at >= 0:
             hits.append(at)
-            end = self._names.find(BETWEEN, at)
+            end = self._names.find(SEPARATOR, at)
             at = self._names.find(part, end + 1)
         mask = np.zeros(len(self), np.bool_)
-        mask[np.searchsorted(self._starts, np.array(hits, np.uint64), "right") - 1] = True
+        mask[np.searchsorted(self._name_offsets, np.array(hits, np.uint64), "right") - 1] = True
         return mask
 
-    def _like(self, glob: str) -> Mask:
-        behind = "" if glob.startswith("*") else "(?s:.*/)?"
-        pattern = re.compile(behind + fnmatch.translate(glob.replace("[", "[[]")))
+    def _matching(self, glob: str) -> Mask:
+        leading = "" if glob.startswith("*") else "(?s:.*/)?"
+        pattern = re.compile(leading + fnmatch.translate(glob.replace("[", "[[]")))
         mask = np.zeros(len(self), np.bool_)
-        for first in range(0, len(self), NAMES_AT_ONCE):
-            start, *_, end = self._starts[first : first + NAMES_AT_ONCE + 1].tolist()
-            names = self._names[start : end - 1].split(BETWEEN)
+        for first in range(0, len(self), NAMES_PER_BATCH):
+            start, *_, end = self._name_offsets[first : first + NAMES_PER_BATCH + 1].tolist()
+            names = self._names[start : end - 1].split(SEPARATOR)
             mask[first : first + len(names)] = [
                 pattern.match(name.decode("utf-8", "replace")) is not None for name in names
             ]

@@ -1,4 +1,7 @@
-"""Which rows pass the filters of a request: a mask over files, taken by window, then the rows of those windows."""
+"""The filters of a request and the rows that match them.
+
+A mask over files is expanded to a mask over windows, and the matching windows give the rows.
+"""
 
 import threading
 from bisect import bisect_left
@@ -15,24 +18,26 @@ from gristmill.core.records import Split, VariantKind
 from gristmill.views.viewer.file_index import FileTable, Mask
 from gristmill.views.viewer.index import Index
 from gristmill.views.viewer.request import Query, RefusedError
-from gristmill.views.viewer.viewed_rows import NotIndexedError, Numbering
-from gristmill.views.viewer.window_index import KINDS, WindowTable
+from gristmill.views.viewer.viewer_dataset import NotIndexedError, Numbering
+from gristmill.views.viewer.window_index import VARIANT_KINDS, WindowTable
 
-FILTERS_KEPT = 8
+MAX_CACHED = 8
 NO_VARIANT = "none"
 FIM = "fim"
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """Conditions on windows. None matches every window."""
+
     split: Split | None = None
     language: str | None = None
     license: str | None = None
     variant: str | None = None
-    """A kind; `none` are windows of the files themselves, `fim` those of fill in the middle."""
+    """A variant kind, `none` for windows of the original files, or `fim` for fill-in-the-middle windows."""
     path: str | None = None
 
     @classmethod
-    def of(cls, query: Query) -> "Filters":
+    def from_query(cls, query: Query) -> "Filters":
         split = query.choice("split", list(Split))
         return cls(
             split=None if split is None else Split(split),
@@ -47,11 +52,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return any((self.language, self.license, self.variant, self.path))
 
 
-class Passing(NamedTuple):
+class MatchingRows(NamedTuple):
+    """The rows that match some filters."""
+
     rows: Sequence[int] | npt.NDArray[np.uint32]
-    """Numbered through all splits, ascending."""
+    """Numbers of the rows over all splits, ascending."""
     windows: npt.NDArray[np.uint32] | None
-    """Those that pass, by number; None: all of these rows."""
+    """Numbers of the matching windows, or None if all windows of these rows match."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -59,8 +66,8 @@ class Passing(NamedTuple):
     def page(self, first: int, count: int) -> list[int]:
         return [int(row) for row in self.rows[first : first + count]]
 
-    def neighbours(self, row: int) -> tuple[int | None, int | None]:
-        """The last before a row and the first behind it, whether that row passes or not."""
+    def neighbors(self, row: int) -> tuple[int | None, int | None]:
+        """Return the nearest matching rows before and after a row. The row itself need not match."""
         at = bisect_left(self.rows, row)
         after = at + (at < len(self.rows) and int(self.rows[at]) == row)
         return (
@@ -69,69 +76,74 @@ class Passing(NamedTuple):
         )
 
 
-class Sieve:
-    """Keeps what passed the last few filters: pages and steps ask for the same again."""
+class FilterCache:
+    """Applies filters and caches the last few results, as consecutive requests often have the same filters."""
 
     def __init__(self, index: Index, numbering: Numbering) -> None:
         self._index, self._numbering = index, numbering
-        self._kept: OrderedDict[Filters, Passing] = OrderedDict()
+        self._cached: OrderedDict[Filters, MatchingRows] = OrderedDict()
         self._lock = threading.Lock()
 
-    def passing(self, filters: Filters) -> Passing:
+    def apply(self, filters: Filters) -> MatchingRows:
+        """Return the matching rows. Raises NotIndexedError if the filters need an index that is not built yet."""
         if not filters.need_index:
-            return Passing(self._numbering.range_of(filters.split), None)
-        files, windows = tables_of(self._index)
+            return MatchingRows(self._numbering.range_of(filters.split), None)
+        files, windows = require_tables(self._index)
         with self._lock:
-            if filters not in self._kept:
-                self._kept[filters] = _passing(filters, files, windows, self._numbering)
-                if len(self._kept) > FILTERS_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(filters)
-            return self._kept[filters]
+            if filters not in self._cached:
+                self._cached[filters] = _apply(filters, files, windows, self._numbering)
+                if len(self._cached) > MAX_CACHED:
+                    self._cached.popitem(last=False)
+            self._cached.move_to_end(filters)
+            return self._cached[filters]
 
 
-def tables_of(index: Index) -> tuple[FileTable, WindowTable]:
-    """Raises where they are not there: yet, or at all."""
-    files, windows = files_of(index), index.windows
+def require_tables(index: Index) -> tuple[FileTable, WindowTable]:
+    """Return both tables of an index.
+
+    Raises NotIndexedError while they are not built yet, and RefusedError if they cannot be built.
+    """
+    files, windows = require_files(index), index.windows
     if windows is None:
         raise NotIndexedError
     return files, windows
 
 
-def files_of(index: Index) -> FileTable:
+def require_files(index: Index) -> FileTable:
+    """Return the file table of an index. Raises the same errors as `require_tables`."""
     error = index.state.error
     if error is not None:
-        raise index_failed(error)
+        raise index_error(error)
     if index.files is None:
         raise NotIndexedError
     return index.files
 
 
-def index_failed(error: str) -> RefusedError:
-    return RefusedError(HTTPStatus.CONFLICT, error)
+def index_error(message: str) -> RefusedError:
+    return RefusedError(HTTPStatus.CONFLICT, message)
 
 
-def _passing(filters: Filters, files: FileTable, windows: WindowTable, numbering: Numbering) -> Passing:
+def _apply(filters: Filters, files: FileTable, windows: WindowTable, numbering: Numbering) -> MatchingRows:
     numbers = numbering.range_of(filters.split)
     first, end = np.searchsorted(windows.row, np.array([numbers.start, numbers.stop], np.uint32)).tolist()
     mask = np.ones(end - first, np.bool_)
-    by_file = _file_mask(filters, files)
-    if by_file is not None:
-        mask &= by_file[windows.file[first:end]]
+    file_mask = _file_mask(filters, files)
+    if file_mask is not None:
+        mask &= file_mask[windows.file[first:end]]
     if filters.variant == FIM:
         mask &= windows.form[first:end] > 0
     elif filters.variant is not None:
-        code = 0 if filters.variant == NO_VARIANT else KINDS.index(filters.variant)
+        code = 0 if filters.variant == NO_VARIANT else VARIANT_KINDS.index(filters.variant)
         mask &= windows.variant[first:end] == code
     found = (np.flatnonzero(mask) + first).astype(np.uint32)
     rows = windows.row[found]
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = rows[1:] != rows[:-1]
-    return Passing(rows[is_first], found)
+    return MatchingRows(rows[is_first], found)
 
 
 def _file_mask(filters: Filters, files: FileTable) -> Mask | None:
-    masks = [files.having(name, word) for name in ("language", "license") if (word := getattr(filters, name))]
+    masks = [files.with_value(name, value) for name in ("language", "license") if (value := getattr(filters, name))]
     if filters.path is not None:
-        masks.append(files.named(filters.path))
+        masks.append(files.with_name(filters.path))
     return np.logical_and.reduce(masks) if masks else None

@@ -1,7 +1,7 @@
-"""The index of a dataset: made once, by a thread, while its viewer already answers; mapped by every later one.
+"""The index of a dataset. A thread builds it once, while the viewer already answers requests, and later viewers map it.
 
-It goes by the dataset's stamp, grows under another name and is complete when it has its own. Sums tell whether it is
-whole: a damaged one is made anew.
+The index is named after the stamp of its dataset. It is built under a temporary name and renamed when it is complete.
+Checksums detect damage, and a damaged index is built again.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from gristmill.core.errors import DatasetError, GristmillError
 from gristmill.core.layout import FILES, write_atomically
 from gristmill.core.manifest import Manifest, RowsRecord
 from gristmill.core.plain_files import open_plain, read_plain
-from gristmill.views.viewer.file_index import FileTable, write_files
-from gristmill.views.viewer.viewed_rows import ViewedDataset
-from gristmill.views.viewer.viewer_folder import INDEX, Keeping
-from gristmill.views.viewer.window_index import WindowTable, write_windows
+from gristmill.views.viewer.file_index import FileTable, write_file_index
+from gristmill.views.viewer.viewer_dataset import ViewerDataset
+from gristmill.views.viewer.viewer_folder import INDEX_PREFIX, Keeping
+from gristmill.views.viewer.window_index import WindowTable, write_window_index
 
-# Requests come first: what is done in the background waits while one is answered.
-
-SECONDS_TO_WAIT = 0.05
-"""At most, each time: someone who searches without a pause is not to keep the index from being made."""
+MAX_YIELD_SECONDS = 0.05
+"""Maximum duration of one pause, so that continuous searching cannot stop the index from being built."""
 
 
-class Precedence:
+class RequestPriority:
+    """Gives requests priority over background work, which pauses while a request is answered."""
+
     def __init__(self) -> None:
         self._num_requests = 0
         self._lock = threading.Lock()
@@ -41,6 +41,7 @@ class Precedence:
 
     @contextmanager
     def request(self) -> Iterator[None]:
+        """Mark a request as being answered."""
         with self._lock:
             self._num_requests += 1
             self._is_idle.clear()
@@ -52,24 +53,25 @@ class Precedence:
                 if not self._num_requests:
                     self._is_idle.set()
 
-    def give_way(self) -> None:
-        """Called often by what can wait."""
-        self._is_idle.wait(SECONDS_TO_WAIT)
+    def yield_to_requests(self) -> None:
+        """Pause while a request is answered. Background work calls this often."""
+        self._is_idle.wait(MAX_YIELD_SECONDS)
 
 
 FORMAT = 1
-SUMS = "sums.json"
-SUM_BYTES = 1 << 20
-FILES_SHARE = 0.05
-"""Of the work, what reading files.jsonl is: about."""
+CHECKSUMS = "sums.json"
+READ_BYTES = 1 << 20
+FILES_FRACTION = 0.05
+"""Approximate fraction of the work that is spent on files.jsonl."""
 
 
 class IndexState(msgspec.Struct, frozen=True):
+    """Progress of the index. The page displays it."""
+
     is_ready: bool
-    share: float
-    """Of the work that is done."""
+    fraction_done: float
     error: str | None
-    """Why there will be none."""
+    """Reason why the index cannot be built, or None."""
 
 
 class _StoppedError(Exception):
@@ -77,14 +79,14 @@ class _StoppedError(Exception):
 
 
 def _stamp_of(folder: Path, record: RowsRecord) -> str:
-    """Another dataset, another stamp: also one whose files somebody has touched.
+    """Return a digest that changes if another dataset is in the folder or if one of its files is modified.
 
-    Only files that the index is made of count: a format that is not read changes nothing.
+    Only files that the index is built from count. Adding a further format does not change the stamp.
     """
-    read = record.formats[0]
-    names = {FILES, *(name for name, facts in record.files.items() if facts.format == read)}
+    format_read = record.formats[0]
+    names = {FILES, *(name for name, facts in record.files.items() if facts.format == format_read)}
     stats = {name: _size_and_time(folder / name) for name in sorted(names)}
-    facts = [FORMAT, record.fingerprint, record.content_sha256, read, stats]
+    facts = [FORMAT, record.fingerprint, record.content_sha256, format_read, stats]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:20]
 
 
@@ -97,15 +99,18 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 
 class Index:
-    def __init__(self, dataset: ViewedDataset, keeping: Keeping, precedence: Precedence) -> None:
-        self._dataset, self._keeping, self._precedence = dataset, keeping, precedence
-        self._name = f"{INDEX}{_stamp_of(dataset.folder, dataset.record)}"
+    """The index of one dataset, opened or built by a background thread."""
+
+    def __init__(self, dataset: ViewerDataset, viewer_folder: Keeping, priority: RequestPriority) -> None:
+        self._dataset, self._viewer_folder, self._priority = dataset, viewer_folder, priority
+        self._name = f"{INDEX_PREFIX}{_stamp_of(dataset.folder, dataset.record)}"
         self.files: FileTable | None = None
-        """There before the windows: files.jsonl is read first."""
+        """None until files.jsonl is indexed. Windows are indexed after it."""
         self.windows: WindowTable | None = None
+        """None until the index is complete."""
         self.has_record = isinstance(dataset.record, Manifest)
         self.failure: str | None = None
-        self._share = 0.0
+        self._fraction_done = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="index", daemon=True)
 
@@ -113,64 +118,68 @@ class Index:
         self._thread.start()
 
     def stop(self) -> None:
-        """What is half made is deleted; the dataset's thread is gone after this."""
+        """Stop the thread, wait for its end, and delete an unfinished index."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def wait(self, seconds: float) -> bool:
-        """Until it is made, or cannot be -> whether that is so by now."""
+        """Wait for the thread. Return True if the index is complete or has failed."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
     def state(self) -> IndexState:
+        """State of the index for filters and file pages, which need a record of files."""
         is_ready = self.windows is not None and self.has_record
-        error = self.failure if self.has_record else _no_record(self._dataset.record)
-        return IndexState(is_ready, 1.0 if is_ready else round(self._share, 3), error)
+        error = self.failure if self.has_record else _no_record_message(self._dataset.record)
+        return IndexState(is_ready, 1.0 if is_ready else round(self._fraction_done, 3), error)
 
     @property
     def progress(self) -> IndexState:
-        """The same while it is made: rows without a record can be found by it too, if not filtered."""
-        return IndexState(is_ready=False, share=round(self._share, 3), error=None)
+        """State of an unfinished index for requests that only need row offsets, with or without a record of files."""
+        return IndexState(is_ready=False, fraction_done=round(self._fraction_done, 3), error=None)
 
     def _run(self) -> None:
         try:
-            with self._keeping.alone(wait=self._require_wanted):
-                self._keeping.clear(keep=self._name)
-                folder = self._keeping.folder / self._name
-                if not _is_whole(folder) or not self._opens(folder):
+            with self._viewer_folder.hold_lock(on_wait=self._raise_if_stopped):
+                self._viewer_folder.clear(keep=self._name)
+                folder = self._viewer_folder.folder / self._name
+                if not _is_intact(folder) or not self._try_open(folder):
                     shutil.rmtree(folder, ignore_errors=True)
-                    self._make(folder)
+                    self._build(folder)
         except _StoppedError:
             pass
         except GristmillError as error:
             self.failure = str(error)
         except OSError as error:
-            self.failure = f"the index cannot be written to {str(self._keeping.folder)!r}: {error.strerror or error}."
-        except Exception:  # noqa: BLE001 - else every page waits for an index that nobody makes
+            self.failure = (
+                f"the index cannot be written to {str(self._viewer_folder.folder)!r}: {error.strerror or error}."
+            )
+        except Exception:  # noqa: BLE001 - otherwise every page would wait forever for the index
             traceback.print_exc()
-            self.failure = "the index cannot be made: this is a fault in gristmill; its terminal tells more."
+            self.failure = "the index cannot be built: internal error in gristmill. See its terminal for details."
 
-    def _make(self, folder: Path) -> None:
-        """What is mapped stays so when its folder gets its final name."""
-        growing, edition = self._keeping.unfinished(self._name), self._dataset.edition
+    def _build(self, folder: Path) -> None:
+        """Build the index under a temporary name and rename it. Files that are already mapped remain valid."""
+        unfinished, edition = self._viewer_folder.unfinished(self._name), self._dataset.edition
         try:
             if self.has_record:
                 table = self._dataset.folder / FILES
                 with edition.reading():
-                    write_files(table, growing, partial(self._advance, FILES_SHARE / max(_size_and_time(table)[0], 1)))
-                self.files = FileTable(growing, table, edition)
-            num_rows = max(self._dataset.numbering.num_rows, 1)
-            write_windows(self._dataset, self.files, growing, partial(self._advance, (1 - FILES_SHARE) / num_rows))
-            write_atomically(growing / SUMS, msgspec.json.encode(_sums(growing)), is_synced=False)
-            os.rename(growing, folder)
-            if not self._opens(folder):
-                raise OSError("what was written is not what is there")
+                    fraction_per_byte = FILES_FRACTION / max(_size_and_time(table)[0], 1)
+                    write_file_index(table, unfinished, partial(self._advance, fraction_per_byte))
+                self.files = FileTable(unfinished, table, edition)
+            fraction_per_row = (1 - FILES_FRACTION) / max(self._dataset.numbering.num_rows, 1)
+            write_window_index(self._dataset, self.files, unfinished, partial(self._advance, fraction_per_row))
+            write_atomically(unfinished / CHECKSUMS, msgspec.json.encode(_checksums(unfinished)), is_synced=False)
+            os.rename(unfinished, folder)
+            if not self._try_open(folder):
+                raise OSError("the index cannot be read back")
         finally:
-            shutil.rmtree(growing, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
-    def _opens(self, folder: Path) -> bool:
+    def _try_open(self, folder: Path) -> bool:
         try:
             files = FileTable(folder, self._dataset.folder / FILES, self._dataset.edition) if self.has_record else None
             windows = WindowTable(folder)
@@ -180,41 +189,41 @@ class Index:
         self.files, self.windows = files, windows
         return True
 
-    def _advance(self, share: float, count: int) -> None:
-        self._share = min(self._share + share * count, 1.0)
-        self._require_wanted()
-        self._precedence.give_way()
+    def _advance(self, fraction: float, count: int) -> None:
+        self._fraction_done = min(self._fraction_done + fraction * count, 1.0)
+        self._raise_if_stopped()
+        self._priority.yield_to_requests()
 
-    def _require_wanted(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._stopped.is_set():
             raise _StoppedError
 
 
-def _no_record(record: RowsRecord) -> str:
+def _no_record_message(record: RowsRecord) -> str:
     return (
-        f"this dataset was made by {record.made_by}, which keeps no record of files: its rows can be read and "
-        "searched, but there is nothing to filter by, and no page of a file."
+        f"this dataset was made by {record.made_by}, which keeps no record of files. Its rows can be read and "
+        "searched, but not filtered, and there are no pages for files."
     )
 
 
-def _sums(folder: Path) -> dict[str, int]:
-    """Of every file in there but their list. Read, not mapped: it is to stay out of this process's memory."""
-    sums = {}
+def _checksums(folder: Path) -> dict[str, int]:
+    """Return a CRC-32 for each file except the checksums themselves. Files are read, not mapped, to save memory."""
+    checksums = {}
     for path in sorted(folder.iterdir()):
         if not path.is_file():
-            raise OSError(f"{path.name} is not an ordinary file")
-        total = 0
+            raise OSError(f"{path.name} is not a regular file")
+        checksum = 0
         with open_plain(path) as stream:
-            while some := stream.read(SUM_BYTES):
-                total = zlib.crc32(some, total)
-        if path.name != SUMS:
-            sums[path.name] = total
-    return sums
+            while content := stream.read(READ_BYTES):
+                checksum = zlib.crc32(content, checksum)
+        if path.name != CHECKSUMS:
+            checksums[path.name] = checksum
+    return checksums
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_intact(folder: Path) -> bool:
     try:
-        sums = _sums(folder)
-        return bool(sums) and sums == msgspec.json.decode(read_plain(folder / SUMS), type=dict[str, int])
+        checksums = _checksums(folder)
+        return bool(checksums) and checksums == msgspec.json.decode(read_plain(folder / CHECKSUMS), type=dict[str, int])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return False

@@ -1,9 +1,9 @@
-"""A request: what it may ask for, within bounds, and who may ask.
+"""Validation of requests: the fields of a query, and permission to send one.
 
-The browser of the one who started it may ask, and no page of anybody else's. The address alone keeps nobody out:
-pages on the web can have a browser ask 127.0.0.1, under a name of theirs if they like (DNS rebinding), and other
-users of the machine can ask as well. So the name must be ours, the browser must say that no other site asks, and a
-key must be known, which is in the first address and then in a cookie.
+Only the browser of the user who started the viewer may send requests. Listening on 127.0.0.1 is not enough. A web page
+can make a browser send requests to 127.0.0.1, even under its own host name (DNS rebinding), and other users of the
+machine can connect too. So the host name must be 127.0.0.1 or localhost, the browser must report that no other site
+sends the request, and the request must have a key, which is first in the address and then in a cookie.
 """
 
 import hashlib
@@ -19,12 +19,14 @@ from gristmill.core.names import printable
 
 MAX_FIELDS = 20
 MAX_TEXT = 1000
-CHOICES_LISTED = 10
-LONGEST_NUMBER = 15
-"""Digits: what JavaScript keeps exactly, and no dataset has as many rows."""
+MAX_LISTED_CHOICES = 10
+MAX_DIGITS = 15
+"""JavaScript represents numbers with up to 15 digits exactly, and no dataset has that many rows."""
 
 
 class RefusedError(Exception):
+    """A request that is answered with an error status."""
+
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -39,16 +41,16 @@ def not_found(message: str) -> RefusedError:
 
 
 class Query:
-    """The fields of an address. An empty one is none, as a form sends it."""
+    """The fields of a query string. An empty field, as forms send it, counts as missing."""
 
     def __init__(self, query: str) -> None:
         try:
             self._fields = dict(parse_qsl(query, max_num_fields=MAX_FIELDS, errors="replace"))
         except ValueError:
-            raise bad_request(f"an address has at most {MAX_FIELDS} fields.") from None
+            raise bad_request(f"the address has more than {MAX_FIELDS} fields.") from None
         for name, text in self._fields.items():
             if len(text) > MAX_TEXT:
-                raise bad_request(f"{_shown(name)} has more than {MAX_TEXT} characters.")
+                raise bad_request(f"{_quoted(name)} has more than {MAX_TEXT} characters.")
 
     def text(self, name: str) -> str | None:
         return self._fields.get(name)
@@ -62,31 +64,33 @@ class Query:
     def choice(self, name: str, choices: Collection[str]) -> str | None:
         found = self.text(name)
         if found is not None and found not in choices:
-            there = f" There are {', '.join(choices)}." if len(choices) <= CHOICES_LISTED else ""
-            raise bad_request(f"there is no {name} {_shown(found)}.{there}")
+            hint = f" Choose from {', '.join(choices)}." if len(choices) <= MAX_LISTED_CHOICES else ""
+            raise bad_request(f"unknown {name} {_quoted(found)}.{hint}")
         return found
 
-    def number(self, name: str, default: int | None = None, most: int | None = None) -> int:
+    def number(self, name: str, default: int | None = None, maximum: int | None = None) -> int:
+        """Return a whole number. Values above the maximum are reduced to it."""
         found = self.text(name)
         if found is None and default is not None:
             return default
-        number = whole_number(found or "")
+        number = parse_number(found or "")
         if number is None:
-            raise bad_request(f"{name} is a whole number, not {_shown(found or '')}.")
-        return number if most is None else min(number, most)
+            raise bad_request(f"{name} must be a whole number, got {_quoted(found or '')}.")
+        return number if maximum is None else min(number, maximum)
 
 
-def whole_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+def parse_number(text: str) -> int | None:
+    """Return the number that a text of decimal digits represents, or None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(printable(text[:40]))
 
 
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.IGNORECASE)
-"""Any port: people forward them."""
-HEADERS = {
+"""Any port is allowed, because ports may be forwarded."""
+RESPONSE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -95,14 +99,16 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every answer."""
-OWN_SITE = frozenset({"same-origin", "none"})
+"""Headers of every response."""
+ALLOWED_SITES = frozenset({"same-origin", "none"})
 
 
 class Guard:
+    """Checks the key of a request, in its address or in a cookie."""
+
     def __init__(self, key: str) -> None:
         self._key = key.encode()
-        # Cookies are shared by all ports: by its name, each viewer finds its own.
+        # Browsers share cookies between ports, so each viewer has its own cookie name.
         self._name = f"gristmill-{hashlib.sha256(self._key).hexdigest()[:12]}"
         self._tickets: set[str] = set()
 
@@ -110,13 +116,14 @@ class Guard:
     def cookie(self) -> str:
         return f"{self._name}={self._key.decode()}; Path=/; HttpOnly; SameSite=Lax"
 
-    def ticket(self) -> str:
-        """Lets in once: what a browser is started with, all users can read in the list of processes."""
+    def issue_ticket(self) -> str:
+        """Return a key that is valid once, for the command line of a browser, which all users can read."""
         ticket = secrets.token_urlsafe()
         self._tickets.add(ticket)
         return ticket
 
-    def lets_in(self, text: str) -> bool:
+    def accepts(self, text: str) -> bool:
+        """Return True for the key or a ticket. An accepted ticket becomes invalid."""
         if text in self._tickets:
             self._tickets.remove(text)
             return True
@@ -126,16 +133,16 @@ class Guard:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._key)
 
     def has_cookie(self, headers: Message) -> bool:
-        # By hand: http.cookies gives up at the first that it does not like, and other pages here set what they will.
+        # http.cookies stops at the first malformed cookie, and other local pages may set malformed cookies.
         pairs = (pair.partition("=") for sent in headers.get_all("Cookie", []) for pair in sent.split(";"))
         return any(name.strip() == self._name and self._is_key(value.strip()) for name, _, value in pairs)
 
 
-def require_own(headers: Message) -> None:
-    """Asked under our own name, and by no other site; to open a page from a link elsewhere is fine."""
+def require_same_origin(headers: Message) -> None:
+    """Refuse requests for other host names and from other sites. Links from other sites to a page are allowed."""
     hosts = headers.get_all("Host", [])
     if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
-        raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "this answers to 127.0.0.1 and localhost only.")
+        raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "the host name must be 127.0.0.1 or localhost.")
     is_page = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
-    if headers.get("Sec-Fetch-Site", "none") not in OWN_SITE and not is_page:
-        raise RefusedError(HTTPStatus.FORBIDDEN, "another site asks for this.")
+    if headers.get("Sec-Fetch-Site", "none") not in ALLOWED_SITES and not is_page:
+        raise RefusedError(HTTPStatus.FORBIDDEN, "requests from other sites are not allowed.")

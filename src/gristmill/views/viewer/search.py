@@ -1,7 +1,7 @@
-"""Plain text in what the rows spell: row after row, for a fraction of a second, and from there on the next time.
+"""Plain-text search in the decoded text of rows.
 
-Nothing is kept between requests: where the next one goes on is in its cursor, `SPLIT:ROW:HITS`, with the hits of that
-row that were told already.
+A request searches row after row for a fraction of a second. The server keeps no state between requests: the answer has
+a cursor `SPLIT:ROW:HITS` for the next request, where HITS is the number of hits in that row that are already reported.
 """
 
 import re
@@ -17,168 +17,185 @@ from gristmill.core.names import printable
 from gristmill.core.records import Split
 from gristmill.dataset.row_windows import Window, read_row
 from gristmill.views.row import has_lines
-from gristmill.views.viewer.filters import Passing
-from gristmill.views.viewer.request import bad_request, whole_number
-from gristmill.views.viewer.viewed_rows import NotIndexedError, ViewedDataset, text_of
+from gristmill.views.viewer.filters import MatchingRows
+from gristmill.views.viewer.request import bad_request, parse_number
+from gristmill.views.viewer.viewer_dataset import NotIndexedError, ViewerDataset, decode_text
 from gristmill.views.viewer.window_index import WindowTable
 
-SECONDS = 0.3
+MAX_SECONDS = 0.3
 MAX_HITS = 50
-AROUND = 80
-"""Characters of the line before a match, and behind it."""
+MAX_CONTEXT = 80
+"""Maximum number of characters of the same line before a match, and after it."""
 MAX_MATCH = 200
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One match, with the rest of its line as context."""
+
     split: Split
     row: int
     repo: str
     path: str
     line: int | None
-    """In the file, or in the other text that a variant is; None where the window is not in the order of its text."""
+    """Line number in the file or variant. None if the window is not in the order of its text."""
     before: str
     match: str
     after: str
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits found by one request, and the progress of the search."""
+
     hits: list[Hit]
     next: str | None
+    """Cursor for the next request, or None if all rows are searched."""
     searched: int
-    of: int
+    """Number of rows searched since the start of the search."""
+    total: int
+    """Number of rows to search."""
 
 
-class Near(msgspec.Struct, frozen=True, kw_only=True):
+class NearestHit(msgspec.Struct, frozen=True, kw_only=True):
+    """The nearest row with a hit. Split and row are None if no row searched has a hit."""
+
     split: Split | None
     row: int | None
-    """The row with the nearest hit; None where there is none as far as was looked."""
     next: str | None
-    """Where to go on looking."""
+    """Cursor for the next request, or None if the search is complete."""
 
 
 class Cursor(NamedTuple):
+    """Position at which a search continues."""
+
     split: Split
     row: int
-    num_told: int
+    num_reported: int
+    """Number of hits in this row that are already reported."""
 
     def __str__(self) -> str:
-        return f"{self.split}:{self.row}:{self.num_told}"
+        return f"{self.split}:{self.row}:{self.num_reported}"
 
     @classmethod
-    def of(cls, text: str) -> "Cursor":
+    def parse(cls, text: str) -> "Cursor":
         split, _, numbers = text.partition(":")
-        row, _, told = numbers.partition(":")
-        places = whole_number(row), whole_number(told)
-        if split not in list(Split) or places[0] is None or places[1] is None:
-            raise bad_request("after is what an earlier answer had as next.")
-        return cls(Split(split), places[0], places[1])
+        row, _, num_reported = numbers.partition(":")
+        parsed = parse_number(row), parse_number(num_reported)
+        if split not in list(Split) or parsed[0] is None or parsed[1] is None:
+            raise bad_request("a cursor must be the `next` value of an earlier answer.")
+        return cls(Split(split), parsed[0], parsed[1])
 
 
-class Search:
+class Matcher:
+    """Finds a text in other texts."""
+
     def __init__(self, text: str, *, is_exact: bool) -> None:
         self._pattern = re.compile(re.escape(text), 0 if is_exact else re.IGNORECASE)
-        # Lower case is quicker to look through, and the same thing where all letters are ASCII.
-        self._quick = text.lower() if text.isascii() else None
+        # A search in lower case is faster than the pattern and never misses a match if all characters are ASCII.
+        self._ascii_text = text.lower() if text.isascii() else None
 
     def matches(self, text: str) -> Iterator[re.Match[str]]:
-        if self._quick is not None and text.isascii() and self._quick not in text.lower():
+        if self._ascii_text is not None and text.isascii() and self._ascii_text not in text.lower():
             return iter(())
         return self._pattern.finditer(text)
 
 
 class Scope(NamedTuple):
-    """What is searched."""
+    """The rows and windows to search."""
 
-    dataset: ViewedDataset
-    passing: Passing
+    dataset: ViewerDataset
+    matching: MatchingRows
     windows: WindowTable | None
-    """Of the index: it knows which windows of a row pass. None: all do."""
+    """Window table for selecting the matching windows of a row. None searches all windows of these rows."""
 
 
-def search(scope: Scope, wanted: Search, after: Cursor | None) -> Found:
-    rows, numbering = scope.passing.rows, scope.dataset.numbering
-    at, num_told = _start(scope, after)
+def search(scope: Scope, matcher: Matcher, after: Cursor | None) -> SearchResult:
+    """Search from the start or from a cursor, until the time is over or enough hits are found."""
+    rows, numbering = scope.matching.rows, scope.dataset.numbering
+    at, num_reported = _start(scope, after)
     hits: list[Hit] = []
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     first = at
     while at < len(rows) and (at == first or time.monotonic() < deadline):
-        split, row = numbering.place(int(rows[at]))
+        split, row = numbering.split_and_row(int(rows[at]))
         try:
-            for count, hit in enumerate(_hits(scope, wanted, split, row)):
-                if count >= num_told and len(hits) == MAX_HITS:
-                    return Found(hits=hits, next=str(Cursor(split, row, count)), searched=at, of=len(rows))
-                if count >= num_told:
+            for count, hit in enumerate(_hits(scope, matcher, split, row)):
+                if count >= num_reported and len(hits) == MAX_HITS:
+                    return SearchResult(hits=hits, next=str(Cursor(split, row, count)), searched=at, total=len(rows))
+                if count >= num_reported:
                     hits.append(hit)
         except NotIndexedError:
             if at == first:
                 raise
             break
-        at, num_told = at + 1, 0
-    following = str(Cursor(*numbering.place(int(rows[at])), 0)) if at < len(rows) else None
-    return Found(hits=hits, next=following, searched=at, of=len(rows))
+        at, num_reported = at + 1, 0
+    following = str(Cursor(*numbering.split_and_row(int(rows[at])), 0)) if at < len(rows) else None
+    return SearchResult(hits=hits, next=following, searched=at, total=len(rows))
 
 
-def search_near(scope: Scope, wanted: Search, beside: Cursor, *, is_back: bool) -> Near:
-    """The next row with a hit, or the one before; `beside` itself counts if none of its hits is told."""
-    rows, numbering = scope.passing.rows, scope.dataset.numbering
-    number, step = numbering.number(beside.split, beside.row), -1 if is_back else 1
+def find_nearest(scope: Scope, matcher: Matcher, cursor: Cursor, *, is_back: bool) -> NearestHit:
+    """Find the next row with a hit, or the previous one.
+
+    The row of the cursor is searched too, unless the cursor counts reported hits in it.
+    """
+    rows, numbering = scope.matching.rows, scope.dataset.numbering
+    number, step = numbering.number(cursor.split, cursor.row), -1 if is_back else 1
     at = bisect_left(rows, number)
-    is_there = at < len(rows) and int(rows[at]) == number
-    if is_there and beside.num_told:
+    is_listed = at < len(rows) and int(rows[at]) == number
+    if is_listed and cursor.num_reported:
         at += step
-    elif is_back and not is_there:
+    elif is_back and not is_listed:
         at -= 1
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     first = at
     while 0 <= at < len(rows) and (at == first or time.monotonic() < deadline):
-        split, row = numbering.place(int(rows[at]))
-        if any(True for _ in _hits(scope, wanted, split, row)):
-            return Near(split=split, row=row, next=None)
+        split, row = numbering.split_and_row(int(rows[at]))
+        if any(True for _ in _hits(scope, matcher, split, row)):
+            return NearestHit(split=split, row=row, next=None)
         at += step
-    following = str(Cursor(*numbering.place(int(rows[at])), 0)) if 0 <= at < len(rows) else None
-    return Near(split=None, row=None, next=following)
+    following = str(Cursor(*numbering.split_and_row(int(rows[at])), 0)) if 0 <= at < len(rows) else None
+    return NearestHit(split=None, row=None, next=following)
 
 
 def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
-    """-> where to go on among the rows, and how many hits of that one are told."""
+    """Return the index of the first row to search, and the number of its hits that are already reported."""
     if after is None:
         return 0, 0
-    rows, number = scope.passing.rows, scope.dataset.numbering.number(after.split, after.row)
+    rows, number = scope.matching.rows, scope.dataset.numbering.number(after.split, after.row)
     at = bisect_left(rows, number)
-    return at, after.num_told if at < len(rows) and int(rows[at]) == number else 0
+    return at, after.num_reported if at < len(rows) and int(rows[at]) == number else 0
 
 
-def _hits(scope: Scope, wanted: Search, split: Split, row: int) -> Iterator[Hit]:
+def _hits(scope: Scope, matcher: Matcher, split: Split, row: int) -> Iterator[Hit]:
     dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
     read = read_row(dataset, split, row)
-    for window in _passing_windows(scope, read.windows, dataset.numbering.number(split, row)):
-        text = text_of(read.content(window), tokenizer)
-        for match in wanted.matches(text):
+    for window in _matching_windows(scope, read.windows, dataset.numbering.number(split, row)):
+        text = decode_text(read.content(window), tokenizer)
+        for match in matcher.matches(text):
             yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
 
 
-def _passing_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:
-    if scope.windows is None or scope.passing.windows is None:
+def _matching_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:
+    if scope.windows is None or scope.matching.windows is None:
         return windows
-    own = scope.windows.of_row(row)
-    does_pass = np.isin(np.arange(own.start, own.stop), scope.passing.windows)
-    return [window for window, passes in zip(windows, does_pass, strict=True) if passes]
+    numbers = scope.windows.of_row(row)
+    mask = np.isin(np.arange(numbers.start, numbers.stop), scope.matching.windows)
+    return [window for window, is_matching in zip(windows, mask, strict=True) if is_matching]
 
 
 def _hit(split: Split, row: int, window: Window, match: re.Match[str], *, counts_lines: bool) -> Hit:
     text, (start, end) = match.string, match.span()
-    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     return Hit(
         split=split,
         row=row,
         repo=window.repo,
         path=window.path,
         line=window.lines[0] + text.count("\n", 0, start) if counts_lines else None,
-        before=_shown(text[max(begin, start - AROUND) : start]),
-        match=_shown(text[start:end][:MAX_MATCH]),
-        after=_shown(text[end : stop if stop >= 0 else None][:AROUND].rstrip("\r")),
+        before=_display_text(text[max(line_start, start - MAX_CONTEXT) : start]),
+        match=_display_text(text[start:end][:MAX_MATCH]),
+        after=_display_text(text[end : line_end if line_end >= 0 else None][:MAX_CONTEXT].rstrip("\r")),
     )
 
 
-def _shown(text: str) -> str:
+def _display_text(text: str) -> str:
     return printable(text.replace("\t", "    "))

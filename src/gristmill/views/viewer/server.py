@@ -1,4 +1,7 @@
-"""HTTP on 127.0.0.1: GET only, pages from a fixed table, data by name and number. No path of a request is opened."""
+"""The HTTP server on 127.0.0.1. It answers GET and HEAD only.
+
+Pages come from a fixed table, and data is looked up by name and number. No path of a request is ever opened.
+"""
 
 import http.server
 import io
@@ -18,160 +21,165 @@ import msgspec
 
 from gristmill.core.errors import GristmillError, InputError
 from gristmill.views.theme import page_variables
-from gristmill.views.viewer.api import ANSWERS
-from gristmill.views.viewer.filters import index_failed
-from gristmill.views.viewer.opened import Opened
+from gristmill.views.viewer.api import ENDPOINTS
+from gristmill.views.viewer.current_dataset import CurrentDataset
+from gristmill.views.viewer.filters import index_error
 from gristmill.views.viewer.request import (
-    HEADERS,
     MAX_FIELDS,
+    RESPONSE_HEADERS,
     Guard,
     Query,
     RefusedError,
     bad_request,
     not_found,
-    require_own,
+    require_same_origin,
 )
-from gristmill.views.viewer.viewed_rows import NotIndexedError
+from gristmill.views.viewer.viewer_dataset import NotIndexedError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 PAGE = re.compile(r"/(|file|dropped|row/(train|validation|test)/[0-9]{1,15})")
-"""Addresses that one page answers: what it shows is its own affair."""
+"""Paths of the web page. All of them return index.html, whose script selects the content to display."""
 INDEX_PAGE = "index.html"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 JSON, PLAIN = "application/json", "text/plain"
 MAX_ADDRESS = 8192
-SECONDS_OF_SILENCE = 60
-"""A request must be here whole so soon after the answer before it; a client may also take as long to read on."""
+TIMEOUT_SECONDS = 60
+"""Time limit for receiving a complete request after the previous response, and for each write of a response."""
 MAX_CONNECTIONS = 64
-"""Each has a thread. A browser opens six."""
+"""Each connection has a thread. A browser opens six."""
 KEY = "key"
 API = "/api/"
 
 
 class Reply(NamedTuple):
+    """An HTTP response."""
+
     status: HTTPStatus
-    kind: str
+    content_type: str
     body: bytes
     headers: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
-NO_ENTRY = Reply(
-    HTTPStatus.FORBIDDEN, PLAIN, b"This page is guarded by a key. Open the address that gristmill view has printed.\n"
+KEY_REQUIRED = Reply(
+    HTTPStatus.FORBIDDEN, PLAIN, b"This page requires a key. Open the address that gristmill view printed.\n"
 )
 
 
-TOO_MANY = (
+TOO_MANY_CONNECTIONS = (
     f"HTTP/1.1 {HTTPStatus.SERVICE_UNAVAILABLE:d} {HTTPStatus.SERVICE_UNAVAILABLE.phrase}\r\n"
     "Content-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 ).encode()
 
 
-NOTHING_HERE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is nothing at this address. All windows are at /\n")
+NO_SUCH_PAGE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is no page at this address. The list of windows is at /\n")
 
 
-def assets() -> dict[str, Reply]:
-    """Every file that belongs to the page, by its address."""
+def load_assets() -> dict[str, Reply]:
+    """Read the files of the web page, keyed by address. The variables of the theme precede the style sheet."""
     folder = files("gristmill.views.viewer") / "assets"
-    before = {".css": page_variables().encode()}
+    prefixes = {".css": page_variables().encode()}
     try:
         return {
-            f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], before.get(suffix, b"") + entry.read_bytes())
+            f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], prefixes.get(suffix, b"") + entry.read_bytes())
             for entry in folder.iterdir()
             if (suffix := entry.name[entry.name.rfind(".") :]) in TYPES
         }
     except OSError as error:
         raise InputError(
             f"cannot read {str(error.filename or folder)!r}, a part of gristmill: {error.strerror or error}. "
-            "Install gristmill again, where this user may read it."
+            "Install gristmill again so that this user can read it."
         ) from None
 
 
 class ViewServer(http.server.ThreadingHTTPServer):
+    """The server of a viewer, with one thread per connection."""
+
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 64
 
-    seconds_of_silence: float = SECONDS_OF_SILENCE
+    timeout_seconds: float = TIMEOUT_SECONDS
 
-    def __init__(self, port: int, opened: Opened, guard: Guard, assets: dict[str, Reply]) -> None:
+    def __init__(self, port: int, opened: CurrentDataset, guard: Guard, assets: dict[str, Reply]) -> None:
         self.opened, self.guard, self.assets = opened, guard, assets
-        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection, or refuse it while as many as may be are open."""
-        if not self._room.acquire(blocking=False):
+        """Start a thread for a connection, or refuse it if too many are open."""
+        if not self._connection_slots.acquire(blocking=False):
             with suppress(OSError):
                 request.setblocking(False)
-                request.send(TOO_MANY)
+                request.send(TOO_MANY_CONNECTIONS)
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread was started
-            self._room.release()
+            self._connection_slots.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._connection_slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A client that goes away is no fault; anything else is ours."""
+        """Print a traceback, unless the client closed the connection."""
         if not isinstance(sys.exception(), OSError):
             traceback.print_exc()
 
     def server_bind(self) -> None:
-        """Without asking a name server who we are, as the parent does."""
+        """Bind without the reverse DNS lookup of the parent class."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "localhost", self.server_address[1]
 
     def reply(self, target: str, headers: Any) -> Reply:
-        """To a GET."""
-        require_own(headers)
+        """Return the response to a GET request."""
+        require_same_origin(headers)
         address = _address(target)
         is_page = PAGE.fullmatch(address.path) is not None
         fields = _fields(address.query) if is_page else []
         if keys := [text for name, text in fields if name == KEY]:
-            return self._let_in(address.path, fields) if all(map(self.guard.lets_in, keys)) else NO_ENTRY
+            is_allowed = all(map(self.guard.accepts, keys))
+            return self._redirect(address.path, fields) if is_allowed else KEY_REQUIRED
         if not self.guard.has_cookie(headers):
-            return NO_ENTRY
+            return KEY_REQUIRED
         if is_page:
             return self.assets[f"/{INDEX_PAGE}"]
         if address.path in self.assets:
             return self.assets[address.path]
         if not address.path.startswith(API):
-            return NOTHING_HERE
+            return NO_SUCH_PAGE
         return self._answer(address.path.removeprefix(API), address.query)
 
-    def _let_in(self, path: str, fields: list[tuple[str, str]]) -> Reply:
-        """On to the same page, without the key in its address."""
+    def _redirect(self, path: str, fields: list[tuple[str, str]]) -> Reply:
+        """Set the cookie and redirect to the same page without the key in its address."""
         rest = urlencode([field for field in fields if field[0] != KEY])
         location = f"{path}?{rest}" if rest else path
         return Reply(HTTPStatus.SEE_OTHER, PLAIN, b"", {"Location": location, "Set-Cookie": self.guard.cookie})
 
     def _answer(self, name: str, query: str) -> Reply:
-        answer = ANSWERS.get(name)
-        if answer is None:
-            raise not_found("there is nothing at this address.")
-        viewed = self.opened.now()
+        endpoint = ENDPOINTS.get(name)
+        if endpoint is None:
+            raise not_found("there is no API endpoint at this address.")
+        loaded = self.opened.now()
         try:
-            found = answer(viewed, Query(query))
+            answer = endpoint(loaded, Query(query))
         except NotIndexedError:
-            if viewed.index.failure is not None:
-                raise index_failed(viewed.index.failure) from None
-            return _json(HTTPStatus.ACCEPTED, {"index": viewed.index.progress})
-        return _json(HTTPStatus.OK, found)
+            if loaded.index.failure is not None:
+                raise index_error(loaded.index.failure) from None
+            return _json(HTTPStatus.ACCEPTED, {"index": loaded.index.progress})
+        return _json(HTTPStatus.OK, answer)
 
 
-class _Reading(socket.SocketIO):
-    """What a client sends, up to a deadline: one that sends a byte now and then does not keep its thread for ever."""
+class _DeadlineReader(socket.SocketIO):
+    """Reads from a client up to a deadline, so that a client that sends single bytes cannot occupy a thread forever."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection, "r")
@@ -186,30 +194,32 @@ class _Reading(socket.SocketIO):
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: ViewServer
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body leave together
+    wbufsize = -1  # send head and body together
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        self._reading = _Reading(self.connection)
-        self.rfile = io.BufferedReader(self._reading)
+        self._reader = _DeadlineReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
 
     def handle_one_request(self) -> None:
-        self._reading.deadline = time.monotonic() + self.server.seconds_of_silence
+        self._reader.deadline = time.monotonic() + self.server.timeout_seconds
         super().handle_one_request()
 
     def do_GET(self) -> None:
         self._send(self._reply())
 
-    do_HEAD = do_GET  # noqa: N815 - as the parent calls it
+    do_HEAD = do_GET  # noqa: N815 - the parent class calls this name
 
     def _reply(self) -> Reply:
         try:
             self._require_no_body()
             if len(self.path) > MAX_ADDRESS:
-                raise RefusedError(HTTPStatus.REQUEST_URI_TOO_LONG, f"an address has at most {MAX_ADDRESS} characters.")
-            with self.server.opened.precedence.request():
+                raise RefusedError(
+                    HTTPStatus.REQUEST_URI_TOO_LONG, f"the address has more than {MAX_ADDRESS} characters."
+                )
+            with self.server.opened.priority.request():
                 return self.server.reply(self.path, self.headers)
         except RefusedError as refused:
             return _error(refused.status, str(refused))
@@ -217,18 +227,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return _error(HTTPStatus.NOT_FOUND, str(error))
         except GristmillError as error:
             return _error(HTTPStatus.CONFLICT, str(error))
-        except Exception:  # noqa: BLE001 - the next request is answered all the same
+        except Exception:  # noqa: BLE001 - the server must answer the next request
             traceback.print_exc()
-            return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault in gristmill; its terminal tells more.")
+            return _error(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error in gristmill. See its terminal for details."
+            )
 
     def _require_no_body(self) -> None:
-        """Nobody reads one: it would be taken for the next request."""
+        """Refuse a request with a body. The body is never read, so it would be parsed as the next request."""
         if "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0").strip() != "0":
             self.close_connection = True
-            raise bad_request("there is nothing to send here.")
+            raise bad_request("requests must not have a body.")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """For what is no request, or a method that there is not: whatever follows it is not read."""
+        """Answer a malformed request or an unsupported method, and close the connection."""
         self.close_connection = True
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
@@ -236,11 +248,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(_error(status, f"{status.phrase}."))
 
     def _send(self, reply: Reply) -> None:
-        self.connection.settimeout(self.server.seconds_of_silence)
+        self.connection.settimeout(self.server.timeout_seconds)
         self.send_response(reply.status)
-        self.send_header("Content-Type", f"{reply.kind}; charset=utf-8")
+        self.send_header("Content-Type", f"{reply.content_type}; charset=utf-8")
         self.send_header("Content-Length", str(len(reply.body)))
-        for name, value in {**HEADERS, **reply.headers}.items():
+        for name, value in {**RESPONSE_HEADERS, **reply.headers}.items():
             self.send_header(name, value)
         if reply.status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
@@ -254,14 +266,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "gristmill"
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Nothing: people look at the terminal for what matters."""
+        """Log nothing, so that the terminal only has messages that matter."""
 
 
 def _address(target: str) -> SplitResult:
     try:
         return urlsplit(target)
     except ValueError:
-        raise bad_request("this is no address.") from None
+        raise bad_request("the request has no valid address.") from None
 
 
 def _fields(query: str) -> list[tuple[str, str]]:

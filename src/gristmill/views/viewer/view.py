@@ -1,4 +1,4 @@
-"""view(): a page over a dataset, for a browser on this machine, until Ctrl-C."""
+"""view(): serve a page for browsing a dataset to browsers on this machine, until Ctrl-C."""
 
 import os
 import sys
@@ -10,24 +10,25 @@ from pathlib import Path
 
 from gristmill.core.errors import GristmillError, OutputError
 from gristmill.core.manifest import read_record
-from gristmill.views.viewer.opened import Opened
+from gristmill.views.viewer.current_dataset import CurrentDataset
 from gristmill.views.viewer.request import Guard
-from gristmill.views.viewer.server import ViewServer, assets
+from gristmill.views.viewer.server import ViewServer, load_assets
 from gristmill.views.viewer.viewer_folder import Keeping
 
-SECONDS_BETWEEN_LOOKS = 0.2
+POLL_SECONDS = 0.2
 SWITCH_SECONDS = 0.001
 
 
 class Viewing:
-    """One that is served: where, and what to know of it."""
+    """A viewer that is ready to serve: its server, its address and an optional note for the user."""
 
     def __init__(self, server: ViewServer, key: str, note: str | None) -> None:
         self.server, self.note = server, note
         self.address = self._address(key)
 
     def address_for_once(self) -> str:
-        return self._address(self.server.guard.ticket())
+        """Return an address that can be opened once."""
+        return self._address(self.server.guard.issue_ticket())
 
     def _address(self, key: str) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/?key={key}"
@@ -35,47 +36,56 @@ class Viewing:
 
 @contextmanager
 def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
-    """Ready to answer, and answering once `server.serve_forever()` runs. Port 0 is any that is free."""
-    place = Path(os.path.abspath(os.path.expanduser(folder)))
-    read_record(place)  # beside what is no dataset, nothing is left
-    keeping = Keeping(place)
+    """Open a dataset and listen on a port. Requests are answered once `server.serve_forever()` runs.
+
+    Port 0 selects a free port. Raises DatasetError if the folder has no valid dataset, and OutputError if the port is
+    not available.
+    """
+    path = Path(os.path.abspath(os.path.expanduser(folder)))
+    read_record(path)  # fails first, so that no viewer folder is created beside a folder that is not a dataset
+    viewer_folder = Keeping(path)
     try:
-        opened = Opened(place, keeping)
-        key = keeping.key()
-        with _listening(port, opened, Guard(key)) as server:
-            with suppress(GristmillError):  # each request that needs it will tell
-                opened.now().dataset.tokenizer.decode([])
-            opened.start()
+        current = CurrentDataset(path, viewer_folder)
+        key = viewer_folder.key()
+        with _listen(port, current, Guard(key)) as server:
+            with suppress(GristmillError):  # each request that needs the tokenizer reports the error
+                current.now().dataset.tokenizer.decode([])
+            current.start()
             try:
-                yield Viewing(server, key, keeping.note)
+                yield Viewing(server, key, viewer_folder.note)
             finally:
-                opened.close()
+                current.close()
     finally:
-        keeping.close()
+        viewer_folder.close()
 
 
-def _listening(port: int, opened: Opened, guard: Guard) -> ViewServer:
-    page = assets()
+def _listen(port: int, current: CurrentDataset, guard: Guard) -> ViewServer:
+    assets = load_assets()
     try:
-        return ViewServer(port, opened, guard, page)
+        return ViewServer(port, current, guard, assets)
     except OSError as error:
-        raise OutputError(f"cannot listen on port {port}: {error.strerror}. Try another --port, or none.") from None
+        raise OutputError(
+            f"cannot listen on port {port}: {error.strerror}. Choose another --port, or omit it to use a free one."
+        ) from None
 
 
 def view(
-    folder: str | os.PathLike[str], tell: Callable[[Viewing], None], *, port: int = 0, opens_browser: bool = True
+    folder: str | os.PathLike[str], on_ready: Callable[[Viewing], None], *, port: int = 0, opens_browser: bool = True
 ) -> None:
-    """Serves until Ctrl-C. `tell` is called once, when there is an address."""
-    # While the index is made, a request waits this long for its turn, at most: not five times as long.
+    """Serve a dataset until Ctrl-C.
+
+    `on_ready` is called once, when the address is known. A browser is opened only where a display is available.
+    """
+    # A request waits at most this long for the thread that builds the index, instead of Python's default of 5 ms.
     sys.setswitchinterval(SWITCH_SECONDS)
     with suppress(KeyboardInterrupt), served(folder, port) as viewing:
-        tell(viewing)
-        if opens_browser and _has_screen():
+        on_ready(viewing)
+        if opens_browser and _has_display():
             threading.Thread(target=webbrowser.open, args=(viewing.address_for_once(),), daemon=True).start()
-        viewing.server.serve_forever(SECONDS_BETWEEN_LOOKS)
+        viewing.server.serve_forever(POLL_SECONDS)
 
 
-def _has_screen() -> bool:
-    """Else a browser for terminals would take this one."""
+def _has_display() -> bool:
+    """Return True if a graphical browser can open. Otherwise a text browser would take over this terminal."""
     names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

@@ -1,9 +1,9 @@
-"""DIR.view, beside a dataset: the index and the key of its viewers. `gristmill clean` deletes it.
+"""The folder DIR.view beside a dataset, with the index and the key of its viewers. `gristmill clean` deletes it.
 
-DIR.view/lock          held by the one that makes an index
-DIR.view/key           by which a browser is known, also after a restart
-DIR.view/index-…/      complete, and of the dataset with this stamp
-DIR.view/index-….tmp/  left by one that was killed
+DIR.view/lock          held by the viewer that builds an index
+DIR.view/key           identifies the user's browser, also after a restart
+DIR.view/index-…/      complete index of the dataset with this stamp
+DIR.view/index-….tmp/  unfinished index, left if a viewer was killed
 """
 
 import fcntl
@@ -23,77 +23,89 @@ from gristmill.core.plain_files import open_plain
 from gristmill.pipeline.work_folder import TAG, TAG_TEXT, temporary_folder
 
 LOCK, KEY = "lock", "key"
-INDEX = "index-"
+INDEX_PREFIX = "index-"
 OWN_FILES = (KEY, TAG, ".gitignore", LOCK)
 KEY_BYTES = 43
-KEY_FORM = re.compile(rf"[\w-]{{{KEY_BYTES}}}")
-SECONDS_BETWEEN_TRIES = 0.1
+KEY_PATTERN = re.compile(rf"[\w-]{{{KEY_BYTES}}}")
+LOCK_RETRY_SECONDS = 0.1
 
 
 def view_folder(dataset: Path) -> Path:
+    """Return the path of the viewer folder of a dataset."""
     target = Path(os.path.realpath(dataset))
     return target.with_name(target.name + ".view")
 
 
 class Keeping:
-    """The folder while a viewer runs; where none can be beside the dataset, one that goes with the viewer."""
+    """The viewer folder of a dataset, created if necessary.
+
+    If it cannot be created beside the dataset, a temporary folder replaces it, and `close` deletes that.
+    """
 
     def __init__(self, dataset: Path) -> None:
         self.folder = view_folder(dataset)
         self._temporary = ExitStack()
         self.note: str | None = None
-        """Why it is not beside the dataset."""
+        """Reason why the folder is temporary, or None if it is beside the dataset."""
         try:
-            _lay_out(self.folder)
+            _create(self.folder)
         except OSError as error:
-            self.note = f"the index is not kept: {str(self.folder)!r} cannot be written ({error.strerror or error})."
+            self.note = f"the index is temporary: {str(self.folder)!r} cannot be written ({error.strerror or error})."
             self.folder = self._temporary.enter_context(temporary_folder("gristmill-view-")) / self.folder.name
-            _lay_out(self.folder)
+            _create(self.folder)
 
     def close(self) -> None:
         self._temporary.close()
 
     def key(self) -> str:
+        """Return the stored key. Replace it if it is missing, malformed or readable by other users."""
         with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:
-            kept = stream.read(KEY_BYTES + 1).decode("ascii")
-            if KEY_FORM.fullmatch(kept) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
-                return kept
+            stored = stream.read(KEY_BYTES + 1).decode("ascii")
+            if KEY_PATTERN.fullmatch(stored) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
+                return stored
         key = secrets.token_urlsafe(32)
         write_atomically(self.folder / KEY, key.encode(), mode=0o600, is_synced=False)
         return key
 
     @contextmanager
-    def alone(self, wait: Callable[[], None]) -> Iterator[None]:
-        """One at a time makes an index; `wait` is called while it is another's turn, and may raise."""
+    def hold_lock(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Hold the lock for building an index.
+
+        While another viewer holds it, `on_wait` is called before each retry and may raise to give up.
+        """
         with (self.folder / LOCK).open("r+b") as stream:
-            while not _locks(stream.fileno()):
-                wait()
-                time.sleep(SECONDS_BETWEEN_TRIES)
+            while not _try_lock(stream.fileno()):
+                on_wait()
+                time.sleep(LOCK_RETRY_SECONDS)
             yield
 
     def clear(self, keep: str) -> None:
-        """All indexes but this one; for the one whose turn it is, so that nobody writes to an unfinished one."""
+        """Delete all indexes except one. Requires the lock, so that no other viewer is writing an index."""
         for entry in self.folder.iterdir():
-            if entry.name.startswith(INDEX) and entry.name != keep:
+            if entry.name.startswith(INDEX_PREFIX) and entry.name != keep:
                 shutil.rmtree(entry, ignore_errors=True)
 
     def unfinished(self, name: str) -> Path:
+        """Create an empty folder for an unfinished index."""
         folder = self.folder / f"{name}{UNFINISHED}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         return folder
 
 
-def _lay_out(folder: Path) -> None:
-    """Raises OSError where the folder is somebody else's, or of something else."""
+def _create(folder: Path) -> None:
+    """Create the viewer folder and its fixed files.
+
+    Raises OSError if the folder belongs to another user or was not created by a viewer.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise OSError("it is somebody else's")
-    # It may have come with somebody's dataset: a link in it would have us write to where it leads.
+        raise OSError("it is not a folder of the current user")
+    # The folder may come with a downloaded dataset. Writing through a link in it would change the file at its target.
     own = {name: (folder / name).lstat().st_mode for name in OWN_FILES if os.path.lexists(folder / name)}
     if (LOCK not in own and any(folder.iterdir())) or not all(map(stat.S_ISREG, own.values())):
-        raise OSError("it is there already, and no viewer's")
+        raise OSError("it already exists and was not created by a viewer")
     folder.chmod(0o700)
     (folder / LOCK).touch(0o600)
     for name, text in ((".gitignore", "*\n"), (TAG, TAG_TEXT)):
@@ -101,7 +113,7 @@ def _lay_out(folder: Path) -> None:
             (folder / name).write_text(text)
 
 
-def _locks(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -110,30 +122,33 @@ def _locks(descriptor: int) -> bool:
 
 
 def forget(dataset: Path) -> int:
-    """Delete what viewers have kept of a dataset -> how many bytes that were. What is not theirs stays."""
+    """Delete the viewer folder of a dataset and return the number of bytes deleted. Files of the user are kept.
+
+    Raises OutputError if a viewer is building its index or if a file cannot be deleted.
+    """
     folder = view_folder(dataset)
     if not (folder / LOCK).is_file() or folder.is_symlink():
         return 0
     try:
         with open_plain(folder / LOCK) as stream:
-            if not _locks(stream.fileno()):
-                raise OutputError(f"a viewer is making its index in {str(folder)!r}. Wait for it, or end it.")
-            return _remove(folder)
+            if not _try_lock(stream.fileno()):
+                raise OutputError(f"a viewer is building its index in {str(folder)!r}. Wait for it, or stop it.")
+            return _delete_contents(folder)
     except OSError as error:
         raise OutputError(f"cannot delete {str(folder)!r}: {error.strerror}.") from None
 
 
-def _remove(folder: Path) -> int:
+def _delete_contents(folder: Path) -> int:
     num_bytes = 0
     for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(INDEX) and entry.is_dir() and not entry.is_symlink():
+        if entry.name.startswith(INDEX_PREFIX) and entry.is_dir() and not entry.is_symlink():
             num_bytes += sum(file.lstat().st_size for file in entry.iterdir())
             shutil.rmtree(entry)
-    half_written = [path.name for path in folder.glob(f"{KEY}.*{UNFINISHED}")]
-    for name in (*half_written, *OWN_FILES):
+    unfinished_keys = [path.name for path in folder.glob(f"{KEY}.*{UNFINISHED}")]
+    for name in (*unfinished_keys, *OWN_FILES):
         if (folder / name).is_file():
             num_bytes += (folder / name).lstat().st_size
             (folder / name).unlink()
-    with suppress(OSError):  # something of the user's is in it
+    with suppress(OSError):  # not empty if the user has put a file in it
         folder.rmdir()
     return num_bytes

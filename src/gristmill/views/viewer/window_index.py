@@ -1,6 +1,6 @@
-"""The index of the rows: what each of their windows shows, as numbers in arrays, and where each row begins in its file.
+"""The index of the rows: the facts of each window as numbers in arrays, and the offset of each row in its file.
 
-Rows of all splits are numbered through. A row that several files share has several windows; most have one.
+Rows are numbered consecutively over all splits. A row has one window, or several if it is packed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +16,8 @@ from gristmill.core.layout import FILES
 from gristmill.core.records import FimForm, Split, VariantKind
 from gristmill.dataset.row_windows import RowWindows, Window, read_windows
 from gristmill.formats.arrays import ArrayFile, map_array
-from gristmill.views.viewer.file_index import FileTable, key_of
-from gristmill.views.viewer.viewed_rows import Offsets, ViewedDataset
+from gristmill.views.viewer.file_index import FileTable, file_key
+from gristmill.views.viewer.viewer_dataset import Offsets, ViewerDataset
 
 COLUMNS: dict[str, np.dtype[Any]] = {
     "row": np.dtype(np.uint32),
@@ -31,43 +31,43 @@ COLUMNS: dict[str, np.dtype[Any]] = {
     "variant": np.dtype(np.uint8),
     "form": np.dtype(np.uint8),
 }
-"""Of each window: 34 bytes."""
+"""Columns of the window table, 34 bytes per window."""
 OFFSET = np.dtype(np.uint64)
-KINDS = ("", *VariantKind)
-"""By their code; the first is the file itself."""
-FORMS = ("", *FimForm)
-"""Forms of fill in the middle, by their code."""
-ROWS_AT_ONCE = 256
-"""So little that a request hardly waits for its turn."""
+VARIANT_KINDS = ("", *VariantKind)
+"""Variant kinds by code. Code 0 is the original file."""
+FIM_FORMS = ("", *FimForm)
+"""Fill-in-the-middle forms by code. Code 0 is a window without fill-in-the-middle."""
+ROWS_PER_BLOCK = 256
+"""Small enough that a request hardly waits for a block to finish."""
 
 Numbers = npt.NDArray[np.uint32]
-Tick = Callable[[int], None]
-"""So many more rows are read; raises where nobody waits for it any more."""
+Advance = Callable[[int], None]
+"""Called with the number of rows read since the last call. Raises to stop."""
 
 
-def write_windows(dataset: ViewedDataset, files: FileTable | None, folder: Path, tick: Tick) -> None:
-    """Reads every row once. Without a record of files nothing is known of windows, and only offsets are written."""
+def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: Path, advance: Advance) -> None:
+    """Read every row once and write the index of windows and offsets. Without a file table, write only offsets."""
     with ExitStack() as stack:
         columns = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in COLUMNS.items()}
         offsets = stack.enter_context(ArrayFile(folder / "offset.npy", OFFSET))
         is_packed = dataset.record.packing is not None
         for split in Split:
             sizes: list[int] = []
-            starts = _Starts(dataset, split)
-            lines = _noting(dataset[split].lines(), sizes)
+            row_offsets = _RowOffsets(dataset, split)
+            lines = _record_sizes(dataset[split].lines(), sizes)
             rows = read_windows(dataset, split, lines) if files else (RowWindows(0, []) for _ in lines)
             first = dataset.numbering.range_of(split).start
             for block in _blocks(rows):
                 if dataset.is_plain:
-                    offsets.append(starts.of(sizes).tobytes())
+                    offsets.append(row_offsets.next_rows(sizes).tobytes())
                 sizes.clear()
                 if files:
                     _write_block(block, first, files, columns, split, is_packed=is_packed)
                 first += len(block)
-                tick(len(block))
+                advance(len(block))
 
 
-def _noting(lines: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
+def _record_sizes(lines: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
     for line in lines:
         sizes.append(len(line))
         yield line
@@ -77,32 +77,32 @@ def _blocks(rows: Iterable[RowWindows]) -> Iterator[list[RowWindows]]:
     block: list[RowWindows] = []
     for row in rows:
         block.append(row)
-        if len(block) == ROWS_AT_ONCE:
+        if len(block) == ROWS_PER_BLOCK:
             yield block
             block = []
     if block:
         yield block
 
 
-class _Starts:
-    """Where rows begin, each in its file."""
+class _RowOffsets:
+    """Computes the offset of each row in its file from the sizes of consecutive rows of a split."""
 
-    def __init__(self, dataset: ViewedDataset, split: Split) -> None:
+    def __init__(self, dataset: ViewerDataset, split: Split) -> None:
         facts = (one for one in dataset.record.files.values() if one.format == "jsonl" and one.split == split)
-        self._counts = [one.rows or 0 for one in facts]
-        self._num_done, self._at = 0, 0
+        self._rows_per_file = [one.rows or 0 for one in facts]
+        self._num_done, self._offset = 0, 0
 
-    def of(self, sizes: list[int]) -> Offsets:
-        """Of the next rows, that have these sizes."""
-        found = []
+    def next_rows(self, sizes: list[int]) -> Offsets:
+        """Return the offsets of the next rows, given their sizes in bytes."""
+        offsets = []
         for size in sizes:
-            while self._counts and self._num_done == self._counts[0]:
-                self._counts.pop(0)
-                self._num_done = self._at = 0
-            found.append(self._at)
+            while self._rows_per_file and self._num_done == self._rows_per_file[0]:
+                self._rows_per_file.pop(0)
+                self._num_done = self._offset = 0
+            offsets.append(self._offset)
             self._num_done += 1
-            self._at += size
-        return np.array(found, OFFSET)
+            self._offset += size
+        return np.array(offsets, OFFSET)
 
 
 def _write_block(
@@ -121,18 +121,18 @@ def _write_block(
     ]
     if not entries:
         return
-    numbers = files.numbers_of(_keys(window for _, window, _ in entries))
+    numbers = files.find_keys(_keys(window for _, window, _ in entries))
     values = [
         (
             row,
-            _file(number, window, split),
+            _require_file(number, window, split),
             window.start,
             window.fresh,
             *window.lines,
             window.repeat,
             num_ids,
-            _code(window.variant, KINDS, "kind of variants"),
-            _code(window.fim, FORMS, "form of fill in the middle"),
+            _code(window.variant, VARIANT_KINDS, "variant kind"),
+            _code(window.fim, FIM_FORMS, "fill-in-the-middle form"),
         )
         for (row, window, num_ids), number in zip(entries, numbers, strict=True)
     ]
@@ -141,42 +141,40 @@ def _write_block(
     except OverflowError:
         table = np.full((1, len(COLUMNS)), -1)
     if table.min() < 0 or table.max() > np.iinfo(np.uint32).max:
-        raise DatasetError(f"rows of {split} are damaged: a number that no window has. `gristmill check` tells more.")
+        raise DatasetError(f"rows of {split} are damaged: a number is out of range. Run `gristmill check` for details.")
     for (name, kind), column in zip(COLUMNS.items(), table.T, strict=True):
         columns[name].append(column.astype(kind).tobytes())
 
 
 def _keys(windows: Iterable[Window]) -> list[int]:
-    """Windows of one file follow each other, so that most keys are those of the window before."""
+    """Return the file key of each window. Consecutive windows of one file are hashed once."""
     keys: list[int] = []
     last: tuple[str, str] | None = None
     for window in windows:
         name = (window.repo, window.path)
-        keys.append(keys[-1] if name == last else key_of(*name))
+        keys.append(keys[-1] if name == last else file_key(*name))
         last = name
     return keys
 
 
-def _file(number: int | None, window: Window, split: Split) -> int:
+def _require_file(number: int | None, window: Window, split: Split) -> int:
     if number is None:
         raise DatasetError(
-            f"a row of {split} is of {window.repo}/{window.path}, which is not in {FILES}. "
-            "`gristmill check` tells more."
+            f"a row of {split} has a window of {window.repo}/{window.path}, which is not in {FILES}. "
+            "Run `gristmill check` for details."
         )
     return number
 
 
-def _code(word: str, known: tuple[str, ...], what: str) -> int:
+def _code(value: str, known: tuple[str, ...], what: str) -> int:
     try:
-        return known.index(word)
+        return known.index(value)
     except ValueError:
-        raise DatasetError(
-            f"a row is damaged: there is no {what} {word!r}. Run `gristmill check` for details."
-        ) from None
+        raise DatasetError(f"a row is damaged: unknown {what} {value!r}. Run `gristmill check` for details.") from None
 
 
 class WindowTable:
-    """What `write_windows` has written, mapped."""
+    """The index of windows and row offsets, mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
         columns = {name: map_array(folder / f"{name}.npy", kind) for name, kind in COLUMNS.items()}
@@ -196,6 +194,6 @@ class WindowTable:
         return len(self.row)
 
     def of_row(self, row: int) -> range:
-        """The windows of a row, by number."""
+        """Return the numbers of the windows of a row."""
         first, end = np.searchsorted(self.row, np.array([row, row + 1], np.uint32))
         return range(int(first), int(end))

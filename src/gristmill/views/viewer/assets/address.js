@@ -1,17 +1,17 @@
-// Every state of the viewer is an address: here they are written and read.
+// Addresses. Every state of the viewer has one.
 
 const FILTERS = ["split", "language", "license", "variant", "path"];
-const CARRIED = [...FILTERS, "q", "case"];
+const LIST_FIELDS = [...FILTERS, "q", "case"];
 
-/** The named ones that are set, as an object. */
-function picked(query, names) {
+/** Returns the fields with these names that are set, as an object. */
+function pick(query, names) {
   return Object.fromEntries(names.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
 }
 
-export const filtersIn = (query) => picked(query, FILTERS);
+export const getFilters = (query) => pick(query, FILTERS);
 
-/** What goes along from a list to its rows and back. */
-export const carriedIn = (query) => picked(query, CARRIED);
+/** Returns the filters and the search that links between a list and its rows preserve. */
+export const getListFields = (query) => pick(query, LIST_FIELDS);
 
 export function withQuery(path, values) {
   const set = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");

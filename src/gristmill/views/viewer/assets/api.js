@@ -1,52 +1,55 @@
-// Asking the server. While it still makes its index it answers 202: then it is asked again.
+// Requests to the server. It answers 202 while it builds the index. Such a request is repeated.
 
-const PAUSE_MS = 400;
+const RETRY_MS = 400;
 
-/** What the server will not or cannot do, in its own words. */
-class Refusal extends Error {
+/** An error of the server, with advice for the user. */
+class ApiError extends Error {
   constructor(message, advice) {
     super(message);
     this.advice = advice;
   }
 }
 
-/** `waiting` is told how far the index is, each time that there is none yet. */
-export async function ask(path, values, { signal, waiting } = {}) {
+/** Requests an endpoint. While the index is not ready, `onWaiting` is called with its state before each retry. */
+export async function fetchApi(endpoint, values, { signal, onWaiting } = {}) {
   for (;;) {
-    const response = await reach(path, values, signal);
-    const answer = await understood(response);
+    const response = await send(endpoint, values, signal);
+    const answer = await parse(response);
     if (response.status !== 202) return answer;
-    if (answer.index.error) throw new Refusal(answer.index.error, "Lists without filters can be seen all the same.");
-    waiting?.(answer.index);
-    await pause(PAUSE_MS, signal);
+    if (answer.index.error) throw new ApiError(answer.index.error, "Lists without filters are still available.");
+    onWaiting?.(answer.index);
+    await sleep(RETRY_MS, signal);
   }
 }
 
-async function reach(path, values, signal) {
+async function send(endpoint, values, signal) {
   const query = new URLSearchParams(Object.entries(values ?? {}).map(([name, value]) => [name, String(value)]));
   try {
-    return await fetch(`/api/${path}?${query}`, { signal });
+    return await fetch(`/api/${endpoint}?${query}`, { signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(
-      "The viewer does not answer: it was stopped, or the machine that it runs on cannot be reached.",
-      "Start `gristmill view` again, and open the address that it prints.",
+    throw new ApiError(
+      "The viewer does not respond. It was stopped, or the machine it runs on cannot be reached.",
+      "Start `gristmill view` again and open the address that it prints.",
     );
   }
 }
 
-async function understood(response) {
+async function parse(response) {
   const answer = await response.json().catch(() => null);
   if (response.status === 403) {
-    throw new Refusal("The viewer does not know this browser.", "Open the address that `gristmill view` printed.");
+    throw new ApiError("This browser has no access to the viewer.", "Open the address that `gristmill view` printed.");
   }
   if (!response.ok || answer === null) {
-    throw new Refusal(answer?.error ?? `The viewer answered ${response.status}.`, "Go back, or to all windows.");
+    throw new ApiError(
+      answer?.error ?? `The viewer answered with status ${response.status}.`,
+      "Go back, or open the list of windows.",
+    );
   }
   return answer;
 }
 
-export function pause(milliseconds, signal) {
+export function sleep(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, milliseconds);
     signal?.addEventListener("abort", () => {

@@ -1,15 +1,15 @@
-// The entry: which page an address is, and going from one to the next.
+// The entry point: selects the page for an address and navigates between pages.
 
-import { ask } from "./api.js";
-import { markNavigation, tellDataset, watchIndex } from "./around.js";
+import { fetchApi } from "./api.js";
 import { droppedPage } from "./dropped.js";
 import { filePage } from "./file.js";
-import { focusedKey, settle } from "./focus.js";
+import { focusedKey, restoreFocus } from "./focus.js";
+import { printable } from "./format.js";
 import { listenToKeys } from "./keys.js";
+import { markNavigation, showDataset, watchIndex } from "./layout.js";
 import { listPage } from "./list.js";
 import { errorNotice } from "./notices.js";
 import { rowPage } from "./row.js";
-import { printable } from "./telling.js";
 
 const PAGES = [
   { kind: "list", pattern: /^\/$/, create: listPage },
@@ -20,44 +20,45 @@ const PAGES = [
 
 const main = document.getElementById("main");
 let dataset = null;
-let present = null; // {kind, page, place}: what is shown
-let visiting = new AbortController();
-let listLeft = null; // the address of the list that was shown last
+let current = null; // the displayed page: {kind, page, route}
+let visit = new AbortController();
+let lastList = null; // address of the list that was displayed last
 
-function announce(words) {
-  document.getElementById("announcer").textContent = words;
+function announce(message) {
+  document.getElementById("announcer").textContent = message;
 }
 
-/** To another state; `replace` where it is the same one, told better. */
+/** Navigates to an address. `replace` changes the current history entry instead of adding one. */
 function go(address, { replace = false } = {}) {
   if (!replace) {
-    // So that going back finds the same rows at the same place.
+    // Lets the back button restore the scroll position and the focus.
     history.replaceState({ scroll: window.scrollY, key: focusedKey() }, "");
     history.pushState({}, "", address);
   } else history.replaceState(history.state, "", address);
-  return visit();
+  return showPage();
 }
 
-async function visit({ isBack = false } = {}) {
-  visiting.abort();
-  visiting = new AbortController();
-  const { signal } = visiting;
-  const before = present?.place ?? null;
+/** Displays the page of the current address. */
+async function showPage({ isBack = false } = {}) {
+  visit.abort();
+  visit = new AbortController();
+  const { signal } = visit;
+  const before = current?.route ?? null;
   const key = focusedKey();
   main.setAttribute("aria-busy", "true");
   try {
-    dataset ??= await ask("dataset", {}, { signal });
-    const place = placeNow();
-    if (present?.kind !== place.kind) present = opened(place.kind);
-    present.place = place;
-    const { page } = present;
-    await page.update(place, signal);
+    dataset ??= await fetchApi("dataset", {}, { signal });
+    const route = currentRoute();
+    if (current?.kind !== route.kind) current = createPage(route.kind);
+    current.route = route;
+    const { page } = current;
+    await page.update(route, signal);
     if (signal.aborted) return;
     document.title = `${page.title()} · ${printable(dataset.title)} · gristmill`;
-    if (place.kind === "list") listLeft = window.location.pathname + window.location.search;
-    markNavigation(place.kind);
-    tellDataset(dataset);
-    settle(main, { before, place, key, back: isBack ? history.state ?? {} : null });
+    if (route.kind === "list") lastList = window.location.pathname + window.location.search;
+    markNavigation(route.kind);
+    showDataset(dataset);
+    restoreFocus(main, { before, route, key, back: isBack ? history.state ?? {} : null });
   } catch (error) {
     if (signal.aborted) return;
     showError(error);
@@ -65,7 +66,7 @@ async function visit({ isBack = false } = {}) {
   main.removeAttribute("aria-busy");
 }
 
-function placeNow() {
+function currentRoute() {
   const { pathname, search } = window.location;
   for (const { kind, pattern } of PAGES) {
     const match = pattern.exec(pathname);
@@ -74,23 +75,23 @@ function placeNow() {
   throw new Error(`There is no page ${pathname}.`);
 }
 
-function opened(kind) {
-  const page = PAGES.find((one) => one.kind === kind).create({ dataset, go, announce, listLeft: () => listLeft });
+function createPage(kind) {
+  const page = PAGES.find((one) => one.kind === kind).create({ dataset, go, announce, lastList: () => lastList });
   main.replaceChildren(page.root);
   return { kind, page };
 }
 
 function showError(error) {
-  present = null;
-  document.title = "Cannot be shown · gristmill";
-  main.replaceChildren(errorNotice(error, () => visit()));
+  current = null;
+  document.title = "Error · gristmill";
+  main.replaceChildren(errorNotice(error, () => showPage()));
   main.querySelector("h1").focus();
 }
 
-/** What was shown without the index is shown again with it: licences, and neighbours that pass the filters. */
-function indexIsMade(fresh) {
+/** Refreshes the page, as licenses and filtered neighbors need the index. A search is not repeated. */
+function onIndexReady(fresh) {
   dataset = fresh;
-  if (present && !present.place.query.get("q")) visit();
+  if (current && !current.route.query.get("q")) showPage();
 }
 
 function isPlainClick(event) {
@@ -103,8 +104,8 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   go(link.pathname + link.search);
 });
-window.addEventListener("popstate", () => visit({ isBack: true }));
+window.addEventListener("popstate", () => showPage({ isBack: true }));
 history.scrollRestoration = "manual";
-const dialog = listenToKeys(() => present?.page.keys ?? {});
+const dialog = listenToKeys(() => current?.page.keys ?? {});
 document.getElementById("help-button").addEventListener("click", () => dialog.showModal());
-visit().then(() => watchIndex(indexIsMade));
+showPage().then(() => watchIndex(onIndexReady));

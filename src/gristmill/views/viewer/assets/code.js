@@ -1,14 +1,14 @@
-// A text as it was tokenized, line by line: syntax, token boundaries, what neighbouring windows share.
+// Tokenized text as lines of code, with syntax colors, token boundaries and overlaps with neighboring windows.
 
 import { make } from "./dom.js";
-import { count, counted } from "./telling.js";
+import { count, counted } from "./format.js";
 
 export const SPECIAL = 1;
 const [BEFORE, AFTER] = [2, 4];
 export const MIDDLE = 8;
 
 const FEED = "feed";
-// Names of classes are ours alone, whatever a dataset says.
+// Only these kinds become class names, so that a dataset cannot inject others.
 const KINDS = ["keyword", "name", "builtin", "string", "comment", "number", "operator", "odd", FEED];
 const SYNTAX = new Map(KINDS.map((kind) => [kind, `syntax-${kind}`]));
 const SHARED = new Map([[BEFORE, "before"], [AFTER, "after"], [BEFORE | AFTER, "both"]]);
@@ -16,23 +16,24 @@ const SHARED_MARKS = new Map([[BEFORE, "↑"], [AFTER, "↓"], [BEFORE | AFTER, 
 const LINES_PER_BLOCK = 60;
 
 /**
- * Lines, each an element. `starts` tells by token what begins there: {line: its number or null, head: element above it,
- * edge: element in the gutter}.
+ * Returns the lines as elements. `starts` maps a token to what begins there: {line: line number or null, head: element
+ * above the line, edge: element in the gutter}.
  */
-function drawnLines(tokens, strokes, starts) {
-  const sheet = new Sheet(tokens);
+function drawLines(tokens, strokes, starts) {
+  const builder = new LineBuilder(tokens);
   let last = -1;
   for (const [token, kind, text] of strokes) {
     for (let passed = last + 1; passed <= token; passed++) {
-      if (starts.has(passed)) sheet.start(starts.get(passed));
+      if (starts.has(passed)) builder.start(starts.get(passed));
     }
     last = Math.max(last, token);
-    sheet.write(token, kind, text);
+    builder.write(token, kind, text);
   }
-  return sheet.finished();
+  return builder.finish();
 }
 
-class Sheet {
+/** Builds the line elements from strokes of text. */
+class LineBuilder {
   constructor(tokens) {
     this.tokens = tokens;
     this.fragment = document.createDocumentFragment();
@@ -70,9 +71,9 @@ class Sheet {
 
   write(token, kind, text) {
     const parts = text.split("\n");
-    parts.forEach((part, place) => {
+    parts.forEach((part, index) => {
       if (part) this.line.append(this.span(token, kind, part));
-      if (place === parts.length - 1) return;
+      if (index === parts.length - 1) return;
       this.line.append(this.span(token, FEED, "\n"));
       if (this.number !== null) this.number += 1;
       this.newLine();
@@ -104,65 +105,67 @@ class Sheet {
     return span;
   }
 
-  finished() {
+  finish() {
     this.closeLine();
     if (!this.line.childNodes.length) this.line.remove();
     return this.fragment;
   }
 }
 
-/** The code with its status line, which tells the token under the pointer or chosen by arrow keys. */
+/** Returns the code with a status line, which describes the token under the pointer or selected by arrow keys. */
 export function codeView(label, tokens, strokes, starts) {
   const status = make("p", { class: "token-status", role: "status" });
   const code = make("div", { class: "code", tabindex: 0, role: "region", "aria-label": label, "data-keep": "code" });
-  code.append(drawnLines(tokens, strokes, starts));
-  const texts = spelled(strokes);
-  let chosen = -1;
-  const hint = `${counted(tokens.length, "token")}. Point at one, or click on one and walk on with → and ←.`;
-  const rest = () => (status.textContent = hint);
-  const tell = (token) => (status.textContent = tokenTold(token, tokens, texts));
+  code.append(drawLines(tokens, strokes, starts));
+  const texts = tokenTexts(strokes);
+  let selected = -1;
+  const advice = "Hover over a token to see its id, or click one and step through them with → and ←.";
+  const hint = `${counted(tokens.length, "token")}. ${advice}`;
+  const showHint = () => (status.textContent = hint);
+  const describe = (token) => (status.textContent = tokenText(token, tokens, texts));
 
-  const choose = (token) => {
-    for (const span of code.querySelectorAll(".chosen")) span.classList.remove("chosen");
-    chosen = Math.min(tokens.length - 1, Math.max(0, token));
-    const spans = code.querySelectorAll(`[data-token="${chosen}"]`);
-    spans.forEach((span) => span.classList.add("chosen"));
+  const select = (token) => {
+    for (const span of code.querySelectorAll(".selected")) span.classList.remove("selected");
+    selected = Math.min(tokens.length - 1, Math.max(0, token));
+    const spans = code.querySelectorAll(`[data-token="${selected}"]`);
+    spans.forEach((span) => span.classList.add("selected"));
     spans[0]?.scrollIntoView({ block: "nearest" });
-    tell(chosen);
+    describe(selected);
   };
   code.addEventListener("pointerover", (event) => {
     const span = event.target.closest("[data-token]");
-    if (span) tell(Number(span.dataset.token));
+    if (span) describe(Number(span.dataset.token));
   });
   code.addEventListener("click", (event) => {
     const span = event.target.closest("[data-token]");
-    if (span && window.getSelection().isCollapsed) choose(Number(span.dataset.token));
+    if (span && window.getSelection().isCollapsed) select(Number(span.dataset.token));
   });
-  code.addEventListener("pointerleave", () => (chosen < 0 ? rest() : tell(chosen)));
+  code.addEventListener("pointerleave", () => (selected < 0 ? showHint() : describe(selected)));
   code.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || !tokens.length) return;
     event.preventDefault();
-    choose(chosen < 0 ? 0 : chosen + step);
+    select(selected < 0 ? 0 : selected + step);
   });
-  rest();
+  showHint();
   return { code, element: make("div", { class: "code-frame" }, code, status) };
 }
 
-function spelled(strokes) {
+/** Joins the strokes of each token. */
+function tokenTexts(strokes) {
   const texts = new Map();
   for (const [token, , text] of strokes) texts.set(token, (texts.get(token) ?? "") + text);
   return texts;
 }
 
-function tokenTold(token, tokens, texts) {
+function tokenText(token, tokens, texts) {
   const [id, flags] = tokens[token];
-  const told = [`Token ${count(token)} of ${count(tokens.length)}`, `id ${id}`];
+  const parts = [`Token ${count(token)} of ${count(tokens.length)}`, `id ${id}`];
   const text = texts.get(token);
-  if (flags & SPECIAL) told.push(`special: ${text ?? ""}`);
-  else told.push(text ? JSON.stringify(text) : "part of the character before");
-  if (flags & BEFORE) told.push("also in the window before");
-  if (flags & AFTER) told.push("also in the window after");
-  if (flags & MIDDLE) told.push("in the middle, which the model fills in");
-  return told.join(" · ");
+  if (flags & SPECIAL) parts.push(`special: ${text ?? ""}`);
+  else parts.push(text ? JSON.stringify(text) : "part of the previous character");
+  if (flags & BEFORE) parts.push("also in the previous window");
+  if (flags & AFTER) parts.push("also in the next window");
+  if (flags & MIDDLE) parts.push("in the middle, which the model fills in");
+  return parts.join(" · ");
 }

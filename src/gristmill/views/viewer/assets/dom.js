@@ -1,6 +1,6 @@
-// Elements are made one way only: what comes from a dataset is text in them, never markup.
+// Creation of elements. Content of a dataset is only ever inserted as text, never as markup.
 
-/** make("a", {class: "row", href: "/", on: {click: …}}, "text", another) */
+/** make("a", {class: "row", href: "/", on: {click: …}}, "text", child) */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -17,13 +17,13 @@ function listen(element, handlers) {
   for (const [event, handler] of Object.entries(handlers)) element.addEventListener(event, handler);
 }
 
-/** What is not absent, as pairs of a description list. */
+/** Returns a description list of [name, fact] pairs. Absent and empty facts are omitted. */
 export function factList(pairs) {
-  const told = pairs.filter(([, fact]) => !isAbsent(fact) && fact !== "");
-  const items = told.map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, fact)));
+  const present = pairs.filter(([, fact]) => !isAbsent(fact) && fact !== "");
+  const items = present.map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, fact)));
   return make("dl", { class: "facts" }, items);
 }
 
-export function button(words, pressed) {
-  return make("button", { type: "button", on: { click: pressed } }, words);
+export function button(label, onClick) {
+  return make("button", { type: "button", on: { click: onClick } }, label);
 }

@@ -1,44 +1,44 @@
-// Files that are not in the dataset: why, in numbers, and one by one.
+// The list of dropped files, with the reason for each.
 
-import { ask } from "./api.js";
+import { fetchApi } from "./api.js";
 import { droppedAddress, fileAddress } from "./address.js";
 import { make } from "./dom.js";
-import { filterForm, focusFirst, folded, selectField, textField } from "./filters.js";
+import { collapsible, filterForm, openAndFocus, selectField, textField } from "./filters.js";
+import { fullName } from "./file_name.js";
+import { bytes, count, counted, printable } from "./format.js";
 import { listKeys } from "./keys.js";
-import { fullName } from "./naming.js";
-import { emptyNotice, waitingIn } from "./notices.js";
-import { firstIn, pager, range } from "./paging.js";
-import { bytes, count, counted, printable } from "./telling.js";
+import { emptyNotice, showWaiting } from "./notices.js";
+import { firstItem, pager, rangeText } from "./pager.js";
 
 const FILES_PER_PAGE = 100;
-const HEADS = ["File", "Reason", "Here", "Language", "Size"];
+const HEADS = ["File", "Reason", "Details", "Language", "Size"];
 
 export function droppedPage({ dataset, go, announce }) {
   const results = make("section", { class: "results", "aria-label": "Files" });
   const filters = filterForm(fields(dataset), (values, isTyped) => go(droppedAddress(values), { replace: isTyped }));
-  const fold = folded(filters.form);
-  const found = dataset.kept + dataset.dropped;
+  const details = collapsible(filters.form);
+  const numFiles = dataset.kept + dataset.dropped;
   let title = "Dropped files";
 
   async function update({ query }, signal) {
     filters.set(query);
-    const told = await filesIn(results, query, dataset, signal);
-    announce(told);
-    title = `Dropped files: ${told}`;
+    const summary = await showFiles(results, query, dataset, signal);
+    announce(summary);
+    title = `Dropped files: ${summary}`;
   }
   return {
     root: make(
       "div", {},
       make("h1", { tabindex: -1 }, "Dropped files"),
-      make("p", { class: "faint" }, `Not in the dataset: ${count(dataset.dropped)} of ${counted(found, "file")}.`),
-      make("div", { class: "with-filters" }, fold, results),
+      make("p", { class: "faint" }, `Not in the dataset: ${count(dataset.dropped)} of ${counted(numFiles, "file")}.`),
+      make("div", { class: "with-filters" }, details, results),
     ),
     update,
     title: () => title,
     keys: {
       ...listKeys(results, "a.row-link"),
-      f: () => focusFirst(fold, "select"),
-      "/": () => focusFirst(fold, "input"),
+      f: () => openAndFocus(details, "select"),
+      "/": () => openAndFocus(details, "input"),
     },
   };
 }
@@ -47,40 +47,40 @@ function fields(dataset) {
   const reasons = dataset.reasons.map(({ reason, files }) => [reason, `${reason} (${count(files)})`]);
   return [
     selectField("reason", "Reason", [["", `all (${count(dataset.dropped)})`], ...reasons]),
-    textField("path", "Path", "Part of a name, or a pattern like */tests/*.py"),
+    textField("path", "Path", "Part of the path, or a pattern like */tests/*.py"),
   ];
 }
 
-async function filesIn(results, query, dataset, signal) {
-  const from = firstIn(query);
-  const asked = { status: "dropped", from, count: FILES_PER_PAGE };
-  for (const name of ["reason", "path"]) if (query.get(name)) asked[name] = query.get(name);
-  const { total, files } = await ask("files", asked, { signal, waiting: waitingIn(results) });
-  const told = range(from, files.length, total, "file");
+async function showFiles(results, query, dataset, signal) {
+  const from = firstItem(query);
+  const values = { status: "dropped", from, count: FILES_PER_PAGE };
+  for (const name of ["reason", "path"]) if (query.get(name)) values[name] = query.get(name);
+  const { total, files } = await fetchApi("files", values, { signal, onWaiting: showWaiting(results) });
+  const summary = rangeText(from, files.length, total, "file");
   results.replaceChildren(
-    make("h2", { class: "told", tabindex: -1 }, told),
-    ...explained(query.get("reason"), dataset.reasons),
-    files.length ? filesTable(files) : nothing(asked),
+    make("h2", { class: "subheading", tabindex: -1 }, summary),
+    ...reasonTexts(query.get("reason"), dataset.reasons),
+    files.length ? filesTable(files) : noFilesNotice(values),
     pager(total, from, query, FILES_PER_PAGE, droppedAddress),
   );
-  return told;
+  return summary;
 }
 
-function nothing({ reason, path }) {
-  if (reason || path) return emptyNotice("No dropped file is like this.", droppedAddress());
-  return emptyNotice("No file was dropped.", null);
+function noFilesNotice({ reason, path }) {
+  if (reason || path) return emptyNotice("No dropped files match these filters.", droppedAddress());
+  return emptyNotice("No files were dropped.", null);
 }
 
-/** What a reason means; all of them where none is chosen. */
-function explained(chosen, reasons) {
+/** Explains the chosen reason, or all reasons if none is chosen. */
+function reasonTexts(chosen, reasons) {
   const known = reasons.find(({ reason }) => reason === chosen);
-  if (known) return [make("p", {}, make("strong", {}, known.reason), `: ${printable(known.told)}.`)];
+  if (known) return [make("p", {}, make("strong", {}, known.reason), `: ${printable(known.meaning)}.`)];
   if (!reasons.length) return [];
-  const items = reasons.map(({ reason, told, files }) => {
+  const items = reasons.map(({ reason, meaning, files }) => {
     const link = make("a", { href: droppedAddress({ reason }) }, reason);
-    return make("div", {}, make("dt", {}, link, ` ${count(files)}`), make("dd", {}, printable(told)));
+    return make("div", {}, make("dt", {}, link, ` ${count(files)}`), make("dd", {}, printable(meaning)));
   });
-  return [make("details", { class: "reasons" }, make("summary", {}, "What the reasons mean"), make("dl", {}, items))];
+  return [make("details", { class: "reasons" }, make("summary", {}, "Meaning of the reasons"), make("dl", {}, items))];
 }
 
 function filesTable(files) {
@@ -93,7 +93,7 @@ function filesTable(files) {
 }
 
 function fileRow(file) {
-  const cells = [file.reason, here(file), file.language && printable(file.language), bytes(file.bytes)];
+  const cells = [file.reason, detailText(file), file.language && printable(file.language), bytes(file.bytes)];
   const key = `${file.repo}/${file.path}`;
   return make(
     "tr", {},
@@ -109,8 +109,8 @@ function cellClass(cell, column) {
   return column ? null : "reason";
 }
 
-/** What was found in it, with its twin if that is not in those words already. */
-function here({ detail, twin }) {
-  const isTold = !twin || detail?.includes(twin);
-  return printable([detail, isTold ? null : `like ${twin}`].filter(Boolean).join("; "));
+/** Returns the detail of the drop reason, with the duplicate that was kept unless the detail names it. */
+function detailText({ detail, twin }) {
+  const isNamed = !twin || detail?.includes(twin);
+  return printable([detail, isNamed ? null : `duplicate of ${twin}`].filter(Boolean).join("; "));
 }

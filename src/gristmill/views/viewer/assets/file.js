@@ -1,13 +1,13 @@
-// One file: why it is in or out, what was taken out of it, its windows, and its text with their edges.
+// The page of a file: its status, removed parts, windows, and text with the start of each window.
 
-import { ask } from "./api.js";
+import { fetchApi } from "./api.js";
 import { droppedAddress, fileAddress, listAddress, rowAddress } from "./address.js";
 import { codeView } from "./code.js";
 import { factList, make } from "./dom.js";
+import { bytes, count, counted, licenseName, lines, printable, rowId } from "./format.js";
 import { listKeys } from "./keys.js";
-import { waitingIn } from "./notices.js";
+import { showWaiting } from "./notices.js";
 import { codeToggles } from "./toggles.js";
-import { bytes, count, counted, licenseName, lines, place, printable } from "./telling.js";
 
 export function filePage({ go }) {
   const root = make("div", { class: "file-page" });
@@ -15,45 +15,46 @@ export function filePage({ go }) {
   let title = "File";
 
   async function update({ query }, signal) {
-    const asked = { repo: query.get("repo") ?? "", path: query.get("path") ?? "" };
-    const found = await ask("file", asked, { signal, waiting: waitingIn(root) });
+    const values = { repo: query.get("repo") ?? "", path: query.get("path") ?? "" };
+    const found = await fetchApi("file", values, { signal, onWaiting: showWaiting(root) });
     const text = found.tokens.length ? textPart(found, query) : { nodes: [], keys: {} };
-    root.replaceChildren(...headPart(found), ...takenPart(found.file), ...windowsPart(found), ...text.nodes);
+    root.replaceChildren(...headPart(found), ...removedPart(found.file), ...windowsPart(found), ...text.nodes);
     title = printable(found.file.path);
     Object.assign(keys, listKeys(root, "a.row-link"), text.keys, {
-      u: () => void go(up(found.file)),
+      u: () => void go(upAddress(found.file)),
       "/": () => void go(listAddress()).then(() => document.getElementById("q")?.focus()),
     });
   }
   return { root, update, title: () => title, keys };
 }
 
-/** To the list that it is in. */
-function up({ status, reason, path }) {
+/** Returns the address of the list that contains the file. */
+function upAddress({ status, reason, path }) {
   return status === "dropped" ? droppedAddress({ reason }) : listAddress({ path });
 }
 
-function headPart({ file, commit, told, note }) {
-  const isOut = file.status === "dropped";
+function headPart({ file, commit, status_text: statusText, note }) {
+  const isDropped = file.status === "dropped";
+  const upLabel = isDropped ? "↑ Dropped files " : "↑ Windows of this file ";
   return [
     make("nav", { class: "stepping", "aria-label": "Up" },
-      make("a", { href: up(file) }, isOut ? "↑ Dropped files " : "↑ Its windows ", make("kbd", {}, "u"))),
+      make("a", { href: upAddress(file) }, upLabel, make("kbd", {}, "u"))),
     make("h1", { tabindex: -1, class: "name" }, printable(file.path)),
-    make("p", { class: isOut ? "verdict out" : "verdict" }, capitalised(printable(told))),
+    make("p", { class: isDropped ? "status dropped" : "status" }, capitalize(printable(statusText))),
     fileFacts(file, commit),
     note ? make("p", { class: "note" }, printable(note)) : null,
   ].filter(Boolean);
 }
 
-const capitalised = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
+const capitalize = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
 
 function fileFacts(file, commit) {
   return factList([
     ["Source", printable(file.repo) + (commit ? ` at ${commit.slice(0, 12)}` : "")],
     ["Split", file.status === "kept" ? file.split : null],
     ["Language", file.language && printable(file.language)],
-    ["Licence", file.license && printable(licenseName(file.license))],
-    ["Licence by", file.license_from && printable(file.license_from)],
+    ["License", file.license && printable(licenseName(file.license))],
+    ["License from", file.license_from && printable(file.license_from)],
     ["Size", bytes(file.bytes)],
     ["Lines", file.lines === null ? null : count(file.lines)],
     ["Tokens", file.tokens === null ? null : count(file.tokens)],
@@ -61,33 +62,35 @@ function fileFacts(file, commit) {
     ["Encoding", file.encoding],
     ["Moved from", file.moved_from],
     ["Weight", file.weight === null || file.weight === 1 ? null : String(file.weight)],
-    ["Drawn", file.draw && `all its windows ${counted(file.draw[0], "time")}, ${count(file.draw[1])} once more`],
-    ["Twin", file.twin && twinLink(file)],
-    ["Alike", file.similarity === null ? null : file.similarity.toFixed(3)],
+    ["Sampled", file.draw && drawText(file.draw)],
+    ["Duplicate of", file.twin && duplicateLink(file)],
+    ["Similarity", file.similarity === null ? null : file.similarity.toFixed(3)],
     ["sha256", file.sha256 && make("code", {}, file.sha256.slice(0, 16))],
   ]);
 }
 
-/** Of a twin only its whole name is known: in the same source, as most are, that is enough for a link. */
-function twinLink({ repo, twin }) {
+const drawText = ([times, more]) => `each window ${counted(times, "time")}, plus ${counted(more, "window")} once`;
+
+/** Links to the duplicate if it is in the same source. Otherwise it is unknown where the path begins in its name. */
+function duplicateLink({ repo, twin }) {
   if (!twin.startsWith(`${repo}/`)) return printable(twin);
   const path = twin.slice(repo.length + 1);
   return make("a", { class: "name", href: fileAddress({ repo, path }) }, printable(twin));
 }
 
-/** Secrets and spans that are not in the dataset, and variants that were not made. */
-function takenPart({ redactions, respellings, cuts, variants }) {
+/** Returns tables of redacted secrets, respelled control tokens, cut spans and missing variants. */
+function removedPart({ redactions, respellings, cuts, variants }) {
   const secrets = redactions.map((one) => [count(one.line), one.kind, one.hash]);
   const missing = variants.filter((one) => one.missing).map((one) => [one.kind, one.missing.replaceAll("_", " ")]);
   return [
     ...table("Redacted secrets", ["Line", "Kind", "Hash"], secrets),
-    ...table("Respelled control tokens", ["Line", "Spelling"], respellings.map((one) => [count(one.line), one.spelling])),
-    ...table("Cut, as it is elsewhere too", ["Lines", "Tokens", "Shared with"], cuts.map(cutCells)),
-    ...table("Variants that it has none of", ["Kind", "Why"], missing),
+    ...table("Respelled control tokens", ["Line", "Text"], respellings.map((one) => [count(one.line), one.spelling])),
+    ...table("Cut spans", ["Lines", "Tokens", "Shared with"], cuts.map(cutCells)),
+    ...table("Missing variants", ["Kind", "Reason"], missing),
   ];
 }
 
-/** A cut is written as a list, to be short. */
+/** files.jsonl stores a cut as a list, to save space. */
 function cutCells([start, end, sharedWith, first, last]) {
   return [`${count(first)}–${count(last)}`, `${count(start)} to ${count(end)}`, sharedWith];
 }
@@ -105,10 +108,10 @@ function table(caption, heads, rows) {
 
 function windowsPart({ windows, file }) {
   if (!windows.length) {
-    return file.status === "kept" ? [make("p", { class: "note" }, "No row shows any of its windows.")] : [];
+    return file.status === "kept" ? [make("p", { class: "note" }, "No row contains a window of this file.")] : [];
   }
   const items = windows.map((window) =>
-    make("li", {}, windowLink(window), make("span", { class: "faint" }, ` ${windowTold(window)}`)));
+    make("li", {}, windowLink(window), make("span", { class: "faint" }, ` ${windowText(window)}`)));
   return [
     make("section", { "aria-labelledby": "windows-heading" },
       make("h2", { id: "windows-heading" }, counted(windows.length, "window")),
@@ -117,46 +120,47 @@ function windowsPart({ windows, file }) {
 }
 
 function windowLink({ split, row }) {
-  const key = place(split, row);
+  const key = rowId(split, row);
   return make("a", { class: "row-link", href: rowAddress({ split, row }), "data-key": key }, key);
 }
 
-function windowTold({ lines: range, fresh, variant, fim, repeat }) {
+function windowText({ lines: range, fresh, variant, fim, repeat }) {
   const more = [variant, fim, repeat ? `repeat ${count(repeat)}` : null].filter(Boolean);
-  return [lines(range), `${count(fresh)} fresh`, ...more].join(", ");
+  return [lines(range), counted(fresh, "fresh token"), ...more].join(", ");
 }
 
 function textPart(found, query) {
   const { file, tokens, strokes, num_tokens_left_out: numLeftOut } = found;
-  const view = codeView(`Text of ${printable(file.path)}`, tokens, strokes, startsOf(found));
+  const view = codeView(`Text of ${printable(file.path)}`, tokens, strokes, windowStarts(found));
   const toggles = codeToggles(view.code, query, { hasBounds: false });
-  view.code.classList.add("whole");
+  view.code.classList.add("full-file");
   return {
     keys: toggles.keys,
     nodes: [
       make("h2", {}, "Text"),
-      make("p", { class: "faint" }, "As its windows show it, each token once. At the left, where each window begins."),
+      make("p", { class: "faint" },
+        "Joined from the windows, each token once. Links on the left mark the start of each window."),
       make("div", { class: "bar" }, toggles.element),
       view.element,
-      numLeftOut ? make("p", { class: "note" }, `${counted(numLeftOut, "token")} more are not shown here.`) : null,
+      numLeftOut ? make("p", { class: "note" }, `Not displayed: ${counted(numLeftOut, "token")}.`) : null,
     ].filter(Boolean),
   };
 }
 
-/** By token: the line that a window begins on, a link to it in the gutter, and what is missing before it. */
-function startsOf({ windows, edges, gaps, file }) {
+/** Maps the first token of each window to its line number, a link in the gutter, and a heading if a gap precedes it. */
+function windowStarts({ windows, edges, gaps, file }) {
   const byRow = new Map(windows.map((window) => [window.row, window]));
   const starts = new Map();
   for (const [token, row] of edges) {
     const window = byRow.get(row);
     if (!window) continue;
-    const label = `Window ${place(file.split, row)} begins`;
+    const label = `Start of window ${rowId(file.split, row)}`;
     const href = rowAddress({ split: file.split, row });
     const link = make("a", { class: "gutter-link", href, "aria-label": label }, String(row));
     starts.set(token, { line: window.lines[0], edge: starts.get(token)?.edge ?? link });
   }
   for (const [token, number] of gaps) {
-    const head = make("div", { class: "head" }, `In no window: ${counted(number, "token")}`);
+    const head = make("div", { class: "head" }, `Not in any window: ${counted(number, "token")}`);
     starts.set(token, { ...starts.get(token), head });
   }
   return starts;

@@ -1,13 +1,13 @@
-// The filters of a list: fields with labels. Choices apply at once, typed ones after a moment's rest.
+// The filters of a list. A choice applies immediately, typed text after a short pause.
 
 import { make } from "./dom.js";
-import { count, printable } from "./telling.js";
+import { count, printable } from "./format.js";
 
-const REST_MS = 300;
+const TYPING_PAUSE_MS = 300;
 
-/** [value, words] of a choice; "" stands for all. */
+/** Choices are pairs [value, text]. The value "" selects everything. */
 export function selectField(name, label, choices) {
-  const options = choices.map(([value, words]) => make("option", { value }, printable(words)));
+  const options = choices.map(([value, text]) => make("option", { value }, printable(text)));
   return field(label, make("select", { id: `filter-${name}`, name }, options));
 }
 
@@ -23,28 +23,28 @@ function field(label, control, ...more) {
   return make("div", { class: "field" }, make("label", { for: control.id }, label), control, ...more);
 }
 
-/** A form of such fields. `changed(values, isTyped)` is told every field's value. */
-export function filterForm(fields, changed) {
+/** Returns a form and a function that sets its fields. `onChange(values, isTyped)` gets the values of all fields. */
+export function filterForm(fields, onChange) {
   const form = make("form", { class: "filters", "aria-label": "Filters" }, ...fields);
   const values = () => Object.fromEntries(new FormData(form));
   let timer = 0;
-  const tell = (isTyped) => {
+  const notify = (isTyped) => {
     clearTimeout(timer);
-    changed(values(), isTyped);
+    onChange(values(), isTyped);
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    tell(false);
+    notify(false);
   });
   form.addEventListener("input", (event) => {
     clearTimeout(timer);
-    if (event.target instanceof HTMLSelectElement) tell(false);
-    else timer = setTimeout(tell, REST_MS, true);
+    if (event.target instanceof HTMLSelectElement) notify(false);
+    else timer = setTimeout(notify, TYPING_PAUSE_MS, true);
   });
   return { form, set: (query) => setFields(form, query) };
 }
 
-/** As the address says; a field that is being typed in is left alone. */
+/** Sets the fields from a query, except the field in which the user is typing. */
 function setFields(form, query) {
   for (const control of form.elements) {
     if (!control.name || (control === document.activeElement && control instanceof HTMLInputElement)) continue;
@@ -55,8 +55,8 @@ function setFields(form, query) {
   }
 }
 
-/** On a narrow screen a form is folded away, until it is asked for. */
-export function folded(form) {
+/** Wraps a form in an element that is collapsed on narrow screens. */
+export function collapsible(form) {
   const details = make("details", { class: "fold" }, make("summary", {}, "Filters"), form);
   const isWide = window.matchMedia("(min-width: 50rem)");
   const fit = () => (details.open = isWide.matches);
@@ -65,9 +65,9 @@ export function folded(form) {
   return details;
 }
 
-export function focusFirst(fold, selector) {
-  fold.open = true;
-  fold.querySelector(selector).focus();
+export function openAndFocus(details, selector) {
+  details.open = true;
+  details.querySelector(selector).focus();
 }
 
 export function splitChoices(dataset) {
@@ -75,4 +75,4 @@ export function splitChoices(dataset) {
   return [["", "all"], ...splits.map(([split, windows]) => [split, `${split} (${count(windows)})`])];
 }
 
-export const named = (names) => [["", "all"], ...names.map((name) => [name, name])];
+export const nameChoices = (names) => [["", "all"], ...names.map((name) => [name, name])];

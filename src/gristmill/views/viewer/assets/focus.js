@@ -1,25 +1,28 @@
-// Where the focus and the eye are after a page has changed.
+// Focus and scroll position after a page change.
 //
-// What a list shows has a key (`data-key`), by which it is found again: going back, or up from a row.
+// Items of a list have a key (`data-key`), by which they are found again after going back or up from a row.
 
 export function focusedKey() {
   return document.activeElement?.closest("[data-key]")?.dataset.key ?? null;
 }
 
-/** `back`: what was kept of the state that was gone back to; null: it is a new one. `key`: what had the focus. */
-export function settle(main, { before, place, key, back }) {
+/**
+ * Restores the focus and the scroll position. `before` and `route` are the previous and the current route, `key` is the
+ * key of the item that had the focus, and `back` is the saved history state after going back, or null.
+ */
+export function restoreFocus(main, { before, route, key, back }) {
   if (before === null) return;
-  const isOther = before.kind !== place.kind;
-  const known = back ? back.key : isOther && before.kind === "row" ? `${before.split}:${before.row}` : key;
-  const again = known && [...main.querySelectorAll("[data-key]")].find((one) => one.dataset.key === known);
+  const isOther = before.kind !== route.kind;
+  const wanted = back ? back.key : isOther && before.kind === "row" ? `${before.split}:${before.row}` : key;
+  const item = wanted && [...main.querySelectorAll("[data-key]")].find((one) => one.dataset.key === wanted);
   if (back) window.scrollTo(0, back.scroll ?? 0);
   else if (isOther) window.scrollTo(0, 0);
-  if (again) again.focus({ preventScroll: !isOther || back !== null });
+  if (item) item.focus({ preventScroll: !isOther || back !== null });
   else if (isOther) main.querySelector("h1")?.focus({ preventScroll: true });
-  else if (isLost(main)) (main.querySelector("h2.told") ?? main.querySelector("h1"))?.focus();
+  else if (isLost(main)) (main.querySelector("h2.subheading") ?? main.querySelector("h1"))?.focus();
 }
 
-/** The element that had the focus is gone: a link to the next rows, say. */
+/** Returns true if the element that had the focus was removed, for example a link to the next page. */
 function isLost(main) {
-  return document.activeElement === document.body && main.querySelector("h2.told") !== null;
+  return document.activeElement === document.body && main.querySelector("h2.subheading") !== null;
 }

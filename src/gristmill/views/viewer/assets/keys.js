@@ -1,32 +1,32 @@
-// The keyboard: one table per page of what a key does, and the dialog that tells them.
+// Keyboard shortcuts: the actions of each page, and the dialog that lists them.
 
 import { make } from "./dom.js";
 
 const HELP = [
-  ["j k", "next and previous: a row in a list, a window, a file; after a search, a hit"],
-  ["↓ ↑", "the same in a list, from a row that has the focus"],
-  ["→ ←", "next and previous window, or hit; in the code, once it has the focus, token by token"],
-  ["Enter", "open what has the focus"],
-  ["u", "up, to the list"],
+  ["j k", "next / previous row, window, file or search hit"],
+  ["↓ ↑", "next / previous row, if a row has the focus"],
+  ["→ ←", "next / previous window or search hit, or token if the code has the focus"],
+  ["Enter", "open the focused item"],
+  ["u", "back to the list"],
   ["/", "search"],
-  ["f", "filters of a list"],
-  ["t", "token boundaries"],
+  ["f", "go to the filters"],
+  ["t", "show or hide token boundaries"],
   ["w", "wrap long lines"],
-  ["?", "these keys"],
-  ["Escape", "close this, leave a field"],
+  ["?", "show these shortcuts"],
+  ["Escape", "close this dialog, leave a field"],
 ];
 
 function isTyping(target) {
   return target instanceof Element && target.matches("input:not([type=checkbox]), select, textarea, [contenteditable]");
 }
 
-/** Shift is part of `?`, but with an arrow it selects text. */
+/** Shift is part of characters such as `?`. With other keys, such as arrows, it selects text. */
 function isChord(event) {
   return event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key.length > 1);
 }
 
-/** `actions()`: what the present page does, by key; an action that returns false leaves the key to the browser. */
-export function listenToKeys(actions) {
+/** `getActions` returns the current page's actions by key. An action returns false to leave the key to the browser. */
+export function listenToKeys(getActions) {
   const dialog = helpDialog();
   document.body.append(dialog);
   document.addEventListener("keydown", (event) => {
@@ -35,26 +35,26 @@ export function listenToKeys(actions) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
-    const action = event.key === "?" ? () => dialog.showModal() : actions()[event.key];
+    const action = event.key === "?" ? () => dialog.showModal() : getActions()[event.key];
     if (action && action(event) !== false) event.preventDefault();
   });
   return dialog;
 }
 
 function helpDialog() {
-  const rows = HELP.map(([keys, does]) =>
-    make("div", {}, make("dt", {}, keys.split(" ").map((key) => [make("kbd", {}, key), " "])), make("dd", {}, does)),
+  const rows = HELP.map(([keys, action]) =>
+    make("div", {}, make("dt", {}, keys.split(" ").map((key) => [make("kbd", {}, key), " "])), make("dd", {}, action)),
   );
   return make(
     "dialog",
     { id: "keys", "aria-labelledby": "keys-heading" },
-    make("h2", { id: "keys-heading" }, "Keys"),
+    make("h2", { id: "keys-heading" }, "Keyboard shortcuts"),
     make("dl", { class: "keys" }, rows),
     make("form", { method: "dialog" }, make("button", { autofocus: true }, "Close")),
   );
 }
 
-/** Moves the focus among links of a list; false where there are none. */
+/** Moves the focus between the links of a list. Returns false if the list is empty. */
 function moveFocus(root, selector, step) {
   const links = [...root.querySelectorAll(selector)];
   if (!links.length) return false;
@@ -65,7 +65,7 @@ function moveFocus(root, selector, step) {
   return true;
 }
 
-/** j, k and the arrows in a list. The arrows scroll the page until a row has the focus. */
+/** Returns the actions of j, k and the arrow keys in a list. Arrow keys scroll the page unless a row has the focus. */
 export function listKeys(root, selector) {
   const onRow = (step) => () => root.contains(document.activeElement) && moveFocus(root, selector, step);
   return {

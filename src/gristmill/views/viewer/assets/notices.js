@@ -1,41 +1,42 @@
-// What stands where results would: progress, an error, or nothing found.
+// Notices that replace the results: progress of the index, an error, or an empty list.
 
 import { button, make } from "./dom.js";
-import { percent, printable } from "./telling.js";
+import { percent, printable } from "./format.js";
 
-/** While the index is made. The same element is told again and again. */
-function waitingNotice() {
+/** Returns an element for the progress of the index, and a function that updates it. */
+function indexNotice() {
   const bar = make("progress", { max: 1, "aria-label": "Index" });
-  const words = make("span", {});
-  const element = make("p", { class: "notice" }, words, " ", bar);
-  const tell = (index) => {
-    bar.value = index.share;
-    words.textContent = `Reading where every window is from, once: ${percent(index.share)}. This goes on by itself.`;
+  const text = make("span", {});
+  const element = make("p", { class: "notice" }, text, " ", bar);
+  const update = (index) => {
+    bar.value = index.fraction_done;
+    text.textContent = `Building the index: ${percent(index.fraction_done)}. The page updates when it is ready.`;
   };
-  return { element, tell };
+  return { element, update };
 }
 
-/** For `ask`: the notice stands in this place as long as there is no answer. */
-export function waitingIn(place) {
-  const notice = waitingNotice();
+/** Returns an `onWaiting` callback for `fetchApi` that displays the progress of the index in a container. */
+export function showWaiting(container) {
+  const notice = indexNotice();
   return (index) => {
-    notice.tell(index);
-    if (!notice.element.isConnected) place.replaceChildren(notice.element);
+    notice.update(index);
+    if (!notice.element.isConnected) container.replaceChildren(notice.element);
   };
 }
 
-export function errorNotice(error, again) {
+export function errorNotice(error, retry) {
   return make(
     "section",
     { class: "notice", "aria-labelledby": "error-heading" },
-    make("h1", { id: "error-heading", tabindex: -1 }, "This cannot be shown"),
+    make("h1", { id: "error-heading", tabindex: -1 }, "This page cannot be displayed"),
     make("p", {}, printable(error.message)),
     error.advice ? make("p", {}, error.advice) : null,
-    make("p", { class: "buttons" }, button("Try again", again), make("a", { href: "/" }, "All windows")),
+    make("p", { class: "buttons" }, button("Try again", retry), make("a", { href: "/" }, "All windows")),
   );
 }
 
-export function emptyNotice(words, clearAddress) {
-  const clear = clearAddress ? make("p", {}, make("a", { href: clearAddress }, "Clear the filters")) : null;
-  return make("div", { class: "notice" }, make("p", {}, words), clear);
+/** Returns a notice with an optional link, for example to the same list without filters. */
+export function emptyNotice(message, address, label = "Clear filters") {
+  const link = address ? make("p", {}, make("a", { href: address }, label)) : null;
+  return make("div", { class: "notice" }, make("p", {}, message), link);
 }

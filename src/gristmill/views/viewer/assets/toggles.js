@@ -1,12 +1,12 @@
-// How code is shown: token boundaries and long lines. Both are part of the address, and kept from one page to the next.
+// Buttons for token boundaries and line wrapping. Both states are in the address and carry over to the next page.
 
 import { make } from "./dom.js";
 import { withQuery } from "./address.js";
 
-/** What was chosen, as the address has it: "1", "0", or "" where nothing was. */
+/** The state of each toggle as in the address: "1", "0", or "" for the default. */
 const chosen = { tokens: "", wrap: "" };
 
-/** Two buttons for the code, and what their keys do. A window shows its tokens unless told otherwise, a file does not. */
+/** Returns the buttons and their keys. `hasBounds` is the default for token boundaries: on for rows, off for files. */
 export function codeToggles(code, query, { hasBounds }) {
   for (const name of Object.keys(chosen)) chosen[name] = query.get(name) ?? chosen[name];
   const tokens = toggle("tokens", "Token boundaries", "t", hasBounds, (isOn) => code.classList.toggle("bounds", isOn));
@@ -17,25 +17,25 @@ export function codeToggles(code, query, { hasBounds }) {
   };
 }
 
-function toggle(name, words, key, byDefault, apply) {
-  const button = make("button", { type: "button", class: "toggle" }, words, " ", make("kbd", {}, key));
+function toggle(name, label, key, byDefault, apply) {
+  const button = make("button", { type: "button", class: "toggle" }, label, " ", make("kbd", {}, key));
   let isOn = chosen[name] === "" ? byDefault : chosen[name] === "1";
-  const show = () => {
+  const update = () => {
     button.setAttribute("aria-pressed", String(isOn));
     apply(isOn);
-    tellAddress(name);
+    updateAddress(name);
   };
   const flip = () => {
     isOn = !isOn;
     chosen[name] = isOn ? "1" : "0";
-    show();
+    update();
   };
   button.addEventListener("click", flip);
-  show();
+  update();
   return { button, flip };
 }
 
-function tellAddress(name) {
+function updateAddress(name) {
   const { pathname, search } = window.location;
   const values = Object.fromEntries(new URLSearchParams(search));
   const address = withQuery(pathname, { ...values, [name]: chosen[name] });

@@ -1,7 +1,7 @@
-"""A dataset whose rows are read one at a time, from many threads, in little memory.
+"""A dataset for the viewer: rows are read one at a time, from many threads, with little memory.
 
-Rows of plain JSONL are found by the offsets that the index has; until there is one, only those at the front of each
-file are. Other formats know where their rows are.
+Rows of uncompressed JSONL are located by their offsets in the index. Until the index exists, only the rows in the first
+16 MiB of each file are available. Other formats locate their own rows.
 """
 
 import os
@@ -25,19 +25,19 @@ from gristmill.dataset.dataset import Dataset, RowFile, Rows
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 FRONT_BYTES = 16 << 20
-"""Of each file: so much is looked through for where rows begin, if the index does not tell yet."""
-TEXT_IDS = 120
-"""Enough for what a list shows of a row."""
+"""Number of bytes at the front of each file in which rows are located without an index."""
+EXCERPT_IDS = 120
+"""Number of ids decoded for the excerpt of a row in a list."""
 
 Offsets = npt.NDArray[np.uint64]
 
 
 class NotIndexedError(Exception):
-    """What was asked for takes the index, which is not made yet."""
+    """The request needs the index, which is not built yet."""
 
 
 class Numbering:
-    """Rows of all splits, numbered through."""
+    """Consecutive numbers for the rows of all splits."""
 
     def __init__(self, record: RowsRecord) -> None:
         counts = [record.splits[split].windows if split in record.splits else 0 for split in Split]
@@ -46,27 +46,30 @@ class Numbering:
         self.num_rows = sum(counts)
 
     def range_of(self, split: Split | None) -> range:
+        """Return the numbers of the rows of one split, or of all splits if `split` is None."""
         return range(self.num_rows) if split is None else self._ranges[split]
 
     def number(self, split: Split, row: int) -> int:
         return self._ranges[split].start + row
 
-    def place(self, number: int) -> tuple[Split, int]:
-        split, numbers = next(one for one in self._ranges.items() if number in one[1])
+    def split_and_row(self, number: int) -> tuple[Split, int]:
+        split, numbers = next(item for item in self._ranges.items() if number in item[1])
         return split, number - numbers.start
 
 
-class ViewedDataset(Dataset):
+class ViewerDataset(Dataset):
+    """A dataset that can be read from many threads."""
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.numbering = Numbering(self.record)
         self.offsets: Offsets | None = None
-        """Of every row in its file: the index has them, of plain JSONL."""
+        """Offset of every row in its file. None until the index is built, and for formats other than plain JSONL."""
         self._opening = threading.Lock()
 
     @property
     def is_plain(self) -> bool:
-        """Its rows are lines of files that are not compressed."""
+        """True if the rows are lines of uncompressed files."""
         names = [name for name, facts in self.record.files.items() if facts.format == "jsonl"]
         return "jsonl" in self.record.formats and not any(name.endswith(".zst") for name in names)
 
@@ -80,7 +83,8 @@ class ViewedDataset(Dataset):
         num_rows = sum(map(len, files))
         if num_rows != len(self.numbering.range_of(split)):
             raise DatasetError(
-                f"the manifest is damaged: {counted(num_rows, 'row')} of {split}. Build the dataset again."
+                f"the manifest is damaged: its files have {counted(num_rows, 'row')} of {split}, which contradicts its "
+                "counts. Build the dataset again."
             )
         return files
 
@@ -93,7 +97,7 @@ class ViewedDataset(Dataset):
 
 
 class PlainJsonl:
-    """One file. By number, a row is one read; nothing is mapped, so that the memory it takes is that of a row."""
+    """One uncompressed JSONL file. Access by number takes one read and the memory of one row, as nothing is mapped."""
 
     def __init__(
         self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]", edition: Edition | None = None
@@ -105,8 +109,8 @@ class PlainJsonl:
             raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
         weakref.finalize(self, os.close, self._descriptor)
         self._num_bytes = os.fstat(self._descriptor).st_size
-        self._front = array("Q", [0])
-        self._looking = threading.Lock()
+        self._front_offsets = array("Q", [0])
+        self._front_lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._num_rows
@@ -119,33 +123,34 @@ class PlainJsonl:
                 yield line
         if num_rows != self._num_rows:
             raise DatasetError(
-                f"{str(self._path)!r} is damaged: {counted(num_rows, 'row')}, the manifest says {self._num_rows}."
+                f"{str(self._path)!r} is damaged: it has {counted(num_rows, 'row')}, but the manifest records "
+                f"{self._num_rows}."
             )
 
     def __getitem__(self, row: int) -> bytes:
         offsets = self._offsets()
         if offsets is None:
-            start, end = self._found(row)
+            start, end = self._locate_in_front(row)
         else:
             start, end = int(offsets[row]), int(offsets[row + 1]) if row + 1 < self._num_rows else self._num_bytes
         return os.pread(self._descriptor, max(end - start, 0), start)
 
-    def _found(self, row: int) -> tuple[int, int]:
-        """At the front of the file."""
-        with self._looking:
-            if len(self._front) == 1:
+    def _locate_in_front(self, row: int) -> tuple[int, int]:
+        """Return start and end of a row in the front of the file. Raises NotIndexedError for rows after it."""
+        with self._front_lock:
+            if len(self._front_offsets) == 1:
                 content = os.pread(self._descriptor, FRONT_BYTES, 0)
-                self._front.extend((np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1).tolist())
-        if row + 1 >= len(self._front):
-            if len(self._front) - 1 < self._num_rows and self._num_bytes > FRONT_BYTES:
+                self._front_offsets.extend((np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1).tolist())
+        if row + 1 >= len(self._front_offsets):
+            if len(self._front_offsets) - 1 < self._num_rows and self._num_bytes > FRONT_BYTES:
                 raise NotIndexedError
             raise DatasetError(f"{str(self._path)!r} is damaged: it has no row {row}. Build the dataset again.")
-        return self._front[row], self._front[row + 1]
+        return self._front_offsets[row], self._front_offsets[row + 1]
 
 
-def text_of(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer) -> str:
-    """A character that an edge of the window cuts in two reads as a replacement."""
+def decode_text(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer) -> str:
+    """Decode ids. A character that is cut by the edge of a window becomes U+FFFD."""
     try:
         return tokenizer.decode(ids).decode("utf-8", "replace")
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise DatasetError(f"a row is damaged: its ids spell nothing ({error!r}). Build the dataset again.") from None
+        raise DatasetError(f"a row is damaged: cannot decode its ids ({error!r}). Build the dataset again.") from None

@@ -1,11 +1,11 @@
-// What stands around every page: which one it is, facts of the dataset, and how far the index is.
+// The parts around every page: navigation, facts of the dataset, and the progress of the index.
 
-import { ask, pause } from "./api.js";
+import { fetchApi, sleep } from "./api.js";
 import { factList, make } from "./dom.js";
-import { count, percent, printable } from "./telling.js";
+import { count, percent, printable } from "./format.js";
 
 const LINKS = { list: "to-windows", dropped: "to-dropped" };
-const PAUSE_MS = 700;
+const POLL_MS = 700;
 
 export function markNavigation(kind) {
   for (const [own, id] of Object.entries(LINKS)) {
@@ -15,7 +15,7 @@ export function markNavigation(kind) {
   }
 }
 
-export function tellDataset(dataset) {
+export function showDataset(dataset) {
   document.getElementById("brand").textContent = printable(dataset.title);
   const foot = document.getElementById("facts");
   foot.hidden = false;
@@ -32,22 +32,22 @@ export function tellDataset(dataset) {
   );
 }
 
-/** Until the index is made, the head says how far it is; then `made` is told, with the dataset. */
-export async function watchIndex(made) {
+/** Displays the progress of the index in the header. Calls `onReady` with the dataset when the index is complete. */
+export async function watchIndex(onReady) {
   const state = document.getElementById("index-state");
   try {
-    let dataset = await ask("dataset");
+    let dataset = await fetchApi("dataset");
     if (dataset.index.is_ready) return;
     while (!dataset.index.is_ready && !dataset.index.error) {
       state.hidden = false;
-      state.textContent = `Index: ${percent(dataset.index.share)}`;
-      await pause(PAUSE_MS);
-      dataset = await ask("dataset");
+      state.textContent = `Building the index: ${percent(dataset.index.fraction_done)}`;
+      await sleep(POLL_MS);
+      dataset = await fetchApi("dataset");
     }
     state.hidden = !dataset.index.error;
     state.textContent = dataset.index.error ? `No index: ${printable(dataset.index.error)}` : "";
-    if (dataset.index.is_ready) made(dataset);
+    if (dataset.index.is_ready) onReady(dataset);
   } catch {
-    state.hidden = true; // That the server is gone, a page says when it asks for something.
+    state.hidden = true; // A page reports that the server is gone when it sends its next request.
   }
 }

@@ -1,9 +1,9 @@
-// A file's name as a link shows it.
+// The name of a file in a link.
 
 import { make } from "./dom.js";
-import { printable } from "./telling.js";
+import { printable } from "./format.js";
 
-/** The source before the path, as quiet as it may be. */
+/** Returns the source in a faint color, followed by the path. */
 export function fullName({ repo, path }) {
   return [make("span", { class: "repo" }, printable(`${repo}/`)), printable(path)];
 }

@@ -1,17 +1,17 @@
-// A long list, so many at a time.
+// Pages of a long list.
 
 import { make } from "./dom.js";
-import { count, counted } from "./telling.js";
+import { count, counted } from "./format.js";
 
-/** The first that an address asks for. */
-export const firstIn = (query) => Math.max(0, Number.parseInt(query.get("from") ?? "0", 10) || 0);
+/** Returns the index of the first item that an address requests. */
+export const firstItem = (query) => Math.max(0, Number.parseInt(query.get("from") ?? "0", 10) || 0);
 
-/** `51–100 of 1,234 rows` */
-export function range(from, number, total, noun) {
+/** Returns a text like `51–100 of 1,234 rows`. */
+export function rangeText(from, number, total, noun) {
   return number ? `${count(from + 1)}–${count(from + number)} of ${counted(total, noun)}` : `No ${noun}s`;
 }
 
-/** Links to those before and after. */
+/** Returns links to the previous and the next page. */
 export function pager(total, from, query, size, address) {
   const pages = Math.ceil(total / size);
   if (pages < 2) return "";
