@@ -1,4 +1,4 @@
-"""Control tokens are found, respelled and restored, compared with a slow reference."""
+"""Search, respelling and restoring of control tokens, compared with a slow reference."""
 
 import re
 

@@ -232,7 +232,7 @@ def test_any_text_gives_an_id_or_none(text):
         (b"", None),
     ],
 )
-def test_spdx_tags_in_a_header(text, expected):
+def test_spdx_tags_are_read_from_a_header(text, expected):
     assert tagged_license(text) == expected
 
 
@@ -286,7 +286,7 @@ def test_any_bytes_give_an_expression_or_none(before, after):
         "LICENSE-CODE",
     ],
 )
-def test_license_file_names(name):
+def test_license_files_are_recognized_by_name(name):
     assert is_license_name(name)
 
 
@@ -315,7 +315,7 @@ def test_license_file_names(name):
         "",
     ],
 )
-def test_other_file_names(name):
+def test_other_names_are_not_license_files(name):
     assert not is_license_name(name)
 
 
@@ -355,7 +355,7 @@ def test_unknown_license_is_not_overruled_by_a_folder_above(unknown):
         ({"COPYING": GPL3, "COPYING.LESSER": TEXTS["LGPL-2.1"]}, License(NOASSERTION, "COPYING, COPYING.LESSER")),
     ],
 )
-def test_several_license_files_in_one_folder(files, expected):
+def test_license_files_in_one_folder_are_combined(files, expected):
     assert folder_licenses(files).of("a.py") == expected
 
 

@@ -382,13 +382,13 @@ def test_every_language_has_one_kind_with_limits_of_known_rules():
 
 
 @pytest.mark.parametrize("language", ["python", "c++", "shell", "sql", "makefile", "tsx", "verilog"])
-def test_programming_languages(language):
+def test_programming_language_is_recognized(language):
     assert is_programming(language)
     assert Page("a", language, b"").is_program
 
 
 @pytest.mark.parametrize("language", ["markdown", "html", "css", "json", "csv", "gitignore", "text", "never heard of"])
-def test_other_languages(language):
+def test_other_language_is_not_a_programming_language(language):
     assert not is_programming(language)
 
 

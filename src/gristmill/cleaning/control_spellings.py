@@ -53,6 +53,7 @@ def with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
 
 
 def has_spelling(text: bytes, spellings: Spellings) -> bool:
+    """Return True if the text contains a spelling."""
     return _find(_compiled(spellings), text, 0) >= 0
 
 

@@ -53,10 +53,11 @@ class LicenseText(NamedTuple):
     spdx: str | None
     """SPDX id. None if the text is not recognized or cannot be read."""
     family: str | None = None
-    """License family that an unrecognized text names in words."""
+    """License family that an unrecognized text mentions in words."""
 
     @classmethod
     def of(cls, text: str | None) -> "LicenseText":
+        """Recognize the license of a text. None means a file that cannot be read."""
         spdx = identify_license(text) if text is not None else None
         return cls(spdx, named_license(text.encode()) if text is not None and spdx is None else None)
 
@@ -77,8 +78,8 @@ def license_of(
 ) -> License:
     """Return the license of a file: from its SPDX tag, or from its table or folder.
 
-    `header` is the expression of the tag, `named` the family that the header names in words, and `declared` the license
-    in the file's table row. If the family contradicts the table or folder, the license is NOASSERTION.
+    `header` is the expression of the tag, `named` the family that the header mentions, and `declared` the license in
+    the file's table row. If the family contradicts the table or folder, the license is NOASSERTION.
     """
     if header is not None:
         return License(header, HEADER)
@@ -86,7 +87,7 @@ def license_of(
     if named is None:
         return found
     families = tuple(named.split(" OR "))
-    # Every alternative must contain an id of a family that the file names.
+    # Every alternative must contain an id of a family that the header mentions.
     is_other = is_satisfied(found.spdx, lambda spdx: not spdx.startswith(families))
     return License(NOASSERTION, HEADER) if is_other else found
 
@@ -102,7 +103,7 @@ def named_path(manifest: str, declared: Declaration) -> str | None:
 
 
 class _Statement(NamedTuple):
-    """License that one manifest states, or the text it refers to."""
+    """License stated by one manifest, or by the license text it refers to."""
 
     file: str
     value: str
@@ -135,6 +136,7 @@ class FolderLicenses:
         """Cache, keyed by folder."""
 
     def of(self, path: str) -> License:
+        """Return the license that applies to a path."""
         folder = path.rpartition("/")[0]
         if folder not in self._cache:
             licenses = (self._stated[parent] for parent in self._iter_folders_up(folder) if parent in self._stated)
@@ -254,7 +256,7 @@ def _is_compatible(expression: str, path: str, text: LicenseText) -> bool:
 
 
 def _base_id(spdx: str) -> str:
-    """`GPL-3.0-or-later WITH x` -> `gpl-3.0`"""
+    """Return the id without suffix and exception: `GPL-3.0-or-later WITH x` -> `gpl-3.0`."""
     return normalize_id(spdx).partition(" with ")[0].removesuffix("+")
 
 

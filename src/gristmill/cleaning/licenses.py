@@ -76,12 +76,12 @@ TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
 
 
 class HeaderLicense(NamedTuple):
-    """License that the first lines of a file name."""
+    """License stated in the first lines of a file."""
 
     tagged: str | None
     """SPDX expression of its tags, or NOASSERTION. None without a tag."""
     named: str | None
-    """License family that it names in words. None if it names none."""
+    """License family mentioned in words, or None."""
 
 
 NO_HEADER_LICENSE = HeaderLicense(None, None)
@@ -102,7 +102,7 @@ def header_licenses(texts: Sequence[bytes]) -> list[HeaderLicense]:
 
 
 def named_license(text: bytes) -> str | None:
-    """Return the license family that the first lines of a file name in words, or None.
+    """Return the license family that a file header mentions in words, or None.
 
     The family is the prefix of its SPDX ids, or `proprietary`. It is `Apache OR MIT` if the header offers both, as in
     Rust projects.
@@ -174,7 +174,8 @@ def canonical_expression(expression: str) -> str | None:
 
 def is_satisfied(expression: str, holds: Callable[[str], bool]) -> bool:
     """Return True if `holds` is true for all ids of one alternative: one side of an OR, both sides of an AND."""
-    # One flag each per open parenthesis: an alternative before the last OR holds, and everything since it holds.
+    # Stacks with one flag per open parenthesis. any_before: an alternative before the last OR holds. all_since: all ids
+    # after it hold.
     any_before, all_since = [False], [True]
     for token in TOKEN.findall(f"({expression})"):
         if token == "(":

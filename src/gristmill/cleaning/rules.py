@@ -89,7 +89,7 @@ class Rule(NamedTuple):
     reason: DropReason
     check: Callable[[Page, float], Finding]
     limit: float = 1.0
-    """Default limit, if the kind of language has no other. Any number for a rule without a limit."""
+    """Default limit, used if the kind of language has none. Rules without a numeric limit ignore it."""
     is_minimum: bool = False
     """True if values below the limit are a defect, False if values above it are."""
 
@@ -155,10 +155,11 @@ class Limits:
         self._by_language: dict[str, Mapping[str, float | None]] = {}
 
     def limit(self, rule: str, language: str) -> float | None:
-        """Return the limit of a rule, or None if it is off. A rule without a limit returns some number if it is on."""
+        """Return the limit of a rule, or None if it is off. Rules without a numeric limit have some number if on."""
         return self.of_language(language)[rule]
 
     def of_language(self, language: str) -> Mapping[str, float | None]:
+        """Return the limits for a language, keyed by rule. None if a rule is off."""
         limits = self._by_language.get(language)
         if limits is None:
             limits = self._by_language[language] = {rule.name: self._resolve(rule, language) for rule in RULES}
@@ -262,7 +263,9 @@ RULES = (
     Rule("minified", DropReason.MINIFIED, _check_minified, limit=math.inf),  # only by name, see language_kinds.toml
     Rule("one_line", DropReason.ONE_LINE, _check_one_line, limit=2000),
     Rule("encoded_data", DropReason.ENCODED_DATA, _check_encoded_data, limit=4096),  # StarCoder2: 1024
-    Rule("too_short", DropReason.TOO_SHORT, _check_too_short, limit=1, is_minimum=True),  # only whitespace
+    Rule(
+        "too_short", DropReason.TOO_SHORT, _check_too_short, limit=1, is_minimum=True
+    ),  # drops files of only whitespace
     Rule("mean_line", DropReason.MEAN_LINE_TOO_LONG, _check_mean_line, limit=200),  # StarCoder2: 100
     Rule("longest_line", DropReason.LINE_TOO_LONG, _check_longest_line, limit=5000),  # StarCoder2: 1000
     Rule(  # the limit that StarCoder2 published

@@ -40,7 +40,7 @@ KEYS_PER_BATCH = 1 << 15
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 BlockKeys = npt.NDArray[np.uint32]
-"""32 bits are enough: among a billion grams and a million keys, a quarter of a million matches are false."""
+"""32 bits are enough: a lookup of a billion grams among a million keys gives a quarter of a million false matches."""
 AnyKeys = npt.NDArray[Any]
 
 
@@ -81,7 +81,7 @@ def anchors_of(ids: Ids, edges: Positions) -> Anchors:
     starts = np.flatnonzero(is_anchor)
     counts = np.diff(np.searchsorted(starts, edges))
     positions = (starts - np.repeat(edges[:-1], counts)).astype(np.uint32)
-    # The smallest keys have similar leading bits, which KeyTable uses to distinguish them.
+    # The smallest keys have similar leading bits. KeyTable distinguishes keys by these bits, so they are mixed.
     return Anchors(counts, positions, _mix_bits(keys[starts]))
 
 
@@ -91,7 +91,7 @@ def _mix_bits(keys: BlockKeys) -> BlockKeys:
 
 
 def _is_anchor(keys: BlockKeys) -> Flags:
-    """Return True for each key that is the smallest of some 26 neighbors.
+    """Return True for each key that is the smallest in at least one range of 26 neighbors.
 
     The test: of all ranges of 26 neighbors that contain the key, the largest minimum is the key itself.
     """

@@ -95,7 +95,7 @@ class _Train:
         self.last_not_after = np.array(
             [bisect_right(keys, (text.repo, text.path)) - 1 for text in before.matched_texts], np.int64
         )
-        """Index of the last document whose path does not come after that of each recorded document."""
+        """For each recorded document, the index of the last current document whose path is not after it."""
 
     def renumber_if_unchanged(self, old: StartRuns, new: StartRuns) -> StartRuns | None:
         """Return the old runs with current indices, or None if the new runs may change them."""
@@ -110,8 +110,8 @@ class _Train:
         first, last, texts = _rows(new).T
         at = np.searchsorted(rows[:, 0], first, "right") - 1
         is_inside = (at >= 0) & (rows[at, 1] >= last)
-        is_not_earlier = known_indices[at] <= self.new[texts]
-        return _with_texts(rows, known_indices) if is_inside.all() and is_not_earlier.all() else None
+        is_still_first = known_indices[at] <= self.new[texts]
+        return _with_texts(rows, known_indices) if is_inside.all() and is_still_first.all() else None
 
     def merge(self, old: _SharedStarts, new: _SharedStarts) -> _SharedStarts | None:
         """Merge the recorded 50-grams with those in new train documents.

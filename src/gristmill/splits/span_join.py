@@ -135,7 +135,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         return RunAnchors(np.concatenate(texts), np.concatenate(positions).astype(np.int64), np.concatenate(keys))
 
     def write_spans(self, side: SideName, run: Run, spans: Records) -> int:
-        """Write spans by bucket, after the start of each bucket, and return their number."""
+        """Write a table of bucket starts, and then the spans sorted by bucket. Return the number of spans."""
         buckets = (spans["key"] >> np.uint64(64 - BUCKET_BITS)).astype(np.uint16)
         order = np.argsort(buckets, kind="stable")  # sorting by so few bits takes a tenth of the time of full keys
         edges = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
@@ -157,7 +157,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
             return np.fromfile(stream, SPAN, int(edges[-1] - edges[0]))
 
     def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
-        """Write the matches of each run, and then the start of each run. A repeated task overwrites the file."""
+        """Write the matches of each run, and then a table of run starts. A repeated task overwrites the file."""
         write_atomically(self._matches_file(side, partition), _append_edges(matches), is_synced=False)
 
     def matches(self, side: SideName, partition: int, run: Run) -> Records:
@@ -272,7 +272,7 @@ TARGET_PARTITION_BITS = 5
 MIN_PARTITION_SPANS = 1 << 16
 SPANS_PER_BATCH = 1 << 14
 MAX_STEPS = 32
-"""Maximum steps from the first key with the same leading bits. Only crafted keys need more."""
+"""Maximum length of a linear search among keys with the same leading bits. Only crafted keys exceed it."""
 TOKENS_PER_BATCH = 1 << 20
 
 OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
@@ -289,7 +289,7 @@ class TextMatches(NamedTuple):
 
     text: int
     ranges: list[tuple[int, int, int]]
-    """Start, end, and the number of a text on the other side with the same tokens at the start."""
+    """Start, end, and the number of the text on the other side that contains the first 50-gram."""
     runs: StartRuns
 
 
