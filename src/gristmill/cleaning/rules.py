@@ -263,9 +263,7 @@ RULES = (
     Rule("minified", DropReason.MINIFIED, _check_minified, limit=math.inf),  # only by name, see language_kinds.toml
     Rule("one_line", DropReason.ONE_LINE, _check_one_line, limit=2000),
     Rule("encoded_data", DropReason.ENCODED_DATA, _check_encoded_data, limit=4096),  # StarCoder2: 1024
-    Rule(
-        "too_short", DropReason.TOO_SHORT, _check_too_short, limit=1, is_minimum=True
-    ),  # drops files of only whitespace
+    Rule("too_short", DropReason.TOO_SHORT, _check_too_short, limit=1, is_minimum=True),  # drops only whitespace
     Rule("mean_line", DropReason.MEAN_LINE_TOO_LONG, _check_mean_line, limit=200),  # StarCoder2: 100
     Rule("longest_line", DropReason.LINE_TOO_LONG, _check_longest_line, limit=5000),  # StarCoder2: 1000
     Rule(  # the limit that StarCoder2 published

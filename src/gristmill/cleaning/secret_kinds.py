@@ -35,7 +35,7 @@ def _token(kind: str, opening: str, rest: str, check: Check = "token", followed_
 
 
 def _token_anywhere(kind: str, opening: str, rest: str) -> SecretRule:
-    """Make a rule whose opening also counts after letters (`tokenghp_…`), because it is rare. `hf_` occurs in hashes."""
+    """Make a rule whose opening counts even after letters (`tokenghp_…`), as it is rare. `hf_` occurs in hashes."""
     return SecretRule(kind, opening, f"({opening}({rest}))")
 
 
