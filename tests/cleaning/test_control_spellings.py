@@ -1,4 +1,4 @@
-"""Spellings of control tokens: found, respelled and restored; each against a slow, obvious reference."""
+"""Search, respelling and restoring of control tokens, compared with a slow reference."""
 
 import re
 
@@ -17,7 +17,7 @@ from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 
 SPELLINGS = Spellings((*KNOWN_SPELLINGS, "<s>", "</s>"), SPELLING_SHAPES)
 PIECES = ("<", "|", ">", "<|", "|>", "<|endoftext|>", "fim_prefix", "<fim_prefix>", "endof", "text", "▁<PRE>", "[INST]")
-MORE = (
+MORE_PIECES = (
     "[",
     "]",
     "<｜",
@@ -34,12 +34,12 @@ MORE = (
     "<s>",
     "<<SYS>>",
 )
-PARTS = st.sampled_from((*PIECES, *MORE, "mask_1", "SPECIAL_1", "▁"))
+PARTS = st.sampled_from((*PIECES, *MORE_PIECES, "mask_1", "SPECIAL_1", "▁"))
 texts = st.lists(PARTS, max_size=14).map("".join)
 
 
-def spelled_in(text):
-    """By Python's own regular expressions, over characters: every place, overlapping ones too."""
+def find_spellings(text):
+    """Find all spellings, including overlapping ones, with Python's regular expressions on characters."""
     shapes = [r"<\|[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*｜>"]
     shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>", r"<SPECIAL_[0-9]+>"]
     pattern = "|".join((*map(re.escape, SPELLINGS.names), *shapes))
@@ -51,34 +51,34 @@ def spelled_in(text):
 @example("<|<|a|>|>")
 @example("▁<PRE>▁<PRE>")
 @example("<<SYS>>")
-def test_a_respelled_text_spells_nothing_and_is_restored(text):
-    done = respell(text.encode(), SPELLINGS)
-    assert not spelled_in(done.text.decode())
-    assert not has_spelling(done.text, SPELLINGS)
-    assert restored(done.text, done.respellings) == text.encode()
-    assert bool(done.respellings) == bool(spelled_in(text)) == has_spelling(text.encode(), SPELLINGS)
-    assert len(done.text) == len(text.encode()) + len(done.respellings)
-    for one in done.respellings:
+def test_respelled_text_has_no_spelling_and_can_be_restored(text):
+    respelled = respell(text.encode(), SPELLINGS)
+    assert not find_spellings(respelled.text.decode())
+    assert not has_spelling(respelled.text, SPELLINGS)
+    assert restored(respelled.text, respelled.respellings) == text.encode()
+    assert bool(respelled.respellings) == bool(find_spellings(text)) == has_spelling(text.encode(), SPELLINGS)
+    assert len(respelled.text) == len(text.encode()) + len(respelled.respellings)
+    for one in respelled.respellings:
         assert one.line == 1 + text.encode()[: one.at].count(b"\n")
 
 
 @given(st.lists(texts, max_size=6))
-def test_texts_that_hold_one_are_found_all_at_once(many):
-    found = with_spellings([text.encode() for text in many], SPELLINGS)
-    assert found == [number for number, text in enumerate(many) if spelled_in(text)]
+def test_texts_with_spellings_are_found_in_one_pass(texts_in_batch):
+    found = with_spellings([text.encode() for text in texts_in_batch], SPELLINGS)
+    assert found == [number for number, text in enumerate(texts_in_batch) if find_spellings(text)]
 
 
 @given(st.text(alphabet="ab< ", max_size=12))
-def test_spellings_that_blanks_make_are_respelled_too(text):
-    """Names that hold blanks, or begin with what a blank was put in front of."""
-    odd = Spellings(("<a", "< a", " a<", "ab"), ())
-    done = respell(text.encode(), odd)
-    if done is not None:
-        assert not has_spelling(done.text, odd)
-        assert restored(done.text, done.respellings) == text.encode()
+def test_spellings_created_by_inserted_spaces_are_respelled(text):
+    """Names that contain spaces, or that begin with the character before which a space was inserted."""
+    overlapping = Spellings(("<a", "< a", " a<", "ab"), ())
+    respelled = respell(text.encode(), overlapping)
+    if respelled is not None:
+        assert not has_spelling(respelled.text, overlapping)
+        assert restored(respelled.text, respelled.respellings) == text.encode()
 
 
-def test_a_token_of_one_character_cannot_be_respelled():
+def test_one_character_token_cannot_be_respelled():
     assert respell(b"a~b", Spellings(("~",), ())) is None
 
 
@@ -86,37 +86,37 @@ def test_a_token_of_one_character_cannot_be_respelled():
     "text",
     ["a <| b |> c", "<|-|>", "x <|=|==|> y", "<||>", "<PRE>", "<mask>", "<filename>", "usage: f <name>", "<extra_id_>"],
 )
-def test_ordinary_code_is_left(text):
+def test_ordinary_code_has_no_spelling(text):
     assert not has_spelling(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
 
 
-def test_a_long_text_is_respelled_in_one_round():
+def test_many_spellings_are_respelled():
     text = b"<|im_start|> x\n" * 20_000
-    done = respell(text, SPELLINGS)
-    assert len(done.respellings) == 20_000
-    assert (done.respellings[-1].line, done.respellings[-1].at) == (20_000, 15 * 19_999 + 1)
+    respelled = respell(text, SPELLINGS)
+    assert len(respelled.respellings) == 20_000
+    assert (respelled.respellings[-1].line, respelled.respellings[-1].at) == (20_000, 15 * 19_999 + 1)
 
 
-def cleaned(text, action="respell"):
+def clean_text(text, action="respell"):
     file = SourceFile(repo="r", path="a.py", location="/r/a.py", size=len(text))
     document = Document(file=file, text=text, encoding="utf-8", language="python", size=len(text), sha256="0" * 64)
     config = Config(sources=["."], out="o", output=OutputConfig(rows="documents", control_spellings=action))
-    (answer,) = clean_all([document], config, Limits(RulesConfig()), SPELLINGS)
-    return answer
+    (result,) = clean_all([document], config, Limits(RulesConfig()), SPELLINGS)
+    return result
 
 
-def test_cleaning_respells_and_keeps_the_digest_of_the_file():
-    answer = cleaned(b'END = "<|endoftext|>"\nprint(END)\n')
-    assert answer.text == b'END = "< |endoftext|>"\nprint(END)\n'
-    assert answer.sha256 == "0" * 64
-    assert not answer.is_as_read
-    assert [(one.spelling, one.line, one.at) for one in answer.respellings] == [("<|endoftext|>", 1, 8)]
+def test_cleaning_respells_and_keeps_the_file_digest():
+    result = clean_text(b'END = "<|endoftext|>"\nprint(END)\n')
+    assert result.text == b'END = "< |endoftext|>"\nprint(END)\n'
+    assert result.sha256 == "0" * 64
+    assert not result.is_as_read
+    assert [(one.spelling, one.line, one.at) for one in result.respellings] == [("<|endoftext|>", 1, 8)]
 
 
-def test_cleaning_drops_where_that_is_wanted():
-    answer = cleaned(b'A = "<|a|> <|b|> <s> </s> <|a|>"\nprint(A)\n', "drop")
-    assert answer.reason is DropReason.CONTROL_SPELLING
-    assert answer.detail == "<|a|>, <|b|>, <s> and 1 more"
+def test_cleaning_drops_if_configured():
+    result = clean_text(b'A = "<|a|> <|b|> <s> </s> <|a|>"\nprint(A)\n', "drop")
+    assert result.reason is DropReason.CONTROL_SPELLING
+    assert result.detail == "<|a|>, <|b|>, <s> and 1 more"
 
 
 @given(
@@ -124,8 +124,8 @@ def test_cleaning_drops_where_that_is_wanted():
         PARTS | st.sampled_from(["ghp_", "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8", "password=", '"', "'"]), max_size=9
     )
 )
-def test_no_secret_is_left_beside_a_respelling(parts):
-    answer = cleaned(f"x = 1\ny = 2  # {''.join(parts)}\nprint(x, y)\n".encode())
-    if isinstance(answer, Document):
-        assert not find_secrets(answer.text)
-        assert not has_spelling(answer.text, SPELLINGS)
+def test_no_secret_is_left_after_respelling(parts):
+    result = clean_text(f"x = 1\ny = 2  # {''.join(parts)}\nprint(x, y)\n".encode())
+    if isinstance(result, Document):
+        assert not find_secrets(result.text)
+        assert not has_spelling(result.text, SPELLINGS)

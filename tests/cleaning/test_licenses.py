@@ -17,11 +17,11 @@ from gristmill.cleaning.licenses import (
     NOASSERTION,
     AllowList,
     canonical_expression,
-    header_license,
     header_licenses,
     identify_license,
     is_license_name,
     named_license,
+    tagged_license,
 )
 from gristmill.core.errors import ConfigError
 
@@ -39,7 +39,7 @@ def folder_licenses(texts):
 
 @cache
 def installed_license_files():
-    """(package, file, text, License-Expression) of what is installed here, in a fixed order."""
+    """Return (package, file, text, License-Expression) of the installed packages, in a fixed order."""
     return [
         (
             package.name,
@@ -57,40 +57,40 @@ def installed_license_files():
 
 
 @pytest.mark.parametrize("spdx", sorted(set(TERMS) & set(TEXTS)))
-def test_reference_texts_have_their_id(spdx):
+def test_reference_texts_are_recognized(spdx):
     assert identify_license(TEXTS[spdx]) == spdx
 
 
-def test_reference_texts_of_other_licences_have_none():
+def test_reference_texts_of_other_licenses_are_not_recognized():
     others = {spdx: identify_license(text) for spdx, text in TEXTS.items() if spdx not in TERMS}
     assert len(others) >= 10
     assert set(others.values()) == {None}
 
 
-def test_installed_packages_agree_with_what_they_declare():
-    seen, same = [], 0
+def test_license_files_of_installed_packages_match_their_metadata():
+    checked, num_same = [], 0
     for package, file, text, declared in installed_license_files():
-        if declared is None or file.count("/") > 2:  # deeper: the licence of something inside
+        if declared is None or file.count("/") > 2:  # deeper files are licenses of vendored parts
             continue
         found = identify_license(text)
-        seen.append(package)
-        same += found == declared
+        checked.append(package)
+        num_same += found == declared
         assert found is None or found in re.split(r"[() ]+", declared), (file, found, declared)
-    assert len(set(seen)) >= 15
-    assert same >= 10
-    assert {"numpy", "orjson", "hypothesis", "packaging"} <= set(seen)
+    assert len(set(checked)) >= 15
+    assert num_same >= 10
+    assert {"numpy", "orjson", "hypothesis", "packaging"} <= set(checked)
 
 
 @pytest.mark.parametrize(
     ("package", "expected"),
     [("rich", "MIT"), ("msgspec", "BSD-3-Clause"), ("transformers", "Apache-2.0"), ("pathspec", "MPL-2.0")],
 )
-def test_known_packages(package, expected):
+def test_license_files_of_known_packages_are_recognized(package, expected):
     found = [identify_license(text) for name, _, text, _ in installed_license_files() if name == package]
     assert found == [expected]
 
 
-def test_a_stack_of_licences_has_no_id():
+def test_file_with_several_licenses_is_not_recognized():
     stacks = {name: text for name, file, text, _ in installed_license_files() if file.count("/") <= 2}
     assert identify_license(stacks["numpy"]) is None
     assert identify_license(stacks["typing_extensions"]) is None  # Python's: PSF, BeOpen, CNRI and CWI
@@ -115,18 +115,18 @@ def test_a_stack_of_licences_has_no_id():
         MIT.replace("AUTHORS OR COPYRIGHT HOLDERS", "ACME CORPORATION"),
     ],
 )
-def test_honest_copies_are_recognised(text):
+def test_genuine_copies_are_recognized(text):
     assert identify_license(text) == "MIT"
 
 
-def test_names_in_the_blanks_do_not_matter():
+def test_filled_in_names_do_not_matter():
     text = BSD3.replace("the copyright holder nor", "the Regents of the University of Nowhere nor")
     assert text != BSD3
     assert identify_license(text) == "BSD-3-Clause"
     assert identify_license(BSD3.replace("1. ", "* ").replace("2. ", "* ").replace("3. ", "* ")) == "BSD-3-Clause"
 
 
-def test_apache_with_a_filled_in_appendix_or_none():
+def test_apache_is_recognized_with_or_without_its_appendix():
     assert identify_license(APACHE.replace("[yyyy] [name of copyright owner]", "2020 Somebody")) == "Apache-2.0"
     assert identify_license(APACHE.partition("APPENDIX")[0]) == "Apache-2.0"
 
@@ -163,18 +163,18 @@ def test_apache_with_a_filled_in_appendix_or_none():
         "x" * 1_000_000,
     ],
 )
-def test_anything_added_or_missing_is_not_recognised(text):
+def test_changed_text_is_not_recognized(text):
     assert identify_license(text) is None
 
 
-def test_no_word_can_be_added_or_dropped_after_the_notice():
+def test_adding_or_removing_any_word_after_the_notice_is_detected():
     top, start, body = MIT.partition("Permission")
     words = body.split()
     for at in range(len(words)):
         more = [*words[:at], "never", *words[at:]]
         less = words[:at] + words[at + 1 :]
-        in_a_name = "SHALL" in words[max(0, at - 6) : at] and "BE" in words[at : at + 7]
-        if not in_a_name:
+        is_in_name = "SHALL" in words[max(0, at - 6) : at] and "BE" in words[at : at + 7]
+        if not is_in_name:
             assert identify_license(top + start + " " + " ".join(more)) is None, at
             assert identify_license(top + start + " " + " ".join(less)) is None, at
 
@@ -232,26 +232,26 @@ def test_any_text_gives_an_id_or_none(text):
         (b"", None),
     ],
 )
-def test_header(text, expected):
-    assert header_license(text) == expected
+def test_spdx_tags_are_read_from_a_header(text, expected):
+    assert tagged_license(text) == expected
 
 
-def test_only_the_top_of_a_file_is_a_header():
+def test_tags_are_read_only_from_the_first_lines():
     tag = b"# SPDX-License-Identifier: MIT\n"
-    assert header_license(b"#\n" * 29 + tag) == "MIT"
-    assert header_license(b"#\n" * 30 + tag) is None
-    assert header_license(b"#" * 5000 + b"\n" + tag) is None
+    assert tagged_license(b"#\n" * 29 + tag) == "MIT"
+    assert tagged_license(b"#\n" * 30 + tag) is None
+    assert tagged_license(b"#" * 5000 + b"\n" + tag) is None
 
 
-def test_a_tag_cut_off_by_the_limit_is_no_tag():
+def test_tag_truncated_by_the_limit_is_ignored():
     tag = b"# SPDX-License-Identifier: GPL-2.0-or-later\n"
     for filler in range(4040, 4100):
-        assert header_license(b"#" * filler + b"\n" + tag) in {None, "GPL-2.0-or-later"}
+        assert tagged_license(b"#" * filler + b"\n" + tag) in {None, "GPL-2.0-or-later"}
 
 
 @given(st.binary(), st.binary())
 def test_any_bytes_give_an_expression_or_none(before, after):
-    found = header_license(before + b"SPDX-License-Identifier: " + after)
+    found = tagged_license(before + b"SPDX-License-Identifier: " + after)
     assert found in {None, NOASSERTION} or canonical_expression(found) == found
 
 
@@ -286,7 +286,7 @@ def test_any_bytes_give_an_expression_or_none(before, after):
         "LICENSE-CODE",
     ],
 )
-def test_licence_names(name):
+def test_license_files_are_recognized_by_name(name):
     assert is_license_name(name)
 
 
@@ -315,14 +315,14 @@ def test_licence_names(name):
         "",
     ],
 )
-def test_other_names(name):
+def test_other_names_are_not_license_files(name):
     assert not is_license_name(name)
 
 
 # Folders
 
 
-def test_the_nearest_folder_decides():
+def test_nearest_folder_decides():
     folders = folder_licenses({"LICENSE": MIT, "lib/COPYING": GPL3, "lib/deep/er/LICENSE": APACHE})
     assert folders.of("a.py") == License("MIT", "LICENSE")
     assert folders.of("src/b/c.py") == License("MIT", "LICENSE")
@@ -333,7 +333,7 @@ def test_the_nearest_folder_decides():
 
 
 @pytest.mark.parametrize("unknown", [None, "", "Ask us first."])
-def test_an_unknown_licence_near_by_is_not_covered_by_a_known_one_above(unknown):
+def test_unknown_license_is_not_overruled_by_a_folder_above(unknown):
     folders = folder_licenses({"LICENSE": MIT, "vendor/x/LICENSE": unknown})
     assert folders.of("vendor/x/src/a.c") == License(NOASSERTION, "vendor/x/LICENSE")
     assert folders.of("vendor/a.c") == License("MIT", "LICENSE")
@@ -355,11 +355,11 @@ def test_an_unknown_licence_near_by_is_not_covered_by_a_known_one_above(unknown)
         ({"COPYING": GPL3, "COPYING.LESSER": TEXTS["LGPL-2.1"]}, License(NOASSERTION, "COPYING, COPYING.LESSER")),
     ],
 )
-def test_several_files_in_one_folder(files, expected):
+def test_license_files_in_one_folder_are_combined(files, expected):
     assert folder_licenses(files).of("a.py") == expected
 
 
-def test_a_header_goes_before_the_folder():
+def test_header_overrides_the_folder():
     folders = folder_licenses({"LICENSE": MIT})
     assert license_of("a.py", "ISC", None, folders) == License("ISC", "header")
     assert license_of("a.py", None, None, folders) == License("MIT", "LICENSE")
@@ -378,7 +378,7 @@ def test_a_header_goes_before_the_folder():
         (b"", "MIT"),
     ],
 )
-def test_a_file_that_names_another_licence_than_its_folders_is_open(header, expected):
+def test_header_that_contradicts_the_folder_gives_noassertion(header, expected):
     folders = folder_licenses({"LICENSE": MIT})
     assert license_of("a.py", None, named_license(header), folders).spdx == expected
     apache = folder_licenses({"LICENSE": APACHE})
@@ -386,7 +386,7 @@ def test_a_file_that_names_another_licence_than_its_folders_is_open(header, expe
 
 
 @pytest.mark.timeout(20)
-def test_blank_lines_and_brackets_do_not_make_a_licence_slow():
+def test_blank_lines_and_brackets_take_bounded_time():
     for piece in ("\n", "( ", "(\n", " \n", "a. "):
         assert identify_license("x" + piece * 40_000 + "y") is None
 
@@ -400,13 +400,13 @@ def test_blank_lines_and_brackets_do_not_make_a_licence_slow():
         "(c) ACME - distribution to third parties is a crime",
     ],
 )
-def test_a_notice_that_says_more_than_names_is_not_taken_for_one(notice):
+def test_notice_with_a_condition_is_not_recognized(notice):
     assert identify_license(re.sub(r"Copyright .*", notice, MIT)) is None
     assert identify_license(re.sub(r"Copyright .*", "Copyright (c) 2007 Free Software Foundation, Inc.", MIT)) == "MIT"
 
 
 @pytest.mark.parametrize("name", ["LICENSE-ACME.txt", "LICENSE_ACME", "LICENSE.html", "LICENSE.rtf"])
-def test_somebodys_own_licence_is_seen_by_its_name(name):
+def test_custom_license_is_found_by_its_name(name):
     assert is_license_name(name)
     found = folder_licenses({"LICENSE": MIT, f"sub/{name}": "Ask."}).of("sub/a.py")
     assert found == License(NOASSERTION, f"sub/{name}")
@@ -453,24 +453,24 @@ def test_every_id_in_the_table_is_spdx_and_every_digest_has_one_id():
         ([], "MIT", False),
     ],
 )
-def test_allow_list(listed, spdx, allowed):
+def test_allow_list_allows_compatible_ids(listed, spdx, allowed):
     assert AllowList.of(listed).allows(spdx) is allowed
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "message"),
     [
         ("Apache2.0", "Try Apache-2.0."),
         ("GPL3", "Try GPL-3.0."),
         ("bsd", "Try BSD-2-Clause or BSD-3-Clause."),
-        ("MIT,qwertyuiop", "'qwertyuiop' is no SPDX id. They are listed at https://spdx.org/licenses/"),
+        ("MIT,qwertyuiop", "'qwertyuiop' is not an SPDX id. Ids such as MIT or Apache-2.0 are listed at"),
         ("MIT OR ISC", "takes ids"),
         ("(MIT)", "takes ids"),
-        ("(" * 300, "is no SPDX id"),
+        ("(" * 300, "is not an SPDX id"),
     ],
 )
-def test_what_is_no_id_is_refused_with_the_nearest_one(item, said):
-    with pytest.raises(ConfigError, match=re.escape(said)):
+def test_invalid_id_is_rejected_with_a_suggestion(item, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         AllowList.of([item])
 
 
@@ -478,7 +478,7 @@ IDS = ["MIT", "ISC", "Zlib", "MPL-2.0"]
 
 
 def expression_and_truth(rng, depth):
-    """A random expression as text, and as a function from the allowed ids to what it should say."""
+    """Return a random expression as text, and as a function from the allowed ids to the expected result."""
     if depth == 0 or rng.random() < 0.2:
         spdx = rng.choice(IDS)
         return spdx, lambda allowed: spdx in allowed
@@ -489,14 +489,14 @@ def expression_and_truth(rng, depth):
 
 
 @given(st.integers(0, 10**9), st.sets(st.sampled_from(IDS)))
-def test_allow_list_is_the_obvious_evaluation(seed, allowed):
+def test_allow_list_equals_direct_evaluation(seed, allowed):
     text, truth = expression_and_truth(random.Random(seed), 4)
     if canonical_expression(text) is not None:  # not too long
         assert AllowList.of(sorted(allowed)).allows(text) is truth(allowed)
 
 
 @given(st.lists(st.sampled_from([*IDS, "AND", "OR"]), max_size=9), st.sets(st.sampled_from(IDS)))
-def test_and_binds_closer_than_or(tokens, allowed):
+def test_and_binds_tighter_than_or(tokens, allowed):
     text = " ".join(tokens)
     if canonical_expression(text) is not None:
         python = " ".join(token.lower() if token in {"AND", "OR"} else str(token in allowed) for token in tokens)
@@ -509,25 +509,25 @@ def test_any_text_is_allowed_or_not(text):
     assert is_license_name(text) in {True, False}
 
 
-WORDS_OF_HEADERS = [
+HEADER_WORDS = [
     *(b"GNU", b"general", b"Lesser", b"Public", b"license", b"licenses", b"Apache", b"MIT", b"or", b"under the"),
     *(b"confidential", b"and", b"proprietary", b"commons", b"clause", b"x", b" ", b"\n# ", b" * ", b", ", b"\xc3\xa9"),
     b"\nSPDX-License-Identifier: ISC\n",
 ]
 
 
-@given(st.lists(st.lists(st.sampled_from(WORDS_OF_HEADERS), max_size=12).map(b"".join), max_size=5))
-def test_licences_of_many_headers_are_those_of_each(texts):
+@given(st.lists(st.lists(st.sampled_from(HEADER_WORDS), max_size=12).map(b"".join), max_size=5))
+def test_headers_in_a_batch_equal_single_headers(texts):
     found = header_licenses(texts)
-    assert [one.tagged for one in found] == list(map(header_license, texts))
-    assert [one.named for one in found] == list(map(_obvious_family, texts)) == list(map(named_license, texts))
+    assert [one.tagged for one in found] == list(map(tagged_license, texts))
+    assert [one.named for one in found] == list(map(reference_family, texts)) == list(map(named_license, texts))
 
 
-def _obvious_family(text: bytes) -> str | None:
+def reference_family(text: bytes) -> str | None:
     words = re.sub(rb"[^a-z]+", b" ", text.lower())
-    family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
+    family = next((family for phrase, family in FAMILIES.items() if phrase in words), None)
     return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
 
 
-def test_a_nul_in_a_licence_file_is_a_blank():
+def test_nul_in_a_license_file_is_a_space():
     assert named_license(b"GNU\0General Public License\0\0GNU Lesser") == "GPL"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.cleaning.notebooks import cells_of
+from gristmill.cleaning.notebooks import convert_notebook
 
 PYTHON = {"kernelspec": {"language": "python", "name": "python3"}, "language_info": {"name": "python"}}
 
@@ -22,19 +22,19 @@ def notebook(*cells, metadata=PYTHON):
 
 
 def test_cells_become_the_percent_format():
-    text = cells_of(notebook(markdown("# Title\n\nwords"), code("import os\n\nprint(1)"), code("x = 'é'\n")))
+    text = convert_notebook(notebook(markdown("# Title\n\nwords"), code("import os\n\nprint(1)"), code("x = 'é'\n")))
     assert text.decode() == ("# %% [markdown]\n# # Title\n#\n# words\n\n# %%\nimport os\n\nprint(1)\n\n# %%\nx = 'é'\n")
 
 
-def test_a_source_may_be_a_list_of_lines():
-    assert cells_of(notebook(code(["a = 1\n", "b = 2"]), markdown(["one\n", "two"]))) == cells_of(
+def test_source_may_be_a_list_of_lines():
+    assert convert_notebook(notebook(code(["a = 1\n", "b = 2"]), markdown(["one\n", "two"]))) == convert_notebook(
         notebook(code("a = 1\nb = 2"), markdown("one\ntwo"))
     )
 
 
 def test_outputs_attachments_and_raw_cells_are_left_out():
     image = {"output_type": "display_data", "data": {"image/png": "iVBORw0KGgo" * 100}, "metadata": {}}
-    text = cells_of(
+    text = convert_notebook(
         notebook(
             {"cell_type": "raw", "metadata": {}, "source": "raw words"},
             code("plot()", outputs=[image, {"output_type": "stream", "text": ["printed"]}]),
@@ -45,19 +45,19 @@ def test_outputs_attachments_and_raw_cells_are_left_out():
     assert text == b"# %%\nplot()\n\n# %% [markdown]\n# ![i](attachment:a.png)\n"
 
 
-def test_magics_stay_as_they_are():
-    assert cells_of(notebook(code("%matplotlib inline\n!ls"))) == b"# %%\n%matplotlib inline\n!ls\n"
+def test_magics_are_not_changed():
+    assert convert_notebook(notebook(code("%matplotlib inline\n!ls"))) == b"# %%\n%matplotlib inline\n!ls\n"
 
 
 @pytest.mark.parametrize(
     "cells", [[], [code("")], [code([]), markdown(" \n")], [{"cell_type": "raw", "source": "x"}], [{}]]
 )
-def test_without_code_and_markdown_there_is_no_text(cells):
-    assert cells_of(notebook(*cells)) == b""
+def test_notebook_without_code_and_markdown_gives_empty_text(cells):
+    assert convert_notebook(notebook(*cells)) == b""
 
 
 @pytest.mark.parametrize(
-    ("metadata", "sign"),
+    ("metadata", "prefix"),
     [
         ({"kernelspec": {"language": "javascript"}}, "//"),
         ({"kernelspec": {"language": "C++17", "name": "xcpp17"}}, "//"),
@@ -73,17 +73,17 @@ def test_without_code_and_markdown_there_is_no_text(cells):
         ([1], "#"),
     ],
 )
-def test_comments_are_those_of_the_kernels_language(metadata, sign):
-    text = cells_of(notebook(markdown("words"), code("x"), metadata=metadata))
-    assert text.decode() == f"{sign} %% [markdown]\n{sign} words\n\n{sign} %%\nx\n"
+def test_comment_prefix_matches_the_kernel_language(metadata, prefix):
+    text = convert_notebook(notebook(markdown("words"), code("x"), metadata=metadata))
+    assert text.decode() == f"{prefix} %% [markdown]\n{prefix} words\n\n{prefix} %%\nx\n"
 
 
 def test_every_line_of_markdown_is_a_comment():
-    text = cells_of(notebook(markdown("a\r\nb\rc\n\n\nd  \n")))
+    text = convert_notebook(notebook(markdown("a\r\nb\rc\n\n\nd  \n")))
     assert text == b"# %% [markdown]\n# a\n# b\n# c\n#\n#\n# d\n"
 
 
-def test_nbformat_3_has_worksheets():
+def test_nbformat_3_worksheets_are_read():
     cells = [
         {"cell_type": "heading", "level": 2, "metadata": {}, "source": ["Title"]},
         {"cell_type": "markdown", "metadata": {}, "source": "words"},
@@ -95,10 +95,10 @@ def test_nbformat_3_has_worksheets():
         "nbformat_minor": 0,
         "worksheets": [{"cells": cells}, {"cells": []}],
     }
-    text = cells_of(json.dumps(old).encode())
+    text = convert_notebook(json.dumps(old).encode())
     assert text == b"# %% [markdown]\n# ## Title\n\n# %% [markdown]\n# words\n\n# %%\nx = 1\ny = 2\n"
     cells[2]["language"] = "javascript"
-    assert cells_of(json.dumps(old).encode()).startswith(b"// %% [markdown]\n// ## Title")
+    assert convert_notebook(json.dumps(old).encode()).startswith(b"// %% [markdown]\n// ## Title")
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_nbformat_3_has_worksheets():
     ],
 )
 @pytest.mark.timeout(20)
-def test_what_is_wrong_is_said(text, defect):
-    assert cells_of(text) == defect
+def test_invalid_notebook_gives_a_description(text, defect):
+    assert convert_notebook(text) == defect
 
 
-def test_huge_numbers_where_nothing_is_read_do_no_harm():
+def test_huge_numbers_in_skipped_fields_are_ignored():
     text = b'{"nbformat": 1e999, "x": ' + b"9" * 10_000 + b', "cells": [{"cell_type": "code", "source": "x"}]}'
-    assert cells_of(text) == b"# %%\nx\n"
+    assert convert_notebook(text) == b"# %%\nx\n"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_huge_numbers_where_nothing_is_read_do_no_harm():
         (r"\ud800\n", "\ufffd"),
     ],
 )
-def test_half_of_a_surrogate_pair_becomes_the_replacement_character(escaped, expected):
-    text = cells_of(b'{"cells": [{"cell_type": "code", "source": "%s"}]}' % escaped.encode())
+def test_lone_surrogate_becomes_the_replacement_character(escaped, expected):
+    text = convert_notebook(b'{"cells": [{"cell_type": "code", "source": "%s"}]}' % escaped.encode())
     assert text.decode() == f"# %%\n{expected}\n"
 
 
@@ -173,18 +173,18 @@ any_notebooks = st.fixed_dictionaries(
 
 
 @given(any_notebooks, st.booleans())
-def test_any_notebook_gives_text_or_a_phrase(tree, ascii_only):
-    text = cells_of(json.dumps(tree, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
+def test_any_notebook_gives_text_or_a_description(tree, ascii_only):
+    text = convert_notebook(json.dumps(tree, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
     assert isinstance(text, str) or text.decode("utf-8") is not None
 
 
 @given(st.binary())
-def test_any_bytes_give_text_or_a_phrase(raw):
-    assert isinstance(cells_of(raw), bytes | str)
+def test_any_bytes_give_text_or_a_description(raw):
+    assert isinstance(convert_notebook(raw), bytes | str)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=5))
-def test_code_comes_out_as_it_went_in(sources):
-    text = cells_of(notebook(*map(code, sources)))
+def test_code_is_not_changed(sources):
+    text = convert_notebook(notebook(*map(code, sources)))
     bodies = [source.strip("\n") for source in sources if source.strip()]
     assert text.decode() == "\n".join(f"# %%\n{body}\n" for body in bodies)

@@ -1,4 +1,4 @@
-"""What package manifests declare, and how that goes together with licence texts."""
+"""Licenses that package manifests declare, and how they combine with license texts."""
 
 import itertools
 import json
@@ -11,10 +11,10 @@ from identify.vendor.licenses import LICENSES
 from gristmill.cleaning.folder_licenses import FolderLicenses, License, LicenseFiles, LicenseText, license_of
 from gristmill.cleaning.licenses import NOASSERTION, AllowList, canonical_expression, is_satisfied, named_license
 from gristmill.cleaning.package_manifests import (
+    EMPTY_MANIFEST,
     MANIFEST_NAMES,
     MAX_JSON_CHARACTERS,
     MAX_TOML_CHARACTERS,
-    NOTHING,
     read_manifest,
 )
 
@@ -33,8 +33,11 @@ def package_json(license):  # noqa: A002
     return json.dumps({"name": "a", "license": license})
 
 
-def folders(files, num_above=0):
-    """From path to content; whatever has neither a manifest's nor a licence's name is a text that a manifest names."""
+def folder_licenses(files, num_above=0):
+    """Make a lookup from files given as path -> content.
+
+    A file whose name is neither that of a manifest nor of a license is a text that a manifest refers to.
+    """
     names = {path: path.rpartition("/")[2] for path in files}
     manifests = {path: read_manifest(names[path], files[path]) for path in files if names[path] in MANIFEST_NAMES}
     texts = {path: LicenseText.of(files[path]) for path in files if names[path].startswith(("LICENSE", "COPYING"))}
@@ -42,7 +45,7 @@ def folders(files, num_above=0):
     return FolderLicenses(LicenseFiles(texts, manifests, named, num_above))
 
 
-# What one manifest declares
+# Single manifests
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def folders(files, num_above=0):
         ("pyproject.toml", '[tool.poetry]\nlicense = "BSD-3-Clause"\n', "BSD-3-Clause"),
     ],
 )
-def test_declared_expression(name, text, expression):
+def test_expression_is_read(name, text, expression):
     declared = read_manifest(name, text).declared
     assert declared is not None
     assert declared.expression == expression
@@ -97,7 +100,7 @@ def test_declared_expression(name, text, expression):
         ("package.json", package_json("SEE LICENSE IN " + "a/" * 5000), None),
     ],
 )
-def test_named_text(name, text, file):
+def test_license_file_path_is_read(name, text, file):
     declared = read_manifest(name, text).declared
     assert declared.file == file
     assert declared.expression is None
@@ -121,7 +124,7 @@ def test_named_text(name, text, file):
         ("pyproject.toml", f"[project]\nclassifiers = '{OSI}MIT License'\n"),
     ],
 )
-def test_manifest_without_a_licence_declares_nothing(name, text):
+def test_manifest_without_a_license_declares_nothing(name, text):
     assert read_manifest(name, text).declared is None
 
 
@@ -149,19 +152,19 @@ def test_manifest_without_a_licence_declares_nothing(name, text):
     ids=lambda text: repr(text[:12]),
 )
 @pytest.mark.timeout(20)
-def test_hostile_manifest_declares_nothing(name, text):
-    assert read_manifest(name, text) == NOTHING
+def test_invalid_or_huge_manifest_declares_nothing(name, text):
+    assert read_manifest(name, text) == EMPTY_MANIFEST
 
 
-def test_what_a_manifest_says_is_shown_short_and_printable():
+def test_declared_value_is_short_and_printable():
     declared = read_manifest("package.json", json.dumps({"license": "\x1b[31mOurs\n\n" + "x" * 500})).declared
-    assert declared.said.startswith("\\x1b[31mOurs x")
-    assert declared.said.isprintable()
-    assert len(declared.said) <= 60
+    assert declared.value.startswith("\\x1b[31mOurs x")
+    assert declared.value.isprintable()
+    assert len(declared.value) <= 60
 
 
 @given(st.sampled_from(sorted(MANIFEST_NAMES)), st.text())
-def test_any_text_is_read(name, text):
+def test_any_text_can_be_read(name, text):
     assert read_manifest(name, text) is not None
 
 
@@ -172,7 +175,7 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_any_value_is_read(license, licenses):  # noqa: A002
+def test_any_json_value_can_be_read(license, licenses):  # noqa: A002
     declared = read_manifest("package.json", json.dumps({"license": license, "licenses": licenses})).declared
     assert declared is None or declared.expression is None or canonical_expression(declared.expression)
 
@@ -245,14 +248,14 @@ def test_any_value_is_read(license, licenses):  # noqa: A002
         ({"Cargo.toml": cargo("MIT"), "package.json": "{}"}, License("MIT", "Cargo.toml")),
     ],
 )  # fmt: skip
-def test_manifest_and_texts_of_one_folder(files, expected):
+def test_manifest_and_texts_of_one_folder_are_combined(files, expected):
     if isinstance(expected, str):
         expected = License(NOASSERTION, expected, is_contradiction=True)
-    assert folders(files).of("src/a.rs") == expected
+    assert folder_licenses(files).of("src/a.rs") == expected
 
 
-def test_nearest_folder_decides_between_manifests_and_texts():
-    found = folders(
+def test_nearest_manifest_or_text_decides():
+    found = folder_licenses(
         {
             "LICENSE": MIT,
             "Cargo.toml": cargo("MIT"),
@@ -271,38 +274,38 @@ def test_nearest_folder_decides_between_manifests_and_texts():
     assert found.of("crates/a/a.rs") == License("MIT", "Cargo.toml")
 
 
-def test_crate_inherits_the_licence_of_its_workspace():
+def test_crate_inherits_the_license_of_its_workspace():
     member = "[package]\nlicense.workspace = true\n"
     root = '[workspace]\nmembers = ["a"]\n[workspace.package]\nlicense = "MIT OR Apache-2.0"\n'
     texts = {"LICENSE-MIT": MIT, "LICENSE-APACHE": APACHE}
-    found = folders({**texts, "Cargo.toml": root, "crates/a/Cargo.toml": member, "b/Cargo.toml": cargo("MIT")})
+    found = folder_licenses({**texts, "Cargo.toml": root, "crates/a/Cargo.toml": member, "b/Cargo.toml": cargo("MIT")})
     assert found.of("crates/a/src/lib.rs") == License(CHOICE, "Cargo.toml")
     assert found.of("scripts/run.py") == License(CHOICE, "Cargo.toml")
     assert found.of("b/lib.rs").is_contradiction
-    assert folders({"a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
+    assert folder_licenses({"a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
     no_root = '[package]\nlicense = "MIT"\n'
-    assert folders({"Cargo.toml": no_root, "a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
+    assert folder_licenses({"Cargo.toml": no_root, "a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
     loop = "[workspace.package]\nlicense.workspace = true\n"
-    assert folders({"Cargo.toml": loop, "a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
+    assert folder_licenses({"Cargo.toml": loop, "a/Cargo.toml": member}).of("a/lib.rs").spdx == NOASSERTION
     by_file = "[workspace.package]\nlicense-file = 'LICENSE-MIT'\n"
     inherits_file = "[package]\nlicense-file.workspace = true\n"
-    found = folders({"LICENSE-MIT": MIT, "Cargo.toml": by_file, "x/a/Cargo.toml": inherits_file})
+    found = folder_licenses({"LICENSE-MIT": MIT, "Cargo.toml": by_file, "x/a/Cargo.toml": inherits_file})
     assert found.of("x/a/lib.rs") == License("MIT", "LICENSE-MIT")
 
 
-def test_folders_above_a_source_count_as_far_as_they_are_given():
+def test_folders_above_the_source_count_up_to_the_limit():
     member = "[package]\nlicense.workspace = true\n"
     root = "[workspace.package]\nlicense = 'ISC'\n"
     files = {"Cargo.toml": member, "../../Cargo.toml": root, "../../../LICENSE": MIT}
-    assert folders(files, num_above=2).of("src/a.rs") == License("ISC", "../../Cargo.toml")
-    assert folders({"../LICENSE": MIT}, num_above=1).of("a.py") == License("MIT", "../LICENSE")
-    assert folders({"../../LICENSE": MIT}, num_above=1).of("a.py") == License(NOASSERTION, None)
-    # In a table, `..` is only a part of a name.
-    assert folders({"../LICENSE": MIT}).of("a.py") == License(NOASSERTION, None)
+    assert folder_licenses(files, num_above=2).of("src/a.rs") == License("ISC", "../../Cargo.toml")
+    assert folder_licenses({"../LICENSE": MIT}, num_above=1).of("a.py") == License("MIT", "../LICENSE")
+    assert folder_licenses({"../../LICENSE": MIT}, num_above=1).of("a.py") == License(NOASSERTION, None)
+    # In a table, `..` is just part of a name.
+    assert folder_licenses({"../LICENSE": MIT}).of("a.py") == License(NOASSERTION, None)
 
 
-def test_header_in_words_that_offers_both_licences_goes_with_the_manifest():
-    both = folders({"Cargo.toml": cargo("MIT OR Apache-2.0")})
+def test_header_that_offers_two_licenses_agrees_with_the_manifest():
+    both = folder_licenses({"Cargo.toml": cargo("MIT OR Apache-2.0")})
     rust = (
         b"// Licensed under the Apache License, Version 2.0 <LICENSE-APACHE or\n"
         b"// https://www.apache.org/licenses/LICENSE-2.0> or the MIT license\n// <LICENSE-MIT>, at your option.\n"
@@ -310,12 +313,12 @@ def test_header_in_words_that_offers_both_licences_goes_with_the_manifest():
     swapped = b"// Dual licensed under the MIT license or the Apache License, Version 2.0\n"
     for header in (rust, swapped):
         assert license_of("a.rs", None, named_license(header), both) == License(CHOICE, "Cargo.toml")
-        gpl = folders({"LICENSE": GPL3})
+        gpl = folder_licenses({"LICENSE": GPL3})
         assert license_of("a.rs", None, named_license(header), gpl) == License(NOASSERTION, "header")
     only_apache = named_license(b"// Licensed under the Apache License, Version 2.0\n")
     assert license_of("a.rs", None, only_apache, both) == License(NOASSERTION, "header")
     assert license_of("a.rs", "ISC", only_apache, both) == License("ISC", "header")
-    parts = folders({"Cargo.toml": cargo("Apache-2.0 AND BSD-3-Clause")})
+    parts = folder_licenses({"Cargo.toml": cargo("Apache-2.0 AND BSD-3-Clause")})
     assert license_of("a.rs", None, only_apache, parts).spdx == "Apache-2.0 AND BSD-3-Clause"
 
 
@@ -329,7 +332,7 @@ IDS = ("MIT", "ISC", "0BSD", "Zlib")
         max_leaves=8,
     )
 )
-def test_expression_holds_as_python_has_it(text):
+def test_expression_equals_the_python_expression(text):
     python = text.replace("AND", "and").replace("OR", "or").replace("0BSD", "BSD")
     for chosen in itertools.product((False, True), repeat=len(IDS)):
         held = dict(zip(IDS, chosen, strict=True))

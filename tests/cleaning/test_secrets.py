@@ -19,8 +19,15 @@ import gristmill
 from gristmill.checks.secrets import secrets_in
 from gristmill.cleaning import secret_checks, secrets
 from gristmill.cleaning.secret_checks import compiled
-from gristmill.cleaning.secret_kinds import PLACED, SECRET_RULES
-from gristmill.cleaning.secrets import Secret, find_secrets, placeholder, redact, with_openings, with_secrets
+from gristmill.cleaning.secret_kinds import PLACEHOLDER_PATTERN, SECRET_RULES
+from gristmill.cleaning.secrets import (
+    Secret,
+    find_secrets,
+    indices_with_openings,
+    indices_with_secrets,
+    placeholder,
+    redact,
+)
 from gristmill.config.settings import SecretsConfig
 
 CONFIG = SecretsConfig(salt="pepper")
@@ -31,7 +38,7 @@ URL64 = WORD + "-_"
 BASE64 = WORD + "+/"
 HEX = "0123456789abcdef"
 
-# Beginnings are in two parts, so that nothing here looks like a key to a scanner of this repository.
+# Prefixes are split in two, so that a secret scanner finds no key in this file.
 TOKENS = {
     "age-key": [("AGE-SECRET" + "-KEY-1", UPPER, 58)],
     "aws-access-key": [("AK" + "IA", UPPER, 16), ("AS" + "IA", UPPER, 16)],
@@ -74,70 +81,70 @@ TOKENS = {
 }
 
 
-def drawn(rng, alphabet, length):
+def draw(rng, alphabet, length):
     return "".join(rng.choices(alphabet, k=length))
 
 
 def jwt(rng):
-    parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": drawn(rng, WORD, 20)})]
+    parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": draw(rng, WORD, 20)})]
     head, payload = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
-    return f"{head}.{payload}.{drawn(rng, URL64, 43)}"
+    return f"{head}.{payload}.{draw(rng, URL64, 43)}"
 
 
-# Tokens of several parts.
-SHAPES = {
+# Tokens of several parts, with a function that makes one.
+MULTIPART = {
     "jwt": jwt,
     "slack-token": lambda rng: (
-        "xo" + f"xb-{drawn(rng, string.digits, 12)}-{drawn(rng, string.digits, 12)}-{drawn(rng, WORD, 24)}"
+        "xo" + f"xb-{draw(rng, string.digits, 12)}-{draw(rng, string.digits, 12)}-{draw(rng, WORD, 24)}"
     ),
-    "discord-token": lambda rng: f"{discord_identity(rng)}.{drawn(rng, URL64, 6)}.{drawn(rng, URL64, 37)}a",
-    "sendgrid-key": lambda rng: "S" + f"G.{drawn(rng, URL64, 22)}.{drawn(rng, URL64, 43)}",
-    "grafana-token": lambda rng: "gl" + f"sa_{drawn(rng, WORD, 32)}_{drawn(rng, HEX, 8)}",
-    "telegram-token": lambda rng: f"{rng.randrange(10**8, 10**10)}:" + f"AA{drawn(rng, WORD, 33)}",
+    "discord-token": lambda rng: f"{discord_identity(rng)}.{draw(rng, URL64, 6)}.{draw(rng, URL64, 37)}a",
+    "sendgrid-key": lambda rng: "S" + f"G.{draw(rng, URL64, 22)}.{draw(rng, URL64, 43)}",
+    "grafana-token": lambda rng: "gl" + f"sa_{draw(rng, WORD, 32)}_{draw(rng, HEX, 8)}",
+    "telegram-token": lambda rng: f"{rng.randrange(10**8, 10**10)}:" + f"AA{draw(rng, WORD, 33)}",
 }
 
 
 def discord_identity(rng):
-    return base64.b64encode(drawn(rng, string.digits, rng.choice([18, 19])).encode()).decode().rstrip("=")
+    return base64.b64encode(draw(rng, string.digits, rng.choice([18, 19])).encode()).decode().rstrip("=")
 
 
-def canary(kind, rng):  # noqa: C901
-    """A name, what stands after it, and the secret in that."""
+def make_secret(kind, rng):  # noqa: C901
+    """Return a name, the text assigned to it, and the secret in that text."""
     name, before, after = "SETTING", "", ""
     match kind:
         case kind if kind in TOKENS:
             beginning, alphabet, length = rng.choice(TOKENS[kind])
-            value = beginning + drawn(rng, alphabet, length - 1) + rng.choice(WORD if alphabet == URL64 else alphabet)
-        case kind if kind in SHAPES:
-            value = SHAPES[kind](rng)
+            value = beginning + draw(rng, alphabet, length - 1) + rng.choice(WORD if alphabet == URL64 else alphabet)
+        case kind if kind in MULTIPART:
+            value = MULTIPART[kind](rng)
         case "slack-webhook":
             before = "https://hooks.sl" + "ack.com/services/"
-            value = f"T{drawn(rng, UPPER, 8)}/B{drawn(rng, UPPER, 8)}/{drawn(rng, WORD, 24)}"
+            value = f"T{draw(rng, UPPER, 8)}/B{draw(rng, UPPER, 8)}/{draw(rng, WORD, 24)}"
         case "discord-webhook":
-            before = f"https://discord.com/api/webhooks/{drawn(rng, string.digits, 18)}/"
-            value = drawn(rng, URL64, 67) + "a"
+            before = f"https://discord.com/api/webhooks/{draw(rng, string.digits, 18)}/"
+            value = draw(rng, URL64, 67) + "a"
         case "azure-key":
             before, after = "AccountName=mill;Account" + "Key=", ";EndpointSuffix=core.windows.net"
-            value = drawn(rng, BASE64, 86) + "=="
+            value = draw(rng, BASE64, 86) + "=="
         case "url-password":
             scheme = rng.choice(["postgres", "mysql", "mongodb+srv", "redis", "amqp", "https"])
             before, after = f"{scheme}://{rng.choice(['mill', 'app_user', ''])}:", "@db.mill.internal:5432/grist"
-            value = drawn(rng, WORD, rng.randrange(10, 24))
+            value = draw(rng, WORD, rng.randrange(10, 24))
         case "basic-login":
             name, before = "Authorization", "Basic "
-            value = base64.b64encode(f"mill:{drawn(rng, WORD, rng.randrange(10, 30))}".encode()).decode()
+            value = base64.b64encode(f"mill:{draw(rng, WORD, rng.randrange(10, 30))}".encode()).decode()
         case "aws-secret-key":
             name = rng.choice(["aws_secret_access_key", "AWS_SECRET_ACCESS_KEY", "secretAccessKey", "AWS_SECRET_KEY"])
-            value = drawn(rng, BASE64, 40)
+            value = draw(rng, BASE64, 40)
         case "assigned-secret":
             name = rng.choice(
                 ["api_key", "DB_PASSWORD", "clientSecret", "auth_token", "SECRET_KEY", "smtp_pass", "accessToken"]
             )
-            value = drawn(rng, WORD, rng.randrange(20, 48))
+            value = draw(rng, WORD, rng.randrange(20, 48))
         case "email":
-            value = f"{drawn(rng, string.ascii_lowercase, 6)}.{drawn(rng, string.ascii_lowercase, 6)}@mill.de"
+            value = f"{draw(rng, string.ascii_lowercase, 6)}.{draw(rng, string.ascii_lowercase, 6)}@mill.de"
         case _:
-            pytest.fail(f"there is no sample of {kind}: add a row to TOKENS or SHAPES, or a case here")
+            pytest.fail(f"no sample of {kind}: add a row to TOKENS or MULTIPART, or a case here")
     return name, before + value + after, value
 
 
@@ -154,15 +161,15 @@ SURROUNDINGS = {
 
 def private_key(rng, label="RSA PRIVATE KEY", num_lines=12):
     lines = [
-        "MII" + drawn(rng, BASE64, 61),
-        *(drawn(rng, BASE64, 64) for _ in range(num_lines)),
-        drawn(rng, WORD, 22) + "==",
+        "MII" + draw(rng, BASE64, 61),
+        *(draw(rng, BASE64, 64) for _ in range(num_lines)),
+        draw(rng, WORD, 22) + "==",
     ]
     return [f"-----BEGIN {label}" + "-----", *lines, f"-----END {label}" + "-----"]
 
 
-def escaped(sign, code):
-    return lambda key: json.dumps({"private_key": "\n".join(key)}).replace(sign, code) + "\n"
+def escaped(character, code):
+    return lambda key: json.dumps({"private_key": "\n".join(key)}).replace(character, code) + "\n"
 
 
 def prefixed(write):
@@ -220,8 +227,8 @@ KEY_FORMS = {
 }
 
 
-def checked(text, language, config=CONFIG):
-    """Redacts and asserts what holds for every text."""
+def redact_and_check(text, language, config=CONFIG):
+    """Redact a text, and assert what must hold for every text."""
     raw = text.encode()
     redacted = redact(raw, language, config)
     assert find_secrets(redacted.text, emails=config.emails) == []
@@ -239,15 +246,15 @@ def checked(text, language, config=CONFIG):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "private-key"])
-def test_canaries_are_found_and_replaced_exactly(kind):
+def test_random_secrets_are_found_and_replaced_exactly(kind):
     rng = random.Random(kind)
     config = SecretsConfig(salt="pepper", emails=kind == "email")
     found = Counter()
-    for turn in range(140):
-        language = list(SURROUNDINGS)[turn % len(SURROUNDINGS)]
-        name, line, value = canary(kind, rng)
+    for round_number in range(140):
+        language = list(SURROUNDINGS)[round_number % len(SURROUNDINGS)]
+        name, line, value = make_secret(kind, rng)
         text = SURROUNDINGS[language].format(name=name, line=line)
-        redacted = checked(text, language, config)
+        redacted = redact_and_check(text, language, config)
         start = text.encode().index(value.encode())
         spans = [(one.kind, one.start, one.end) for one in redacted.redactions]
         found[spans[0][0] if len(spans) == 1 and spans[0][1:] == (start, start + len(value)) else str(spans)] += 1
@@ -261,12 +268,14 @@ def test_canaries_are_found_and_replaced_exactly(kind):
 
 
 def test_every_sample_has_a_rule():
-    assert {*TOKENS, *SHAPES} <= set(KINDS)
+    assert {*TOKENS, *MULTIPART} <= set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_placeholder_has_room_for_the_name(kind):
-    assert re.fullmatch(PLACED, f"<SECRET:{kind}>"), "small letters, digits and hyphens, at most 32"
+def test_placeholder_pattern_matches_every_kind(kind):
+    assert re.fullmatch(PLACEHOLDER_PATTERN, f"<SECRET:{kind}>"), (
+        "kinds have at most 32 lowercase letters, digits and hyphens"
+    )
 
 
 @pytest.mark.parametrize("form", KEY_FORMS)
@@ -278,9 +287,9 @@ def test_private_keys_are_found_in_every_form(form, label):
     for seed in range(10):
         key = private_key(random.Random(seed), label, num_lines=seed)
         text = write(key)
-        redacted = checked(text, language)
+        redacted = redact_and_check(text, language)
         for line in key[1:-1]:
-            # What may stay of a line is a `/` in front, as in a comment.
+            # A leading `/` of a line may remain, as in a comment.
             assert line.lstrip("/").encode()[:30] not in redacted.text
             assert not [piece for piece in re.findall("[A-Za-z0-9]{6,}", line) if piece.encode() in redacted.text]
         assert {one.kind for one in redacted.redactions} == {"private-key"}
@@ -290,34 +299,34 @@ def test_private_keys_are_found_in_every_form(form, label):
             json.loads(redacted.text)
 
 
-def test_a_key_in_one_piece_is_one_redaction():
+def test_contiguous_key_is_one_redaction():
     key = private_key(random.Random(0))
     for form in ("pem", "crlf", "escaped", "escaped_slash", "percent", "triple_quoted", "yaml_block", "cut_off"):
         language, write = KEY_FORMS[form]
-        assert len(checked(write(key), language).redactions) == 1
+        assert len(redact_and_check(write(key), language).redactions) == 1
 
 
-def test_headers_of_a_key_stay():
+def test_headers_of_a_key_are_kept():
     key = private_key(random.Random(1))
     key[1:1] = [
         "Proc-Type: 4,ENCRYPTED",
-        "DEK-Info: AES-128-CBC," + drawn(random.Random(2), "0123456789ABCDEF", 32),
+        "DEK-Info: AES-128-CBC," + draw(random.Random(2), "0123456789ABCDEF", 32),
         "",
     ]
     for lines in (key, key[:-1]):
-        text = checked("\n".join(lines), "text").text.decode()
+        text = redact_and_check("\n".join(lines), "text").text.decode()
         assert text.splitlines()[:4] == key[:4]
         assert text.splitlines()[4] == "__SECRET:private-key__"
 
 
-def test_code_between_the_marks_of_a_key_stays():
+def test_code_between_key_markers_is_kept():
     source = 'if line == "-----BEGIN PRIVATE KEY-----":\n    inside = True\n    pass\nelif line == "-----END PRIVATE KEY-----":\n    pass\n'
     assert find_secrets(source.encode()) == []
     assert find_secrets(b"-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n") == []
-    assert find_secrets(b"-----BEGIN PUBLIC KEY-----\n" + drawn(random.Random(0), BASE64, 64).encode()) == []
+    assert find_secrets(b"-----BEGIN PUBLIC KEY-----\n" + draw(random.Random(0), BASE64, 64).encode()) == []
 
 
-def test_hashes_ids_and_constants_are_no_secrets():
+def test_hashes_ids_and_constants_are_not_secrets():
     rng = random.Random(3)
     for _ in range(300):
         hashes = [hashlib.new(name, rng.randbytes(20)).hexdigest() for name in ("md5", "sha1", "sha256", "sha512")]
@@ -403,7 +412,7 @@ def test_hashes_ids_and_constants_are_no_secrets():
         ),
     ],
 )
-def test_placeholders_and_code_are_no_secrets(line):
+def test_placeholders_and_code_are_not_secrets(line):
     for text in (line, f"  {line}\n", f"# {line}\n\n"):
         assert find_secrets(text.encode()) == []
 
@@ -494,16 +503,16 @@ def test_placeholders_and_code_are_no_secrets(line):
         '{name}_of_the_server_that_grinds_in_production = "{value}"',
     ],
 )
-def test_values_given_to_a_secret_name_are_found(line):
+def test_values_assigned_to_a_secret_name_are_found(line):
     rng = random.Random(4)
-    values = [drawn(rng, WORD, 32) for _ in range(40)]
+    values = [draw(rng, WORD, 32) for _ in range(40)]
     texts = [line.format(name="api_password", value=value).encode() for value in values]
     found = [[text[one.start : one.end].decode() for one in find_secrets(text)] for text in texts]
     assert sum(one == [value] for one, value in zip(found, values, strict=True)) >= 38
 
 
 def found_fraction(line, values):
-    """How many of the values are not left in the text, not even in part."""
+    """Return the fraction of values of which no part is left in the text."""
     texts = [redact(line.format(value=value).encode(), "python", CONFIG).text.decode() for value in values]
     num_left = sum(value[-6:] in text or value[:6] in text for text, value in zip(texts, values, strict=True))
     return 1 - num_left / len(values)
@@ -514,7 +523,7 @@ WORDPRESS = WORD + "!@#$%^&*()-_ []{}<>~`+=,.;:/?|"
 
 
 @pytest.mark.parametrize(
-    ("line", "alphabet", "length", "least"),
+    ("line", "alphabet", "length", "min_fraction"),
     [
         ("SECRET_KEY = '{value}'", DJANGO, 50, 0.8),
         ("define('AUTH_KEY',         '{value}');", WORDPRESS, 64, 0.9),
@@ -529,14 +538,14 @@ WORDPRESS = WORD + "!@#$%^&*()-_ []{}<>~`+=,.;:/?|"
         ("API_KEY={value}&" + "Tail12", WORD, 24, 0.9),
     ],
 )
-def test_values_of_any_shape_are_found(line, alphabet, length, least):
+def test_values_of_any_shape_are_found(line, alphabet, length, min_fraction):
     rng = random.Random(line)
-    values = [drawn(rng, alphabet, length) for _ in range(100)]
-    assert found_fraction(line, values) >= least
+    values = [draw(rng, alphabet, length) for _ in range(100)]
+    assert found_fraction(line, values) >= min_fraction
     assert b"Tail12" not in redact(line.format(value="a1B2" + values[0]).encode(), "python", CONFIG).text
 
 
-def test_a_uuid_is_a_secret_only_behind_the_name_of_a_credential():
+def test_uuid_is_a_secret_only_after_a_credential_name():
     value = uuid.UUID(bytes=random.Random(8).randbytes(16), version=4)
     for name in ("CLIENT_SECRET", "HEROKU_API_KEY", "x-api-key", "apiKey", "//registry.npmjs.org/:_authToken"):
         for line in (f'"{name}": "{value}"', f"{name}={value}"):
@@ -583,18 +592,18 @@ def basic(login):
         "key1{token}",
     ],
 )
-def test_what_a_name_or_a_shape_announces_is_found(line):
+def test_secrets_marked_by_a_name_or_format_are_found(line):
     rng = random.Random(line)
     num_found = num_checked = 0
     for _ in range(60):
-        value = drawn(rng, WORD, rng.randrange(10, 15))
-        token = "gh" + "p_" + drawn(rng, WORD, 36)
+        value = draw(rng, WORD, rng.randrange(10, 15))
+        token = "gh" + "p_" + draw(rng, WORD, 36)
         half = value[:5]
         text = line.format(basic=basic(f"mill:{value}"), value=value, half=half, token=token)
         hidden = next(
             one for one in (basic(f"mill:{value}"), value, token, f"{half}@{half}", f"{half}@") if one in text
         )
-        num_found += hidden not in checked(text, "text").text.decode()
+        num_found += hidden not in redact_and_check(text, "text").text.decode()
         num_checked += any(True for _ in secrets_in(text.encode(), emails=False))
     assert num_found >= 42  # a random value of ten letters may look like a word
     assert num_checked >= num_found
@@ -611,7 +620,7 @@ def test_what_a_name_or_a_shape_announces_is_found(line):
             '"auth": "c29tZXRoaW5n"',
             "Authorization: Basic $CREDENTIALS",
         ),
-        "Authorization: Basic " + "czZCaGRSa3F0MzpnWDFmQmF0M2JW",  # of RFC 6749
+        "Authorization: Basic " + "czZCaGRSa3F0MzpnWDFmQmF0M2JW",  # from RFC 6749
         *('password = "Password123!"', 'password = "P@ssw0rd123"', "PASSWORD=admin12345", 'password = "Winter2024!"'),
         *(
             "explicitly pass ``header=0`` to it",
@@ -632,13 +641,13 @@ def test_what_a_name_or_a_shape_announces_is_found(line):
         "mill/test.py,sha256=og" + "hp_xX2TRMtlwP1e93WawB9QlLW0cByINkF6HN6E,3689",
     ],
 )
-def test_what_only_looks_like_it_is_left(line):
+def test_similar_text_is_not_a_secret(line):
     for text in (line, f"  {line}\n", f"# {line}\n\n"):
         assert find_secrets(text.encode()) == []
         assert list(secrets_in(text.encode(), emails=False)) == []
 
 
-def test_password_of_a_url_ends_where_its_host_begins():
+def test_url_password_ends_where_the_host_begins():
     for url, password in {
         "https://me:gR1st9Qx@mill.de/org/repo@main": "gR1st9Qx",
         "git+https://me:gR1st9Qx@localhost/org/repo@main": "gR1st9Qx",
@@ -651,107 +660,107 @@ def test_password_of_a_url_ends_where_its_host_begins():
 
 
 @pytest.mark.parametrize("before", ["%3D", "\\u003d", "_", "=", "id_", "\\n", "?a=1%26k%3d"])
-def test_a_known_kind_is_found_behind_an_encoded_sign(before):
+def test_token_is_found_after_an_encoded_character(before):
     rng = random.Random(before)
     for kind in ("github-token", "aws-access-key", "google-api-key", "npm-token", "jwt"):
-        _, value, _ = canary(kind, rng)
+        _, value, _ = make_secret(kind, rng)
         text = f'x = "{before}{value}"'.encode()
         assert [(one.kind, text[one.start : one.end].decode()) for one in find_secrets(text)] == [(kind, value)]
 
 
-def test_rarer_forms_of_known_kinds_are_found_whole():
+def test_rare_token_formats_are_found_completely():
     rng = random.Random(9)
     head = base64.urlsafe_b64encode(b'{"alg":"dir","enc":"A256GCM"}').decode().rstrip("=")
-    cloud = base64.b64encode(json.dumps({"o": "1", "k": drawn(rng, WORD, 40)}).encode()).decode()
+    cloud = base64.b64encode(json.dumps({"o": "1", "k": draw(rng, WORD, 40)}).encode()).decode()
     values = {
-        "xo" + "xe-1-" + drawn(rng, WORD, 146): "slack-token",
-        "xo" + "xe.xoxp-1-" + drawn(rng, WORD, 166): "slack-token",
-        "glp" + f"at-{drawn(rng, WORD, 27)}.01.{drawn(rng, HEX, 9)}": "gitlab-token",
+        "xo" + "xe-1-" + draw(rng, WORD, 146): "slack-token",
+        "xo" + "xe.xoxp-1-" + draw(rng, WORD, 166): "slack-token",
+        "glp" + f"at-{draw(rng, WORD, 27)}.01.{draw(rng, HEX, 9)}": "gitlab-token",
         "gl" + f"c_{cloud}": "grafana-token",
-        f"{head}.{drawn(rng, URL64, 43)}.{drawn(rng, WORD, 16)}.{drawn(rng, WORD, 90)}.{drawn(rng, WORD, 22)}": "jwt",
-        f"{head}..{drawn(rng, WORD, 16)}.{drawn(rng, WORD, 90)}.{drawn(rng, WORD, 22)}": "jwt",
+        f"{head}.{draw(rng, URL64, 43)}.{draw(rng, WORD, 16)}.{draw(rng, WORD, 90)}.{draw(rng, WORD, 22)}": "jwt",
+        f"{head}..{draw(rng, WORD, 16)}.{draw(rng, WORD, 90)}.{draw(rng, WORD, 22)}": "jwt",
     }
     for value, kind in values.items():
         assert find_secrets(f"x = '{value}'".encode()) == [Secret(kind, 5, 5 + len(value), 1)]
     signature = quote(base64.b64encode(rng.randbytes(32)).decode(), safe="")
-    text = checked(f"https://mill.blob.core.windows.net/grist?sv=2024&sig={signature}&se=1", "python").text
+    text = redact_and_check(f"https://mill.blob.core.windows.net/grist?sv=2024&sig={signature}&se=1", "python").text
     assert text == b"https://mill.blob.core.windows.net/grist?sv=2024&sig=<SECRET:azure-key>&se=1"
 
 
-def test_private_numbers_of_other_key_files_are_found():
+def test_private_numbers_in_other_key_formats_are_found():
     rng = random.Random(10)
     number = base64.b64encode(rng.randbytes(256)).decode()
     texts = [
         f"<RSAKeyValue><Modulus>AQAB</Modulus><D>{number}</D></RSAKeyValue>",
         json.dumps({"kty": "RSA", "d": number.rstrip("=").replace("+", "-").replace("/", "_"), "use": "sig"}),
-        json.dumps({"kty": "EC", "d": drawn(rng, URL64, 43)}, indent=1),
+        json.dumps({"kty": "EC", "d": draw(rng, URL64, 43)}, indent=1),
         "\n".join(
             [
                 "Private-Lines: 3",
-                *(drawn(rng, WORD, 64) for _ in range(2)),
-                drawn(rng, WORD, 22) + "==",
+                *(draw(rng, WORD, 64) for _ in range(2)),
+                draw(rng, WORD, 22) + "==",
                 "Private-MAC: 1f",
             ]
         ),
     ]
     for text in texts:
-        redacted = checked(text, "yaml")
+        redacted = redact_and_check(text, "yaml")
         assert [one.kind for one in redacted.redactions] == ["private-key"]
         assert re.findall("[A-Za-z0-9]{14,}", redacted.text.decode()) == []
 
 
 @pytest.mark.parametrize("language", ["tsx", "python"])
-def test_a_placeholder_names_no_further_secret(language):
+def test_placeholder_is_not_the_name_of_another_secret(language):
     rng = random.Random(11)
-    token = "gh" + "p_" + drawn(rng, WORD, 36)
-    others = [drawn(rng, BASE64, 40) for _ in range(9)]
+    token = "gh" + "p_" + draw(rng, WORD, 36)
+    others = [draw(rng, BASE64, 40) for _ in range(9)]
     for kind in KINDS:
-        sign = placeholder(kind, language).decode()
+        mark = placeholder(kind, language).decode()
         for text in (
-            f'["{sign}", "{others[0]}"]',
-            f'{sign}"{others[0]}"',
-            f"{sign} = '{others[0]}'",
-            f"{sign}{others[0]} ",
+            f'["{mark}", "{others[0]}"]',
+            f'{mark}"{others[0]}"',
+            f"{mark} = '{others[0]}'",
+            f"{mark}{others[0]} ",
         ):
             assert find_secrets(text.encode()) == []
     for before in ("", token + '", "'):
         text = f'const tokens = ["{before}' + '", "'.join(others) + '"];\n'
-        assert len(checked(text, language).redactions) == bool(before)
+        assert len(redact_and_check(text, language).redactions) == bool(before)
 
 
 def test_emails_do_not_hide_secrets():
     rng = random.Random(12)
     config = SecretsConfig(emails=True)
     for name in ("@config.password", "me@config.token", "jo@mill.secret", "@mill.api_key"):
-        value = "a1B2" + drawn(rng, WORD, 28)
-        assert value.encode() not in checked(f'{name} = "{value}"\n', "ruby", config).text
+        value = "a1B2" + draw(rng, WORD, 28)
+        assert value.encode() not in redact_and_check(f'{name} = "{value}"\n', "ruby", config).text
 
 
-def test_values_that_overlap_are_replaced_as_one():
+def test_overlapping_values_are_replaced_as_one():
     rng = random.Random(13)
-    token, key = "gh" + "p_" + drawn(rng, WORD, 36), "AI" + "za" + drawn(rng, WORD, 35)
-    value = "a1B2" + drawn(rng, WORD, 20)
-    access, secret = "AK" + "IA" + drawn(rng, UPPER, 16), drawn(rng, BASE64, 40)
+    token, key = "gh" + "p_" + draw(rng, WORD, 36), "AI" + "za" + draw(rng, WORD, 35)
+    value = "a1B2" + draw(rng, WORD, 20)
+    access, secret = "AK" + "IA" + draw(rng, UPPER, 16), draw(rng, BASE64, 40)
     for text, kind in {
         f'auth_token = "{value}.{token}"': "github-token",
         f'refresh_token: "{value}:{key}"': "google-api-key",
         f"AWS_CREDENTIALS={access}:{secret}": "aws-access-key",
         f"https://me:{value}.{token}@mill.de/": "github-token",
     }.items():
-        redacted = checked(text, "python")
+        redacted = redact_and_check(text, "python")
         assert [one.kind for one in redacted.redactions] == [kind]
         assert not [one for one in (value, token, key, access, secret) if one[-6:] in redacted.text.decode()]
 
 
-def test_hex_is_a_secret_only_behind_the_name_of_a_credential():
+def test_hex_is_a_secret_only_after_a_credential_name():
     value = random.Random(5).randbytes(16).hex()
     assert [one.kind for one in find_secrets(f'API_KEY = "{value}"'.encode())] == ["assigned-secret"]
     assert find_secrets(f'token = "{value}"'.encode()) == []
 
 
-def test_a_known_kind_wins_over_the_name_before_it():
+def test_token_kind_wins_over_the_name_before_it():
     rng = random.Random(6)
-    token = "gh" + "p_" + drawn(rng, WORD, 36)
+    token = "gh" + "p_" + draw(rng, WORD, 36)
     for text in (
         f'token = "{token}"',
         f"TOKEN={token}",
@@ -763,10 +772,12 @@ def test_a_known_kind_wins_over_the_name_before_it():
 
 def test_only_the_password_of_a_url_is_replaced():
     url = "db = 'postgres://mill:" + "gR1st9Qx" + "@db.mill.de:5432/grist'\n"
-    assert checked(url, "python").text == b"db = 'postgres://mill:<SECRET:url-password>@db.mill.de:5432/grist'\n"
+    assert (
+        redact_and_check(url, "python").text == b"db = 'postgres://mill:<SECRET:url-password>@db.mill.de:5432/grist'\n"
+    )
 
 
-def test_emails_are_found_only_when_asked_for():
+def test_emails_are_found_only_if_enabled():
     text = "Written by jo.miller@mill.de, see noreply@mill.de, jo@example.com, @decorator, a@b.T, x@2x.png, git@mill.de"
     assert find_secrets(text.encode()) == []
     assert find_secrets(text.encode(), emails=True) == [Secret("email", 11, 28, 1)]
@@ -787,80 +798,80 @@ def test_emails_are_found_only_when_asked_for():
         ),
     ],
 )
-def test_an_address_is_replaced_whole(address):
+def test_email_address_is_replaced_completely(address):
     for before, after in (("", ""), ("'", "'"), ("<", ">"), ("mailto:", ","), ("by ", ".")):
         text = before + address + after
-        redacted = checked(text, "python", SecretsConfig(emails=True))
+        redacted = redact_and_check(text, "python", SecretsConfig(emails=True))
         assert redacted.text.decode() == f"{before}<SECRET:email>{after}"
 
 
-def test_code_with_an_at_sign_is_no_address():
+def test_code_with_an_at_sign_is_not_an_address():
     for code in ("a@b.T", "x@w.sum(0)", "weights@x.flatten()", "r'@mill.de'", "@app.route", "a @ b.shape"):
         assert find_secrets(code.encode(), emails=True) == []
 
 
-def test_the_placeholder_suits_the_language():
+def test_placeholder_depends_on_the_language():
     assert placeholder("jwt", "python") == b"<SECRET:jwt>"
     for language in ("html", "xml", "svg", "vue", "shell", "dockerfile", "makefile", "text", "php", "entitlements"):
         assert placeholder("jwt", language) == b"__SECRET:jwt__"
 
 
-def test_a_text_without_secrets_is_returned_as_it_is():
+def test_text_without_secrets_is_returned_unchanged():
     text = b"x = 1\n"
     assert redact(text, "python", CONFIG).text is text
 
 
-def test_a_redaction_shows_nothing_of_the_value():
+def test_redaction_reveals_nothing_of_the_value():
     value = jwt(random.Random(7))
     assert value[10:] not in repr(redact(f"x = '{value}'".encode(), "python", CONFIG))
 
 
-def test_a_text_that_no_redaction_cleans_gives_none(monkeypatch):
+def test_redact_returns_none_if_a_secret_is_always_left(monkeypatch):
     monkeypatch.setattr(secrets, "find_secrets", lambda text, *, emails: [Secret("jwt", 0, 3, 1)])
     assert redact(b"grist", "text", CONFIG) is None
 
 
-LINEAR_BYTES = 1 << 15
-MOST_READS_OF_A_BYTE = 100
-"""62 for addresses, before each of which 256 bytes are looked at."""
+TEXT_BYTES = 1 << 15
+MAX_READS_PER_BYTE = 100
+"""E-mail addresses need 62, as 256 bytes before each are read."""
 
 
 class Work:
-    """How many bytes were read."""
+    """Counter of bytes that were read."""
 
     num_bytes = 0
 
 
 class CountedText(bytes):
-    """A text that counts what is read of it."""
+    """A text that counts the bytes that are read from it."""
 
     def __new__(cls, text, work):
-        made = super().__new__(cls, text)
-        made.work = work
-        return made
+        counted = super().__new__(cls, text)
+        counted.work = work
+        return counted
 
     def __getitem__(self, key):
-        taken = super().__getitem__(key)
-        self.work.num_bytes += len(taken) if isinstance(taken, bytes) else 1
-        return taken
+        part = super().__getitem__(key)
+        self.work.num_bytes += len(part) if isinstance(part, bytes) else 1
+        return part
 
-    def find(self, sought, start=0, stop=1 << 60):
-        found = super().find(sought, start, stop)
+    def find(self, wanted, start=0, stop=1 << 60):
+        found = super().find(wanted, start, stop)
         self.work.num_bytes += (min(stop, len(self)) if found < 0 else found) - start
         return found
 
-    def index(self, sought, start=0):
-        found = super().index(sought, start)
+    def index(self, wanted, start=0):
+        found = super().index(wanted, start)
         self.work.num_bytes += found - start
         return found
 
-    def count(self, sought, start=0, stop=1 << 60):
+    def count(self, wanted, start=0, stop=1 << 60):
         self.work.num_bytes += min(stop, len(self)) - start
-        return super().count(sought, start, stop)
+        return super().count(wanted, start, stop)
 
 
 class CountedPattern:
-    """One of RE2, which reads what it matches once."""
+    """An RE2 pattern that counts the bytes it reads. RE2 reads each byte once."""
 
     def __init__(self, pattern, work):
         self._pattern, self._work = pattern, work
@@ -938,26 +949,26 @@ class CountedPattern:
         ),
     ],
 )
-def test_time_is_linear_in_the_text(monkeypatch, piece):
-    """By bytes that are read: searched, matched, compared or taken out. A match that fails has a bound to read up to."""
+def test_time_is_linear_in_the_text_length(monkeypatch, piece):
+    """Counts the bytes that are searched, matched, compared or sliced. A failing match reads up to its bound."""
     work = Work()
     for module in (secrets, secret_checks):
         monkeypatch.setattr(module, "compiled", lambda pattern: CountedPattern(compiled(pattern), work))
     monkeypatch.setattr(secrets, "_scanner", secrets._scanner.__wrapped__)
-    long = (piece * (LINEAR_BYTES // len(piece))).encode()
+    long = (piece * (TEXT_BYTES // len(piece))).encode()
     for text, config in (
         (long, CONFIG),
-        (b"-----BEGIN PRIVATE KEY-----\n" + long[: LINEAR_BYTES // 2], SecretsConfig(emails=True)),
+        (b"-----BEGIN PRIVATE KEY-----\n" + long[: TEXT_BYTES // 2], SecretsConfig(emails=True)),
     ):
         work.num_bytes = 0
         assert redact(CountedText(text, work), "python", config) is not None
-        assert work.num_bytes < MOST_READS_OF_A_BYTE * len(text)
+        assert work.num_bytes < MAX_READS_PER_BYTE * len(text)
 
 
 @settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_is_redacted_and_then_stays(text):
-    checked(text, "text", SecretsConfig(emails=True))
+def test_redaction_of_any_text_is_stable(text):
+    redact_and_check(text, "text", SecretsConfig(emails=True))
 
 
 PIECES = st.sampled_from(
@@ -982,7 +993,7 @@ PIECES = st.sampled_from(
         "<",
     ]
     + [
-        drawn(random.Random(seed), alphabet, length)
+        draw(random.Random(seed), alphabet, length)
         for seed, (alphabet, length) in enumerate([(WORD, 20), (BASE64, 64), (HEX, 32), (URL64, 40)])
     ]
     + [rows[0][0] for rows in TOKENS.values()]
@@ -991,11 +1002,11 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300)
 @given(st.lists(PIECES, max_size=40))
-def test_any_mix_of_pieces_is_redacted_and_then_stays(pieces):
-    checked("".join(pieces), "python", SecretsConfig(emails=True))
+def test_redaction_of_any_mix_of_pieces_is_stable(pieces):
+    redact_and_check("".join(pieces), "python", SecretsConfig(emails=True))
 
 
-def test_code_without_secrets_holds_none(corpus):
+def test_no_secret_is_found_in_code_without_secrets(corpus):
     files = [*Path(gristmill.__file__).parent.rglob("*.py"), *(path for path in corpus.rglob("*") if path.is_file())]
     assert len(files) > 600
     kinds = set()
@@ -1004,11 +1015,11 @@ def test_code_without_secrets_holds_none(corpus):
     assert kinds == set()
 
 
-# Many texts at once.
+# Batches of texts.
 
 
-def test_no_opening_depends_on_where_a_text_begins_or_ends():
-    """Texts are read in one go, with a NUL between them."""
+def test_no_opening_depends_on_the_start_or_end_of_a_text():
+    """Texts are scanned as one buffer, with a NUL between them."""
     for rule in SECRET_RULES:
         for pattern in (rule.opening, rule.followed_by):
             without_classes = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", pattern)
@@ -1022,20 +1033,20 @@ EDGES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(EDGES, st.sampled_from(KINDS), EDGES, st.booleans()), max_size=5), st.booleans())
-def test_many_texts_are_each_read_as_by_itself(made, emails):
+def test_batch_results_equal_single_texts(parts, emails):
     texts = [
-        before + (shaped_tokens()[kind] if has_one and kind in shaped_tokens() else b"") + after
-        for before, kind, after, has_one in made
+        before + (sample_tokens()[kind] if has_token and kind in sample_tokens() else b"") + after
+        for before, kind, after, has_token in parts
     ]
-    alone = [number for number, text in enumerate(texts) if find_secrets(text, emails=emails)]
-    assert with_secrets(texts, emails=emails) == alone
-    assert set(alone) <= set(with_openings(texts, emails=emails))
+    expected = [number for number, text in enumerate(texts) if find_secrets(text, emails=emails)]
+    assert indices_with_secrets(texts, emails=emails) == expected
+    assert set(expected) <= set(indices_with_openings(texts, emails=emails))
 
 
 @cache
-def shaped_tokens():
-    draw = random.Random(7)
+def sample_tokens():
+    rng = random.Random(7)
     return {
-        kind: (start + "".join(draw.choices(letters, k=length))).encode()
+        kind: (start + "".join(rng.choices(letters, k=length))).encode()
         for kind, [(start, letters, length), *_] in TOKENS.items()
     }

@@ -111,7 +111,7 @@ def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
 def test_a_file_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / "old.jsonl"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"no files\.jsonl of an earlier build"):
+    with pytest.raises(InputError, match=r"not the files\.jsonl of an earlier build"):
         decided([document("a.py")], config(tmp_path, previous=str(path)))
 
 

@@ -11,7 +11,7 @@ from support.documents import document
 DEFAULT = SplitConfig().fractions()
 
 
-def single_groups(documents):
+def groups_of_files(documents):
     return make_groups(documents, [], (), "file")
 
 
@@ -20,8 +20,8 @@ def shares(groups, assigned):
     return {split: sum(g.num_tokens for g in groups if assigned[g.name] is split) / total for split in Split}
 
 
-def sized(sizes):
-    return single_groups([document(f"{index:05d}.py", tokens=size) for index, size in enumerate(sizes)])
+def groups_of_sizes(sizes):
+    return groups_of_files([document(f"{index:05d}.py", tokens=size) for index, size in enumerate(sizes)])
 
 
 @settings(max_examples=60, deadline=None)
@@ -30,54 +30,54 @@ def sized(sizes):
     st.sampled_from(["85/10/5", "80/10/10", "98/1/1", "50/25/25", "100/0/0", "90/10/0"]),
     st.integers(0, 5),
 )
-def test_shares_are_met_within_a_point_unless_one_group_is_larger(sizes, wanted, seed):
-    groups = sized(sizes)
-    fractions = SplitConfig(shares=wanted).fractions()
+def test_shares_are_met_within_one_percent_or_the_largest_group(sizes, shares_text, seed):
+    groups = groups_of_sizes(sizes)
+    fractions = SplitConfig(shares=shares_text).fractions()
     largest = max(sizes) / sum(sizes)
-    realised = shares(groups, assign_splits(groups, fractions, seed))
+    actual = shares(groups, assign_splits(groups, fractions, seed))
     for split, fraction in fractions.items():
-        assert abs(realised[split] - fraction) <= max(0.01, largest)
+        assert abs(actual[split] - fraction) <= max(0.01, largest)
 
 
 @given(st.lists(st.integers(1, 1000), max_size=50), st.integers(0, 3))
 def test_every_group_is_in_exactly_one_split(sizes, seed):
-    groups = sized(sizes)
+    groups = groups_of_sizes(sizes)
     assigned = assign_splits(groups, DEFAULT, seed)
     assert set(assigned) == {group.name for group in groups}
 
 
-def test_the_order_of_groups_does_not_matter():
-    groups = sized(range(1, 300))
+def test_order_of_groups_does_not_matter():
+    groups = groups_of_sizes(range(1, 300))
     assert assign_splits(groups, DEFAULT, 0) == assign_splits(groups[::-1], DEFAULT, 0)
 
 
-def test_the_seed_matters():
-    groups = sized(range(1, 300))
+def test_seed_changes_the_assignment():
+    groups = groups_of_sizes(range(1, 300))
     assert assign_splits(groups, DEFAULT, 0) != assign_splits(groups, DEFAULT, 1)
 
 
-def test_a_share_of_nothing_gets_nothing():
-    groups = sized(range(1, 300))
+def test_split_with_share_zero_is_empty():
+    groups = groups_of_sizes(range(1, 300))
     assert set(assign_splits(groups, SplitConfig(shares="100/0/0").fractions(), 0).values()) == {Split.TRAIN}
 
 
 def test_large_and_small_files_are_in_every_split():
-    groups = sized([10_000] * 100 + [10] * 1000)
+    groups = groups_of_sizes([10_000] * 100 + [10] * 1000)
     assigned = assign_splits(groups, DEFAULT, 0)
     for split in (Split.VALIDATION, Split.TEST):
         sizes = {group.num_tokens for group in groups if assigned[group.name] is split}
         assert sizes == {10_000, 10}
 
 
-def test_a_group_counts_with_all_its_documents():
-    """Two groups of ten files weigh as much as twenty files: each is dealt out whole, and the shares see its weight."""
+def test_group_size_is_that_of_all_its_documents():
+    """A group of ten files is assigned as one, and counts with the size of all ten."""
     large = [Group(f"g{n}", tuple(document(f"{n}/{i}.py", tokens=100) for i in range(10))) for n in range(30)]
     assigned = assign_splits(large, DEFAULT, 0)
     assert shares(large, assigned)[Split.VALIDATION] == pytest.approx(0.1, abs=0.034)
     assert large[0].num_tokens == 1000
 
 
-def test_a_group_stays_where_its_first_known_document_was():
+def test_group_keeps_the_split_of_its_first_known_document():
     group = Group("pair", (document("new.py"), document("old.py")))
     previous = PreviousSplit({("repo", "old.py"): Split.TEST}, {})
     assert assign_splits([group], DEFAULT, 0, previous) == {"pair": Split.TEST}
@@ -85,76 +85,76 @@ def test_a_group_stays_where_its_first_known_document_was():
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=30, max_size=60), st.data())
-def test_what_was_split_before_stays(sizes, data):
-    groups = sized(sizes)
+def test_earlier_splits_are_kept(sizes, data):
+    groups = groups_of_sizes(sizes)
     earlier = assign_splits(groups, DEFAULT, 0)
     kept = data.draw(st.sets(st.sampled_from(range(len(groups)))))
     survivors = [groups[index] for index in kept]
-    added = single_groups([document(f"new{index}.py", tokens=index + 1) for index in range(20)])
+    added = groups_of_files([document(f"new{index}.py", tokens=index + 1) for index in range(20)])
     previous = PreviousSplit({group.documents[0].key: earlier[group.name] for group in groups}, {})
     later = assign_splits([*survivors, *added], DEFAULT, 99, previous)
     assert all(later[group.name] is earlier[group.name] for group in survivors)
 
 
-def test_new_files_make_up_for_what_a_split_lacks():
-    old, new = sized([100] * 100), single_groups([document(f"n{i}.py", tokens=100) for i in range(100)])
+def test_new_files_fill_the_splits_that_are_too_small():
+    old, new = groups_of_sizes([100] * 100), groups_of_files([document(f"n{i}.py", tokens=100) for i in range(100)])
     previous = PreviousSplit({group.documents[0].key: Split.TRAIN for group in old}, {})
-    realised = shares([*old, *new], assign_splits([*old, *new], DEFAULT, 0, previous))
-    assert realised[Split.VALIDATION] == pytest.approx(0.1, abs=0.01)
-    assert realised[Split.TEST] == pytest.approx(0.05, abs=0.01)
+    actual = shares([*old, *new], assign_splits([*old, *new], DEFAULT, 0, previous))
+    assert actual[Split.VALIDATION] == pytest.approx(0.1, abs=0.01)
+    assert actual[Split.TEST] == pytest.approx(0.05, abs=0.01)
 
 
-def test_content_counts_before_the_name():
-    """Files renamed in a chain, m2 to m3 and m1 to m2: what was held out stays held out."""
+def test_content_decides_before_the_name():
+    """Files are renamed in a chain, m2 to m3 and m1 to m2. A held-out text remains held out."""
     renamed = document("m2.py", text="once in m1")
     previous = PreviousSplit({("repo", "m2.py"): Split.TRAIN}, {renamed.text_sha256: Split.TEST})
-    assert assign_splits(single_groups([renamed]), DEFAULT, 0, previous) == {"repo/m2.py": Split.TEST}
+    assert assign_splits(groups_of_files([renamed]), DEFAULT, 0, previous) == {"repo/m2.py": Split.TEST}
 
 
-def test_a_moved_file_is_known_by_its_content():
+def test_moved_file_is_found_by_its_content():
     moved = document("new/place.py", text="same")
     previous = PreviousSplit({}, {moved.text_sha256: Split.TEST})
-    assert assign_splits(single_groups([moved]), DEFAULT, 0, previous) == {"repo/new/place.py": Split.TEST}
+    assert assign_splits(groups_of_files([moved]), DEFAULT, 0, previous) == {"repo/new/place.py": Split.TEST}
 
 
-def names(groups):
+def paths_by_group(groups):
     return {group.name: [member.path for member in group.documents] for group in groups}
 
 
 def test_near_duplicates_share_a_group_named_after_the_first():
     files = [document(f"{name}.py") for name in "abcde"]
     groups = make_groups(files, [(1, 3), (3, 4)], {3}, "file")
-    assert names(groups) == {"repo/a.py": ["a.py"], "repo/b.py": ["b.py", "e.py"], "repo/c.py": ["c.py"]}
+    assert paths_by_group(groups) == {"repo/a.py": ["a.py"], "repo/b.py": ["b.py", "e.py"], "repo/c.py": ["c.py"]}
     assert [member.path for member in groups[1].dropped] == ["d.py"]
 
 
-def test_a_folder_or_a_source_is_never_torn_apart():
+def test_folder_or_source_is_never_divided():
     files = [document(path) for path in ("a.py", "b.py", "x/a.py", "x/y/a.py", "x/z.py")]
     files.append(document("a.py", repo="other", text="more"))
-    assert names(make_groups(files, [], (), "directory")) == {
+    assert paths_by_group(make_groups(files, [], (), "directory")) == {
         "repo/": ["a.py", "b.py"],
         "repo/x/": ["x/a.py", "x/z.py"],
         "repo/x/y/": ["x/y/a.py"],
         "other/": ["a.py"],
     }
-    assert [*names(make_groups(files, [], (), "repo"))] == ["repo", "other"]
+    assert [*paths_by_group(make_groups(files, [], (), "repo"))] == ["repo", "other"]
 
 
-def test_a_cluster_across_two_folders_joins_them():
+def test_cluster_across_two_folders_joins_them():
     files = [document(path) for path in ("a/1.py", "a/2.py", "b/1.py", "b/2.py", "c/1.py")]
     groups = make_groups(files, [(1, 2)], (), "directory")
-    assert names(groups) == {"repo/a/": ["a/1.py", "a/2.py", "b/1.py", "b/2.py"], "repo/c/": ["c/1.py"]}
+    assert paths_by_group(groups) == {"repo/a/": ["a/1.py", "a/2.py", "b/1.py", "b/2.py"], "repo/c/": ["c/1.py"]}
 
 
-def test_when_clusters_of_an_earlier_build_merge_the_kept_file_wins_or_train():
-    kept, gone, other = document("a.py"), document("b.py"), document("c.py")
-    before = PreviousSplit({kept.key: Split.TEST, gone.key: Split.TRAIN, other.key: Split.VALIDATION}, {})
-    groups = make_groups([kept, gone, other], [(0, 1, 2)], {1}, "file")
-    assert assign_splits(groups, DEFAULT, 0, before) == {"repo/a.py": Split.TEST}
-    assert assign_splits(groups, DEFAULT, 0, before, train_wins=True) == {"repo/a.py": Split.TRAIN}
+def test_merged_clusters_keep_the_split_of_the_kept_file_or_go_to_train():
+    kept, removed, other = document("a.py"), document("b.py"), document("c.py")
+    previous = PreviousSplit({kept.key: Split.TEST, removed.key: Split.TRAIN, other.key: Split.VALIDATION}, {})
+    groups = make_groups([kept, removed, other], [(0, 1, 2)], {1}, "file")
+    assert assign_splits(groups, DEFAULT, 0, previous) == {"repo/a.py": Split.TEST}
+    assert assign_splits(groups, DEFAULT, 0, previous, train_wins=True) == {"repo/a.py": Split.TRAIN}
 
 
-def test_a_new_file_takes_the_split_of_the_near_duplicate_it_replaces():
+def test_new_file_takes_the_split_of_the_near_duplicate_it_replaces():
     new, old = document("a.py"), document("b.py")
     groups = make_groups([new, old], [(0, 1)], {1}, "file")
     assert assign_splits(groups, DEFAULT, 0, PreviousSplit({old.key: Split.TEST}, {})) == {"repo/a.py": Split.TEST}

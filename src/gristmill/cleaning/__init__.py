@@ -1,1 +1,1 @@
-"""One document by itself: rules, notebooks, secrets, licenses."""
+"""Cleaning of single documents: rules, notebooks, secrets, licenses and control tokens."""

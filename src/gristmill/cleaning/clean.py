@@ -1,6 +1,6 @@
 """Clean documents: return each document with its final text, or a Drop.
 
-Steps: cells of notebooks, rules, redaction of secrets, respelling of control tokens.
+The steps are: convert notebooks, apply the rules, redact secrets, respell control tokens.
 """
 
 from collections.abc import Sequence
@@ -8,81 +8,85 @@ from collections.abc import Sequence
 import msgspec
 
 from gristmill.cleaning.control_spellings import Spellings, respell, with_spellings
-from gristmill.cleaning.notebooks import cells_of
-from gristmill.cleaning.rules import Limits, judge_all
-from gristmill.cleaning.secrets import redact, with_openings, with_secrets
+from gristmill.cleaning.notebooks import convert_notebook
+from gristmill.cleaning.rules import Limits, apply_rules_to_all
+from gristmill.cleaning.secrets import indices_with_openings, indices_with_secrets, redact
 from gristmill.config.config import Config
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Document, Drop, DropReason
 
 NOTEBOOK = "jupyter"
-KINDS_NAMED = 3
+MAX_LISTED = 3
 
 
 def clean_all(
     documents: Sequence[Document], config: Config, limits: Limits, spellings: Spellings | None = None
 ) -> list[Document | Drop]:
-    """Return each document cleaned, or a Drop. One scan covers the whole batch; only matches are examined one by one.
+    """Return each document cleaned, or a Drop. One pass scans the batch, and only matches are examined one by one.
 
-    `spellings`: control tokens that no text may spell.
+    `spellings` are the control tokens that no text may contain.
     """
-    answers: list[Document | Drop] = list(documents)
+    results: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":
-        # Both are in the rows, and a table's rows name their repository.
-        names = [f"{one.repo}/{one.path}".encode() for one in documents]
-        for number in with_secrets(names, emails=config.secrets.emails):
-            one = documents[number]
-            answers[number] = Drop.of(one.file, DropReason.HOLDS_SECRET, "in its name", language=one.language)
+        # Rows contain both the repository and the path. In a table, each row names its own repository.
+        names = [f"{document.repo}/{document.path}".encode() for document in documents]
+        for index in indices_with_secrets(names, emails=config.secrets.emails):
+            document = documents[index]
+            results[index] = Drop.of(document.file, DropReason.HOLDS_SECRET, "in its name", language=document.language)
     if config.scan.notebooks == "cells":
-        answers = [_with_cells(one) if one.language == NOTEBOOK else one for one in answers]
-    _judge(answers, limits)
+        results = [_convert_notebook(document) if document.language == NOTEBOOK else document for document in results]
+    _apply_rules(results, limits)
     if config.secrets.action != "keep":
-        _take_out_secrets(answers, config.secrets)
+        _redact_all(results, config.secrets)
     if spellings is not None:
-        _take_out_spellings(answers, spellings, config)
-    return answers
+        _respell_all(results, spellings, config)
+    return results
 
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
+    """Return one document cleaned, or a Drop."""
     return clean_all([document], config, limits)[0]
 
 
-def _with_cells(document: Document | Drop) -> Document | Drop:
+def _convert_notebook(document: Document | Drop) -> Document | Drop:
     if isinstance(document, Drop):
         return document
-    facts = {"language": document.language}  # no digest: whether it holds a secret is not known yet
-    cells = cells_of(document.text)
-    if isinstance(cells, str):
-        return Drop.of(document.file, DropReason.BAD_NOTEBOOK, cells, **facts)
-    if not cells:
+    facts = {"language": document.language}  # no digest, as the text may still contain a secret
+    converted = convert_notebook(document.text)
+    if isinstance(converted, str):
+        return Drop.of(document.file, DropReason.BAD_NOTEBOOK, converted, **facts)
+    if not converted:
         return Drop.of(document.file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
-    return msgspec.structs.replace(document, text=cells, is_as_read=False)
+    return msgspec.structs.replace(document, text=converted, is_as_read=False)
 
 
-def _judge(answers: list[Document | Drop], limits: Limits) -> None:
-    """Puts what the rules measured into the documents, and drops in the place of those that fail one."""
-    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
-    documents = [one for one in answers if isinstance(one, Document)]
-    judgements = judge_all(
-        [one.path for one in documents], [one.language for one in documents], [one.text for one in documents], limits
+def _apply_rules(results: list[Document | Drop], limits: Limits) -> None:
+    """Add the measured values to the documents. Replace each document that fails a rule with a Drop."""
+    indices = [index for index, document in enumerate(results) if isinstance(document, Document)]
+    documents = [document for document in results if isinstance(document, Document)]
+    outcomes = apply_rules_to_all(
+        [document.path for document in documents],
+        [document.language for document in documents],
+        [document.text for document in documents],
+        limits,
     )
-    for number, one, judgement in zip(numbers, documents, judgements, strict=True):
-        measures = msgspec.json.encode(judgement.measures)
-        if judgement.defect is None:
-            answers[number] = msgspec.structs.replace(one, measures=measures)
+    for index, document, outcome in zip(indices, documents, outcomes, strict=True):
+        measures = msgspec.json.encode(outcome.measures)
+        if outcome.defect is None:
+            results[index] = msgspec.structs.replace(document, measures=measures)
         else:
-            reason, detail = judgement.defect
-            answers[number] = Drop.of(one.file, reason, detail, measures=measures, language=one.language)
+            reason, detail = outcome.defect
+            results[index] = Drop.of(document.file, reason, detail, measures=measures, language=document.language)
 
 
-def _take_out_secrets(answers: list[Document | Drop], config: SecretsConfig) -> None:
-    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
-    documents = [one for one in answers if isinstance(one, Document)]
-    for number in with_openings([one.text for one in documents], emails=config.emails):
-        answers[numbers[number]] = _without_its_secrets(documents[number], config)
+def _redact_all(results: list[Document | Drop], config: SecretsConfig) -> None:
+    indices = [index for index, document in enumerate(results) if isinstance(document, Document)]
+    documents = [document for document in results if isinstance(document, Document)]
+    for index in indices_with_openings([document.text for document in documents], emails=config.emails):
+        results[indices[index]] = _redact_document(documents[index], config)
 
 
-def _without_its_secrets(document: Document, config: SecretsConfig) -> Document | Drop:
+def _redact_document(document: Document, config: SecretsConfig) -> Document | Drop:
     language, measures = document.language, document.measures
     redacted = redact(document.text, language, config)
     if redacted is None:
@@ -91,48 +95,55 @@ def _without_its_secrets(document: Document, config: SecretsConfig) -> Document 
     if not redacted.redactions:
         return document
     if config.action == "drop":
-        # Without its digest: that would confirm a guess.
+        # No digest, as it would confirm a guess of the secret.
         found = dict.fromkeys(f"{redaction.kind} in line {redaction.line}" for redaction in redacted.redactions)
-        more = f" and {len(found) - KINDS_NAMED} more" if len(found) > KINDS_NAMED else ""
-        detail = ", ".join(list(found)[:KINDS_NAMED]) + more
+        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
+        detail = ", ".join(list(found)[:MAX_LISTED]) + more
         return Drop.of(document.file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     return msgspec.structs.replace(
         document, text=redacted.text, sha256=None, is_as_read=False, redactions=redacted.redactions
     )
 
 
-def _take_out_spellings(answers: list[Document | Drop], spellings: Spellings, config: Config) -> None:
-    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
-    documents = [one for one in answers if isinstance(one, Document)]
-    for number in with_spellings([one.text for one in documents], spellings):
-        answers[numbers[number]] = _without_its_spellings(documents[number], spellings, config)
+def _respell_all(results: list[Document | Drop], spellings: Spellings, config: Config) -> None:
+    indices = [index for index, document in enumerate(results) if isinstance(document, Document)]
+    documents = [document for document in results if isinstance(document, Document)]
+    for index in with_spellings([document.text for document in documents], spellings):
+        results[indices[index]] = _respell_document(documents[index], spellings, config)
 
 
-def _without_its_spellings(document: Document, spellings: Spellings, config: Config) -> Document | Drop:
+def _respell_document(document: Document, spellings: Spellings, config: Config) -> Document | Drop:
     respelled = respell(document.text, spellings)
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if respelled is None or config.output.control_spellings == "drop":
-        found = [] if respelled is None else list(dict.fromkeys(one.spelling for one in respelled.respellings))
-        more = f" and {len(found) - KINDS_NAMED} more" if len(found) > KINDS_NAMED else ""
-        detail = ", ".join(found[:KINDS_NAMED]) + more or "each respelling leaves another"
+        found = (
+            []
+            if respelled is None
+            else list(dict.fromkeys(respelling.spelling for respelling in respelled.respellings))
+        )
+        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
+        detail = ", ".join(found[:MAX_LISTED]) + more or "each respelling leaves another"
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
-    if config.secrets.action != "keep" and with_secrets([respelled.text], emails=config.secrets.emails):
-        detail = "respelled, it holds what looks like a secret"  # a blank may end what was too long to be one
+    if config.secrets.action != "keep" and indices_with_secrets([respelled.text], emails=config.secrets.emails):
+        # The inserted space may end a run of characters that was too long to be a secret.
+        detail = "respelled, it holds what looks like a secret"
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
     return msgspec.structs.replace(document, text=respelled.text, is_as_read=False, respellings=respelled.respellings)
 
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
-    """A file's name may hold one: what is recorded of a dropped file does not."""
+    """Redact secrets in the repository, path and detail of a Drop, as a file name may contain one."""
     before = {name: getattr(drop, name) for name in ("repo", "path", "detail")}
-    if config.action == "keep" or not with_openings([text.encode() for text in before.values()], emails=config.emails):
+    if config.action == "keep" or not indices_with_openings(
+        [text.encode() for text in before.values()], emails=config.emails
+    ):
         return drop
     after = {name: without_secret(text, config) for name, text in before.items()}
     return drop if after == before else msgspec.structs.replace(drop, **after)
 
 
 def without_secret(text: str, config: SecretsConfig) -> str:
-    """With the short hash behind it, so that two names stay two."""
+    """Redact secrets in a name and append the short hash of each, so that different names remain different."""
     if config.action == "keep":
         return text
     redacted = redact(text.encode(), "text", config)

@@ -1,11 +1,12 @@
-"""Spellings of control tokens in a text: found, and respelled so that no tokenizer takes them for the token.
+"""Find the literal text of control tokens in documents, and respell it so that no tokenizer reads it as the token.
 
     <|endoftext|>      ->  < |endoftext|>
-    ▁<PRE> x           ->  ▁ <PRE> x  ->  ▁ < PRE> x, where both are spellings
+    ▁<PRE> x           ->  ▁ <PRE> x  ->  ▁ < PRE> x, if both ▁<PRE> and <PRE> are control tokens
 
-A blank after the first character is enough; the text is searched again until no spelling is left. The place of each
-blank is recorded, so that the text can be restored. The caller passes the spellings to search for. One RE2 pattern
-reads all texts of a batch at once, at some 800 MB/s a core (benchmarks/documents.md).
+The literal text of a control token is called its spelling. A space after the first character breaks it. The text is
+searched again until no spelling is left. The offset of each space is recorded, so that the text can be restored.
+The caller passes the spellings to search for. One RE2 pattern scans all texts of a batch at once, at about 800 MB/s per
+core (benchmarks/documents.md).
 """
 
 import re
@@ -20,77 +21,83 @@ from gristmill.cleaning.secret_checks import compiled
 from gristmill.core.records import Respelling
 
 MAX_ROUNDS = 8
-BLANK = b" "
+SPACE = b" "
 
 
 class Spellings(NamedTuple):
     """Control tokens to search for."""
 
     names: tuple[str, ...]
-    """Literal spellings."""
+    """Literal texts, such as `<|endoftext|>`."""
     shapes: tuple[str, ...]
-    """Regular expressions."""
+    """Regular expressions for families of control tokens."""
 
     @property
     def pattern(self) -> str:
-        """A regular expression that matches the longest of several names that begin at the same place."""
+        """Regular expression for all of them. Where several names match, it prefers the longest."""
         names = sorted(self.names, key=lambda name: (-len(name), name))
         return "|".join((*map(re.escape, names), *self.shapes))
 
 
 class Respelled(NamedTuple):
+    """A text without spellings, and the spaces that were inserted."""
+
     text: bytes
     respellings: tuple[Respelling, ...]
-    """In order."""
+    """In text order."""
 
 
 def with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
-    """Return the indices of the texts with a spelling. All texts are searched in one pass."""
-    return list(Texts.of(texts).with_match(partial(_position, _compiled(spellings))))
+    """Return the indices of the texts that contain a spelling. All texts are searched in one pass."""
+    return list(Texts.of(texts).indices_with_match(partial(_find, _compiled(spellings))))
 
 
 def has_spelling(text: bytes, spellings: Spellings) -> bool:
-    return _position(_compiled(spellings), text, 0) >= 0
+    """Return True if the text contains a spelling."""
+    return _find(_compiled(spellings), text, 0) >= 0
 
 
 def respell(text: bytes, spellings: Spellings) -> Respelled | None:
-    """Insert blanks until no spelling is left; None if one is left after MAX_ROUNDS."""
+    """Insert spaces until no spelling is left. Return None if one is left after MAX_ROUNDS rounds."""
     pattern = _compiled(spellings)
     found: list[tuple[int, str]] = []
     respelled = text
     for _ in range(MAX_ROUNDS):
-        new = [(_behind_first(respelled, one.start()), one.group().decode()) for one in pattern.finditer(respelled)]
+        new = [
+            (_first_character_end(respelled, match.start()), match.group().decode())
+            for match in pattern.finditer(respelled)
+        ]
         if not new:
             return Respelled(respelled, tuple(_respellings(text, found)))
-        before = [at + number for number, (at, _) in enumerate(found)]
-        found = sorted([*found, *((_unshifted(at, before), name) for at, name in new)])
-        respelled = with_blanks(text, [at for at, _ in found])
+        spaces = [at + num_before for num_before, (at, _) in enumerate(found)]
+        found = sorted([*found, *((_original_offset(at, spaces), name) for at, name in new)])
+        respelled = insert_spaces(text, [at for at, _ in found])
     return None
 
 
-def with_blanks(text: bytes, places: Sequence[int]) -> bytes:
-    """The text with a blank at each of these places, which are in order."""
-    edges = (0, *places, len(text))
-    return BLANK.join(text[at:to] for at, to in pairwise(edges))
+def insert_spaces(text: bytes, offsets: Sequence[int]) -> bytes:
+    """Insert a space at each of these byte offsets, given in ascending order."""
+    edges = (0, *offsets, len(text))
+    return SPACE.join(text[at:to] for at, to in pairwise(edges))
 
 
 def restored(text: bytes, respellings: Sequence[Respelling]) -> bytes:
-    """The text before it was respelled."""
-    taken_out = {one.at + number for number, one in enumerate(respellings)}
-    edges = sorted(taken_out)
+    """Return the text as it was before respelling."""
+    space_offsets = {respelling.at + num_before for num_before, respelling in enumerate(respellings)}
+    edges = sorted(space_offsets)
     pieces = zip((0, *(at + 1 for at in edges)), (*edges, len(text)), strict=True)
     return b"".join(text[at:to] for at, to in pieces)
 
 
-def _unshifted(at: int, blanks: Sequence[int]) -> int:
-    """A place in the respelled text -> the same in the text itself."""
-    return at - bisect_left(blanks, at)
+def _original_offset(at: int, spaces: Sequence[int]) -> int:
+    """Convert an offset in the respelled text to an offset in the original text."""
+    return at - bisect_left(spaces, at)
 
 
-def _behind_first(text: bytes, start: int) -> int:
-    """The end of the character that begins here."""
+def _first_character_end(text: bytes, start: int) -> int:
+    """Return the end offset of the UTF-8 character that starts at `start`."""
     end = start + 1
-    while end < len(text) and text[end] & 0xC0 == 0x80:  # noqa: PLR2004 - bytes that continue a character
+    while end < len(text) and text[end] & 0xC0 == 0x80:  # noqa: PLR2004 - UTF-8 continuation bytes
         end += 1
     return end
 
@@ -104,7 +111,7 @@ def _respellings(text: bytes, found: Sequence[tuple[int, str]]) -> list[Respelli
     return respellings
 
 
-def _position(pattern: Any, text: bytes, start: int) -> int:
+def _find(pattern: Any, text: bytes, start: int) -> int:
     found = pattern.search(text, start)
     return -1 if found is None else int(found.start())
 

@@ -1,7 +1,7 @@
-"""Data dressed as code: runs of base64, hex digits or escapes, in one piece or one to a line.
+"""Find encoded data in source code: runs of base64, hex digits or escapes, on one line or over several.
 
-A piece is 56 characters or more without a blank or a quote. What is looked at closely is only what a search for such
-pieces strikes, at the speed of a few passes in C, where a regular expression would go character by character.
+A run consists of pieces. A piece is 56 or more characters without whitespace or quotes. A search for pieces takes a few
+passes in C, where a regular expression would go character by character. Only its matches are examined more closely.
 """
 
 import re
@@ -12,55 +12,57 @@ import numpy.typing as npt
 
 Octets = npt.NDArray[np.uint8]
 
-# What encoded data is made of: base64 in both alphabets, hex digits, the backslash of escapes. 56: `xxd -p` writes 60
-# a line, PEM 64, MIME 76.
-PIECE_BYTES = 56
+# Encoded data consists of base64 in both alphabets, hex digits, and the backslash of escapes. The minimum is below the
+# line lengths of `xxd -p` (60), PEM (64) and MIME (76).
+MIN_PIECE_BYTES = 56
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = UPPER.lower()
 DIGITS = b"0123456789"
 HEX_DIGITS = DIGITS + b"abcdefABCDEF"
-PIECE_CLASS = bytes(byte in UPPER + LOWER + DIGITS + b"+/_-\\" for byte in range(256))
-PIECE_LEAST = ord("+")
-PIECE = b"\1" * PIECE_BYTES
-PACKED_PIECE = b"\xff" * (PIECE_BYTES // 8 - 1)
-# Between the pieces of one run: a line end and what continues a text. No comma: a list of digests is not one run.
-BETWEEN_PIECES = b" \t\r\n\"'`+.=;#*/\\()&bBrRuU"
-BETWEEN_BYTES = 40
+IS_PIECE_BYTE = bytes(byte in UPPER + LOWER + DIGITS + b"+/_-\\" for byte in range(256))
+LOWEST_PIECE_BYTE = ord("+")
+PIECE = b"\1" * MIN_PIECE_BYTES
+PACKED_PIECE = b"\xff" * (MIN_PIECE_BYTES // 8 - 1)
+# Allowed between the pieces of one run: line ends and syntax that continues a string literal. A comma is not allowed,
+# so that a list of digests is not one run.
+GAP_CHARACTERS = b" \t\r\n\"'`+.=;#*/\\()&bBrRuU"
+MAX_GAP_BYTES = 40
 ESCAPE = re.compile(rb"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{3})")
-# Small letters come in runs of 1.4 to 1.7 in base64 (of programs, code, English, noise), of 5.9 in camelCase names.
-BASE64_MEAN_LOWER = 2.5
-LEAST_LETTERS = 0.05
-LEAST_DIGITS = 0.01
-LOWER_ALONE = bytes(byte if byte in LOWER else 0x20 for byte in range(256))
-# "0x1f, 0x8b, …" as `xxd -i` writes. Fewer are a table that people write: an S-box has 256.
+# The mean run of lowercase letters is 1.4 to 1.7 in base64 (of programs, code, English or noise) and 5.9 in camelCase
+# names.
+MAX_MEAN_LOWER_RUN = 2.5
+MIN_LETTER_FRACTION = 0.05
+MIN_DIGIT_FRACTION = 0.01
+KEEP_LOWER = bytes(byte if byte in LOWER else 0x20 for byte in range(256))
+# "0x1f, 0x8b, …" as `xxd -i` writes it. Shorter tables are written by people. An S-box has 256 entries.
 BYTE_TABLE = re.compile(rb"0x[0-9a-fA-F]{2}\b(?:[,\s]+0x[0-9a-fA-F]{2}\b)+")
-BYTE_TABLE_ENTRIES = 256
-BYTE_TABLE_SAMPLE = 4
-CHARACTERS_PER_ENTRY = 2
+MIN_TABLE_ENTRIES = 256
+MIN_SAMPLED_ENTRIES = 4
+BYTES_PER_ENTRY = 2
 
 
 def encoded_runs(text: bytes, octets: Octets) -> list[int]:
-    """The length of every run of base64, hex digits or escapes, without what stands between its pieces."""
-    runs = [len(run) for run in _joined_pieces(text, octets) if _looks_encoded(run)]
-    return [*runs, *_byte_tables(text, octets)]
+    """Return the length of each run of base64, hex digits or escapes, not counting the gaps between its pieces."""
+    runs = [len(run) for run in _iter_runs(text, octets) if _looks_encoded(run)]
+    return [*runs, *_table_lengths(text, octets)]
 
 
-def with_long_runs(joined: bytes, octets: Octets) -> Iterator[int]:
-    """Positions in several texts, each with a NUL behind it: a text with none of them in it has no run."""
-    for start, _ in _pieces(joined, octets):
+def candidate_positions(joined: bytes, octets: Octets) -> Iterator[int]:
+    """Yield positions in several texts, each followed by a NUL. A text that contains none of them has no run."""
+    for start, _ in _iter_pieces(joined, octets):
         yield start
-    is_entry = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
-    if len(is_entry) >= BYTE_TABLE_ENTRIES:
-        # A table has that many entries, so it is in the text of one of every so many.
-        yield from is_entry[BYTE_TABLE_ENTRIES - 1 :: BYTE_TABLE_ENTRIES].tolist()
+    entries = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
+    if len(entries) >= MIN_TABLE_ENTRIES:
+        # A table has at least this many entries, so every n-th entry is enough to hit its text.
+        yield from entries[MIN_TABLE_ENTRIES - 1 :: MIN_TABLE_ENTRIES].tolist()
 
 
-def _joined_pieces(text: bytes, octets: Octets) -> Iterator[bytes]:
-    """Pieces on neighbouring lines are one."""
+def _iter_runs(text: bytes, octets: Octets) -> Iterator[bytes]:
+    """Yield the runs. Pieces on neighboring lines form one run."""
     pieces: list[bytes] = []
     last_end = 0
-    for start, end in _pieces(text, octets):
-        if pieces and not _are_joined(text, last_end, start):
+    for start, end in _iter_pieces(text, octets):
+        if pieces and not _continues_run(text, last_end, start):
             yield b"".join(pieces)
             pieces.clear()
         pieces.append(text[start:end])
@@ -69,21 +71,21 @@ def _joined_pieces(text: bytes, octets: Octets) -> Iterator[bytes]:
         yield b"".join(pieces)
 
 
-def _pieces(text: bytes, octets: Octets) -> Iterator[tuple[int, int]]:
-    # Blanks, quotes and round brackets are all below "+", and ordinary code has hardly 56 bytes without one.
-    for start, end in _unbroken(octets >= PIECE_LEAST):
-        classes = text[start:end].translate(PIECE_CLASS)
-        first = classes.find(PIECE)
+def _iter_pieces(text: bytes, octets: Octets) -> Iterator[tuple[int, int]]:
+    # Whitespace, quotes and parentheses are all below "+". Ordinary code rarely has 56 bytes without one of them.
+    for start, end in _iter_long_spans(octets >= LOWEST_PIECE_BYTE):
+        flags = text[start:end].translate(IS_PIECE_BYTE)
+        first = flags.find(PIECE)
         while first >= 0:
-            last = _find_zero(classes, first)
+            last = _find_zero(flags, first)
             yield start + first, start + last
-            first = classes.find(PIECE, last)
+            first = flags.find(PIECE, last)
 
 
-def _unbroken(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Every stretch of PIECE_BYTES or more, and some a little shorter.
+def _iter_long_spans(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of every run of MIN_PIECE_BYTES or more true flags, and of some slightly shorter ones.
 
-    Packed as bits, such a stretch has six full bytes in a row, which a search for bytes finds.
+    Packed as bits, such a run has six full bytes in a row, which a byte search finds.
     """
     packed = np.packbits(mask).tobytes()
     at = packed.find(PACKED_PIECE)
@@ -99,37 +101,41 @@ def _find_zero(flags: bytes, start: int) -> int:
     return at if at >= 0 else len(flags)
 
 
-def _are_joined(text: bytes, end: int, start: int) -> bool:
-    between = text[end : min(start, end + BETWEEN_BYTES + 1)]
-    return len(between) <= BETWEEN_BYTES and not between.translate(None, BETWEEN_PIECES)
+def _continues_run(text: bytes, end: int, start: int) -> bool:
+    gap = text[end : min(start, end + MAX_GAP_BYTES + 1)]
+    return len(gap) <= MAX_GAP_BYTES and not gap.translate(None, GAP_CHARACTERS)
 
 
 def _looks_encoded(run: bytes) -> bool:
-    """Escapes make up half of it; or all are hex digits, of both kinds; or it is mixed as base64 is.
+    """Return True if half of the run is escapes, or all of it is hex digits, or it has the character mix of base64.
 
-    Base64: letters of both cases and digits, small letters never long enough together for a word.
+    Hex must have both digits and letters. Base64 has digits and letters of both cases, and its runs of lowercase
+    letters are too short for words.
     """
     if b"\\" in run and sum(map(len, ESCAPE.findall(run))) * 2 >= len(run):
         return True
     run = run.removeprefix(b"0x")
     letters = run.translate(None, DIGITS)
     num_digits = len(run) - len(letters)
-    if num_digits < LEAST_DIGITS * len(run):
+    if num_digits < MIN_DIGIT_FRACTION * len(run):
         return False
     if not letters.translate(None, HEX_DIGITS + b"\\"):
-        return len(letters) >= LEAST_LETTERS * len(run)
+        return len(letters) >= MIN_LETTER_FRACTION * len(run)
     num_upper = len(run) - len(run.translate(None, UPPER))
     num_lower = len(run) - len(run.translate(None, LOWER))
-    num_words = len(run.translate(LOWER_ALONE).split())
-    return min(num_upper, num_lower) >= LEAST_LETTERS * len(run) and num_lower < BASE64_MEAN_LOWER * num_words
+    num_lower_runs = len(run.translate(KEEP_LOWER).split())
+    return (
+        min(num_upper, num_lower) >= MIN_LETTER_FRACTION * len(run) and num_lower < MAX_MEAN_LOWER_RUN * num_lower_runs
+    )
 
 
-def _byte_tables(text: bytes, octets: Octets) -> list[int]:
-    """Two characters an entry, whatever stands between them: 512 for an S-box, which stays."""
-    # A table of 256 entries takes 1,279 bytes at least, so it covers the beginning of a row of 512: ten entries of it.
+def _table_lengths(text: bytes, octets: Octets) -> list[int]:
+    """Return the length of each byte table, counting two bytes per entry. An S-box counts 512 and is kept."""
+    # A table of 256 entries takes at least 1,279 bytes. It therefore covers the first 64 bytes of some 512-byte row,
+    # which hold ten entries.
     num_rows = len(octets) // 512
     beginnings = octets[: num_rows * 512].reshape(num_rows, 512)[:, :64].tobytes()
-    if beginnings.count(b"0x") < BYTE_TABLE_SAMPLE:
+    if beginnings.count(b"0x") < MIN_SAMPLED_ENTRIES:
         return []
     entries = (table[0].count(b"0x") for table in BYTE_TABLE.finditer(text))
-    return [CHARACTERS_PER_ENTRY * count for count in entries if count >= BYTE_TABLE_ENTRIES]
+    return [BYTES_PER_ENTRY * count for count in entries if count >= MIN_TABLE_ENTRIES]

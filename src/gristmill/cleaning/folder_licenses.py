@@ -1,9 +1,9 @@
-"""The licence of a path: by its header, else by the nearest folder that says anything.
+"""Find the license of a path: from its header, or from the nearest folder with a license file or package manifest.
 
-In one folder a package manifest outranks licence texts: it says whether LICENSE-MIT beside LICENSE-APACHE is a choice.
-A manifest that contradicts the texts of its folder, or of the nearest folder above it that has any, leaves the licence
-open. What is near wins, also when it is not understood: an unknown licence in `vendor/x/` is not covered up by the MIT
-at the top.
+In one folder, a package manifest outranks license texts, because it states whether LICENSE-MIT and LICENSE-APACHE are a
+choice. If a manifest contradicts the texts of its folder, or of the nearest folder above with texts, the license is
+unknown (NOASSERTION). The nearest folder decides even if its license is not recognized: an unknown license in
+`vendor/x/` is not overruled by the MIT license at the top.
 """
 
 import posixpath
@@ -13,97 +13,109 @@ from itertools import product
 from typing import NamedTuple
 
 from gristmill.cleaning.licenses import (
-    LAYOUTS,
     NOASSERTION,
-    OTHER_TERMS,
+    TEXT_FORMATS,
+    WARNING_WORDS,
     identify_license,
     ids_in,
     is_satisfied,
-    key_of_id,
     name_qualifiers,
     named_license,
+    normalize_id,
 )
 from gristmill.cleaning.package_manifests import Declaration, PackageManifest
 
 HEADER = "header"
 TABLE = "table"
 PAGE_SUFFIXES = (".rst", ".md", ".adoc", ".html")
-"""docs/license.rst, if it is no licence text, is a page about the licence."""
+"""A file with a lowercase name, such as docs/license.rst, is a page about the license unless its text is recognized."""
 MAX_IDS_COMPARED = 8
-"""Two expressions with more ids between them are the same only if they are spelled the same."""
+"""Two expressions with more ids in total are equivalent only if they are written the same."""
 
 
 class License(NamedTuple):
+    """License of a file, and the place where it was found."""
+
     spdx: str
     """An SPDX id or expression, or NOASSERTION."""
     found_in: str | None
-    """`header`, `table`, or the file in the source that says so; for NOASSERTION the files that left it open, or None.
+    """`header`, `table`, or the path of the file that states the license, relative to the source (`../LICENSE`).
 
-    Files above the source are named from it: `../LICENSE`.
+    For NOASSERTION, the files that were not recognized or contradict each other, or None if no file was found.
     """
     is_contradiction: bool = False
-    """Two files name different licences; `found_in` has both, with what each says."""
+    """True if two files state different licenses. `found_in` then names both, with the license of each."""
 
 
 class LicenseText(NamedTuple):
+    """License that was recognized in the text of a license file."""
+
     spdx: str | None
-    """The id of its text; None if it is not known or cannot be read."""
+    """SPDX id. None if the text is not recognized or cannot be read."""
     family: str | None = None
-    """A family of licences that a text without an id names in words."""
+    """License family that an unrecognized text mentions in words."""
 
     @classmethod
     def of(cls, text: str | None) -> "LicenseText":
+        """Recognize the license of a text. None means a file that cannot be read."""
         spdx = identify_license(text) if text is not None else None
         return cls(spdx, named_license(text.encode()) if text is not None and spdx is None else None)
 
 
 class LicenseFiles(NamedTuple):
-    """What one source, and the folders above it in its work tree, have to say about licences. All by path."""
+    """License files of one source and of the folders above it in its work tree, keyed by path."""
 
     texts: Mapping[str, LicenseText]
     manifests: Mapping[str, PackageManifest] = {}
     named: Mapping[str, LicenseText] = {}
-    """Texts that manifests name."""
+    """License texts that manifests refer to."""
     num_above: int = 0
-    """Folders above the source that count: `..`, `../..` and so on."""
+    """Number of folders above the source that are considered: `..`, `../..` and so on."""
 
 
 def license_of(
     path: str, header: str | None, named: str | None, folders: "FolderLicenses", declared: str | None = None
 ) -> License:
-    """By its SPDX tag; else by what its table says or by its folder, unless the file itself names something else."""
+    """Return the license of a file: from its SPDX tag, or from its table or folder.
+
+    `header` is the expression of the tag, `named` the family that the header mentions, and `declared` the license in
+    the file's table row. If the family contradicts the table or folder, the license is NOASSERTION.
+    """
     if header is not None:
         return License(header, HEADER)
     found = folders.of(path) if declared is None else License(declared, TABLE)
     if named is None:
         return found
     families = tuple(named.split(" OR "))
-    # Every alternative must have an id of a family that the file names.
+    # Every alternative must contain an id of a family that the header mentions.
     is_other = is_satisfied(found.spdx, lambda spdx: not spdx.startswith(families))
     return License(NOASSERTION, HEADER) if is_other else found
 
 
 def named_path(manifest: str, declared: Declaration) -> str | None:
-    """The text that a manifest names, from the source: `crates/a/Cargo.toml`, `../../LICENSE` -> `LICENSE`."""
+    """Return the source path of the license text that a manifest refers to, or None.
+
+    `crates/a/Cargo.toml`, `../../LICENSE` -> `LICENSE`
+    """
     if declared.file is None:
         return None
     return posixpath.normpath(posixpath.join(posixpath.dirname(manifest), declared.file))
 
 
-class _Said(NamedTuple):
-    """One manifest's word."""
+class _Statement(NamedTuple):
+    """License stated by one manifest, or by the license text it refers to."""
 
-    place: str
-    said: str
+    file: str
+    value: str
     expression: str | None
 
     @property
-    def told(self) -> str:
-        return f"{self.place} ({self.said})"
+    def description(self) -> str:
+        return f"{self.file} ({self.value})"
 
 
 class FolderLicenses:
-    """The licence files and package manifests of one source, asked by path."""
+    """Lookup from a path to its license, by the license files and package manifests of one source."""
 
     def __init__(self, files: LicenseFiles) -> None:
         self._files = files
@@ -112,24 +124,27 @@ class FolderLicenses:
             folder, _, name = path.rpartition("/")
             if text.spdx is not None or not (name.islower() and name.endswith(PAGE_SUFFIXES)):
                 self._texts.setdefault(folder, {})[path] = text
-        said: dict[str, list[_Said]] = {}
+        by_folder: dict[str, list[_Statement]] = {}
         for path, manifest in sorted(files.manifests.items()):
             if manifest.declared is not None:
-                said.setdefault(posixpath.dirname(path), []).append(self._resolved(path, manifest.declared))
-        self._by_folder = {folder: _by_texts(texts) for folder, texts in self._texts.items()}
-        self._by_folder |= {folder: self._by_manifests(folder, words) for folder, words in said.items()}
-        self._found: dict[str, License] = {}
-        """By any folder that was asked about."""
+                by_folder.setdefault(posixpath.dirname(path), []).append(self._resolve(path, manifest.declared))
+        self._stated = {folder: _license_from_texts(texts) for folder, texts in self._texts.items()}
+        self._stated |= {
+            folder: self._license_from_manifests(folder, statements) for folder, statements in by_folder.items()
+        }
+        self._cache: dict[str, License] = {}
+        """Cache, keyed by folder."""
 
     def of(self, path: str) -> License:
+        """Return the license that applies to a path."""
         folder = path.rpartition("/")[0]
-        if folder not in self._found:
-            speaking = (self._by_folder[one] for one in self._with_parents(folder) if one in self._by_folder)
-            self._found[folder] = next(speaking, License(NOASSERTION, None))
-        return self._found[folder]
+        if folder not in self._cache:
+            licenses = (self._stated[parent] for parent in self._iter_folders_up(folder) if parent in self._stated)
+            self._cache[folder] = next(licenses, License(NOASSERTION, None))
+        return self._cache[folder]
 
-    def _with_parents(self, folder: str) -> Iterator[str]:
-        """`src/a`, `src`, the source itself, and the folders above it that count: `..`, `../..`."""
+    def _iter_folders_up(self, folder: str) -> Iterator[str]:
+        """Yield the folder, its parents, the source (""), and `num_above` folders above it (`..`, `../..`)."""
         num_above = self._files.num_above
         while True:
             yield folder
@@ -142,126 +157,130 @@ class FolderLicenses:
             else:
                 return
 
-    def _resolved(self, path: str, declared: Declaration) -> _Said:
-        """With what the workspace or the named text says."""
-        place = path
+    def _resolve(self, path: str, declared: Declaration) -> _Statement:
+        """Return the license that a manifest declares, following its workspace or the license text it refers to."""
+        file = path
         if declared.is_inherited:
-            for folder in self._with_parents(posixpath.dirname(path)):
+            for folder in self._iter_folders_up(posixpath.dirname(path)):
                 root = posixpath.join(folder, "Cargo.toml")
                 manifest = self._files.manifests.get(root)
                 if manifest is not None and manifest.is_workspace_root:
                     inherited = manifest.for_members
                     if inherited is not None and not inherited.is_inherited:
-                        place, declared = root, inherited
+                        file, declared = root, inherited
                     break
-        named = named_path(place, declared)
+        named = named_path(file, declared)
         if named is not None:
             text = self._files.texts.get(named) or self._files.named.get(named)
             if text is not None and text.spdx is not None:
-                return _Said(named, text.spdx, text.spdx)
-        return _Said(place, declared.said, declared.expression)
+                return _Statement(named, text.spdx, text.spdx)
+        return _Statement(file, declared.value, declared.expression)
 
-    def _by_manifests(self, folder: str, words: Sequence[_Said]) -> License:
-        near = next((self._texts[one] for one in self._with_parents(folder) if one in self._texts), {})
-        known = [one for one in words if one.expression is not None]
+    def _license_from_manifests(self, folder: str, statements: Sequence[_Statement]) -> License:
+        nearest_texts = next(
+            (self._texts[above] for above in self._iter_folders_up(folder) if above in self._texts), {}
+        )
+        known = [statement for statement in statements if statement.expression is not None]
         if not known:
-            return _by_unknown_words(words, _by_texts(near) if near else None)
+            return _license_from_unknown_values(
+                statements, _license_from_texts(nearest_texts) if nearest_texts else None
+            )
         first, expression = known[0], str(known[0].expression)
         others = [
-            one.told
-            for one in words
+            statement.description
+            for statement in statements
             if not (
-                _means_the_same(expression, one.expression)
-                if one.expression is not None
-                else any(_names(one.said, spdx) for spdx in ids_in(expression))
+                _is_equivalent(expression, statement.expression)
+                if statement.expression is not None
+                else any(_may_name(statement.value, spdx) for spdx in ids_in(expression))
             )
         ]
         others += [
             f"{path} ({text.spdx or 'not recognised'})"
-            for path, text in _speaking(near).items()
-            if path != first.place and not _takes_in(expression, path, text)
+            for path, text in _folder_wide_texts(nearest_texts).items()
+            if path != first.file and not _is_compatible(expression, path, text)
         ]
-        return _contradiction(first.told, others) if others else License(expression, first.place)
+        return _contradiction(first.description, others) if others else License(expression, first.file)
 
 
-def _by_unknown_words(words: Sequence[_Said], by_texts: License | None) -> License:
-    """The texts decide, if the words fit to them: `license = {text = "MIT License"}`."""
-    told = ", ".join(word.told for word in words)
-    if by_texts is None or by_texts.spdx == NOASSERTION:
-        return License(NOASSERTION, told)
-    if all(_names(word.said, by_texts.spdx) for word in words):
-        return by_texts
-    return _contradiction(told, [f"{by_texts.found_in} ({by_texts.spdx})"])
+def _license_from_unknown_values(statements: Sequence[_Statement], from_texts: License | None) -> License:
+    """Return the license of the texts if the unrecognized values may name it: `license = {text = "MIT License"}`."""
+    described = ", ".join(statement.description for statement in statements)
+    if from_texts is None or from_texts.spdx == NOASSERTION:
+        return License(NOASSERTION, described)
+    if all(_may_name(statement.value, from_texts.spdx) for statement in statements):
+        return from_texts
+    return _contradiction(described, [f"{from_texts.found_in} ({from_texts.spdx})"])
 
 
-def _contradiction(one: str, others: Sequence[str]) -> License:
-    return License(NOASSERTION, f"{one} against {', '.join(others)}", is_contradiction=True)
+def _contradiction(first: str, others: Sequence[str]) -> License:
+    return License(NOASSERTION, f"{first} against {', '.join(others)}", is_contradiction=True)
 
 
-def _by_texts(texts: Mapping[str, LicenseText]) -> License:
-    """The id that the licence texts of one folder agree on."""
-    paths = {text.spdx: path for path, text in reversed(_speaking(texts).items())}
+def _license_from_texts(texts: Mapping[str, LicenseText]) -> License:
+    """Return the license that the texts of one folder agree on."""
+    paths = {text.spdx: path for path, text in reversed(_folder_wide_texts(texts).items())}
     [spdx, *others] = paths
     if others or spdx is None:
         return License(NOASSERTION, ", ".join(texts))
     return License(spdx, paths[spdx])
 
 
-def _speaking(texts: Mapping[str, LicenseText]) -> dict[str, LicenseText]:
-    """Those of one folder's texts that speak for all of it.
+def _folder_wide_texts(texts: Mapping[str, LicenseText]) -> dict[str, LicenseText]:
+    """Select the texts that apply to all of their folder.
 
-    A plain LICENSE or COPYING speaks for the folder, and what is beside it under a longer name (LICENSE.python) for
-    parts of it, unless that name is a warning. The LGPL-3.0 is written as an addition to the GPL-3.0: it comes as
-    COPYING + COPYING.LESSER. (The LGPL-2.1 stands alone. Beside a GPL, each may cover other files.)
+    A plain LICENSE or COPYING applies to the folder. A file with a longer name beside it (LICENSE.python) applies to
+    parts of the folder, unless the name contains one of WARNING_WORDS. The LGPL-3.0 is an addition to the GPL-3.0, so
+    it comes as COPYING and COPYING.LESSER. The LGPL-2.1 is complete: beside a GPL, each may cover other files.
     """
     paths = {text.spdx: path for path, text in reversed(dict(texts).items())}
     if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in posixpath.basename(paths["LGPL-3.0"]).lower():
         return {paths["LGPL-3.0"]: LicenseText("LGPL-3.0")}
     qualifiers = {path: name_qualifiers(posixpath.basename(path)) for path in texts}
-    plain = {path: text for path, text in texts.items() if not qualifiers[path] - LAYOUTS}
-    has_warning = any(words & OTHER_TERMS for words in qualifiers.values())
+    plain = {path: text for path, text in texts.items() if not qualifiers[path] - TEXT_FORMATS}
+    has_warning = any(names & WARNING_WORDS for names in qualifiers.values())
     return plain if plain and not has_warning else dict(texts)
 
 
-def _takes_in(expression: str, path: str, text: LicenseText) -> bool:
-    """A text and an expression fit together: `GPL-3.0-or-later` and the text of the GPL-3.0."""
+def _is_compatible(expression: str, path: str, text: LicenseText) -> bool:
+    """Return True if a text does not contradict an expression: `GPL-3.0-or-later` and the text of the GPL-3.0."""
     ids = ids_in(expression)
-    versions = {_version(spdx) for spdx in ids}
+    base_ids = {_base_id(spdx) for spdx in ids}
     if text.spdx is not None:
-        is_part_of_lgpl = text.spdx == "GPL-3.0" and "lgpl-3.0" in versions
-        return _version(text.spdx) in versions or is_part_of_lgpl
+        is_part_of_lgpl = text.spdx == "GPL-3.0" and "lgpl-3.0" in base_ids
+        return _base_id(text.spdx) in base_ids or is_part_of_lgpl
     if text.family is not None:
         return any(spdx.startswith(text.family) for spdx in ids)
-    warnings = name_qualifiers(posixpath.basename(path)) & OTHER_TERMS
-    return all(any(spdx.lower().startswith(word) for spdx in ids) for word in warnings)
+    warnings = name_qualifiers(posixpath.basename(path)) & WARNING_WORDS
+    return all(any(spdx.lower().startswith(qualifier) for spdx in ids) for qualifier in warnings)
 
 
-def _version(spdx: str) -> str:
-    """`GPL-3.0-or-later WITH x` -> `gpl-3.0`"""
-    return key_of_id(spdx).partition(" with ")[0].removesuffix("+")
+def _base_id(spdx: str) -> str:
+    """Return the id without suffix and exception: `GPL-3.0-or-later WITH x` -> `gpl-3.0`."""
+    return normalize_id(spdx).partition(" with ")[0].removesuffix("+")
 
 
-def _means_the_same(one: str, other: str) -> bool:
-    """Whoever may choose among these licences has the same choice by both."""
-    if one == other:
+def _is_equivalent(left: str, right: str) -> bool:
+    """Return True if both expressions allow the same sets of licenses."""
+    if left == right:
         return True
-    ids = sorted({key_of_id(spdx) for spdx in (*ids_in(one), *ids_in(other))})
+    ids = sorted({normalize_id(spdx) for spdx in (*ids_in(left), *ids_in(right))})
     if len(ids) > MAX_IDS_COMPARED:
         return False
     for chosen in product((False, True), repeat=len(ids)):
         holds = dict(zip(ids, chosen, strict=True))
-        if len({is_satisfied(each, lambda spdx: holds[key_of_id(spdx)]) for each in (one, other)}) > 1:  # noqa: B023
+        if len({is_satisfied(each, lambda spdx: holds[normalize_id(spdx)]) for each in (left, right)}) > 1:  # noqa: B023
             return False
     return True
 
 
-def _names(said: str, spdx: str) -> bool:
-    """A name in words that may be this id's: `Apache License 2.0` and Apache-2.0, `BSD` and BSD-3-Clause."""
-    word, family = said.lower(), re.search(r"[A-Za-z]+", spdx)
-    numbers, own_numbers = re.findall(r"\d+", word), re.findall(r"\d+", spdx)
-    if family is None or (numbers and own_numbers and numbers[0] not in own_numbers):
+def _may_name(value: str, spdx: str) -> bool:
+    """Return True if a value may name this id: `Apache License 2.0` and Apache-2.0, `BSD` and BSD-3-Clause."""
+    text, family = value.lower(), re.search(r"[A-Za-z]+", spdx)
+    numbers, id_numbers = re.findall(r"\d+", text), re.findall(r"\d+", spdx)
+    if family is None or (numbers and id_numbers and numbers[0] not in id_numbers):
         return False
-    by_words = named_license(word.encode())
-    if by_words is not None:
-        return spdx.startswith(by_words)
-    return re.search(rf"(?<![a-z]){family[0].lower()}(?:v?\d[\d.+]*)?(?![a-z])", word) is not None
+    named_family = named_license(text.encode())
+    if named_family is not None:
+        return spdx.startswith(named_family)
+    return re.search(rf"(?<![a-z]){family[0].lower()}(?:v?\d[\d.+]*)?(?![a-z])", text) is not None

@@ -1,4 +1,4 @@
-"""Kinds of languages, as language_kinds.toml has them: which are programming languages, and which limits differ."""
+"""Read language_kinds.toml: which languages are programming languages, and which rule limits they change."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,16 +10,18 @@ KINDS_FILE = "language_kinds.toml"
 
 
 class LanguageKind(NamedTuple):
+    """Languages that share their rule limits."""
+
     name: str
     languages: tuple[str, ...]
     is_programming: bool
     limits: Mapping[str, bool | float]
-    """By rule, where they are not those of RULES; False: off."""
+    """Limits that differ from RULES, keyed by rule. False if the rule is off."""
 
 
 @cache
 def language_kinds() -> tuple[LanguageKind, ...]:
-    """The rows of language_kinds.toml: each known language is in one of them."""
+    """Return the kinds in language_kinds.toml. Each known language is in exactly one of them."""
     tables = tomllib.loads(resources.files(__package__).joinpath(KINDS_FILE).read_text(encoding="utf-8"))
     return tuple(
         LanguageKind(name, tuple(table.pop("languages")), table.pop("is_programming", False), table)
@@ -33,6 +35,6 @@ def kind_by_language() -> dict[str, LanguageKind]:
 
 
 def is_programming(language: str) -> bool:
-    """True for a language in which programs are written; False for prose, markup, data, settings and unknown names."""
+    """Return True for programming languages, False for prose, markup, data, settings and unknown names."""
     kind = kind_by_language().get(language)
     return kind is not None and kind.is_programming

@@ -1,14 +1,14 @@
-"""A licence file's text -> one digest of what it says, and the table of the digests that are known.
+"""Compute the digest of a license text, and look it up in a table of known licenses.
 
-Digests instead of likeness: a text with one more word of conditions has another digest and is not recognised. Left out
-of the digest is only what differs between honest copies of one licence:
+The comparison is exact, not by similarity: a text with one additional condition has another digest and is not
+recognized. The digest ignores only differences between genuine copies of one license:
 
-1. at the top: lines that are blank, a title made of nothing but the words of licence titles, or a copyright notice;
-2. everywhere: case, punctuation, line ends, list numbers, the spelling "licence", the scheme of addresses;
-3. names in the places where the licence has a blank for them ("Neither the name of ... nor the names of its");
-4. after "END OF TERMS AND CONDITIONS": a known appendix on how to apply the licence, or nothing.
+1. at the top: blank lines, copyright notices, and titles that consist only of the words of license titles;
+2. everywhere: case, punctuation, line ends, list numbers, "licence" for "license", and http or https;
+3. names that are filled in ("Neither the name of ... nor the names of its");
+4. after "END OF TERMS AND CONDITIONS": a known appendix on how to apply the license, or nothing.
 
-To add a text, put what `digests_of(text)` gives into the tables.
+To add a text, add the result of `compute_digests(text)` to the tables.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ MAX_NOTICE_CHARACTERS = 200
 MAX_NAME_WORDS = 12
 
 WORD = re.compile(r"[^\W_]+")
-BLANK = r"[^\S\n]"
+SPACE = r"[^\S\n]"
 LIST_NUMBER = re.compile(
-    rf"\({BLANK}{{0,3}}[a-z0-9]{{1,3}}{BLANK}{{0,3}}\)|^{BLANK}*(?:\d{{1,2}}|[a-z])[.)](?=\s)", re.MULTILINE
+    rf"\({SPACE}{{0,3}}[a-z0-9]{{1,3}}{SPACE}{{0,3}}\)|^{SPACE}*(?:\d{{1,2}}|[a-z])[.)](?=\s)", re.MULTILINE
 )
 END_OF_TERMS = "end of terms and conditions"
 
-# A line of these alone is a title, whatever their order; none of them can add a condition.
+# A line that consists only of these words, in any order, is a title. None of them can add a condition.
 TITLE_WORDS = frozenset(
     """
     the a of and or by no to
@@ -46,7 +46,7 @@ NOTICE = re.compile(
     r"|\W*all rights? reserved\W*$"
     r"|\W*and (?:its |other |individual |the )*contributors\W*$"
 )
-# A notice or a name with one of these in it may be a condition: such a text is not recognised.
+# A notice or name that contains one of these may be a condition. Such a text is not recognized.
 CONDITION = (
     r"\b(?:(?:licen[sc]|permi[ts]|prohibit|forbid|restrict|except|patent|agree|condition|commercial|redistribut"
     r"|confidential|proprietary|noncommercial|evaluat|educational|academic|internal)\w*|grant(?:s|ed|ing)"
@@ -62,8 +62,8 @@ FSF_ADDRESS = (
     r"51 franklin (?:street|st) (?:fifth floor|suite 500) boston ma 02110 13(?:01|35)"
     r"|59 temple place suite 330 boston ma 02111 1307|675 mass ave cambridge ma 02139"
 )
-# Applied in this order, on words with one space between them.
-SAME_MEANING = (
+# Replacements, applied in this order to words separated by single spaces.
+NORMALIZATIONS = (
     (r"\b(?:https?|www) ", ""),
     (r"\blicence", "license"),
     (rf"\b(?:{FSF_ADDRESS})(?: usa)? ", ""),
@@ -75,13 +75,13 @@ SAME_MEANING = (
     (rf"\b(archives|{END_OF_TERMS}) copyright {NAME} licensed under the apache", r"\1 licensed under the apache"),
 )
 
-# A bare text of the GPL does not say "only" or "or later", so its id has no such suffix. SPDX has deprecated
-# "GPL-3.0" for that very vagueness; here it is all that is known, and `packaging` takes it as it is.
-# Python's own LICENSE is a stack of four licences and not here; PSF-2.0 is its first one alone.
+# The text of the GPL does not state "only" or "or later", so its id has no such suffix. SPDX has deprecated "GPL-3.0"
+# because it is ambiguous. Here nothing more is known, and `packaging` accepts the id.
+# Python's LICENSE contains four licenses and is not in the table. PSF-2.0 is the first of them alone.
 TERMS: dict[str, tuple[str, ...]] = {
     "MIT": (
         "970a18fea597db0b3acc4d40c788a5f3",
-        "72b08e3093cb2e8d98ba82f9d27d2a31",  # with "(including the next paragraph)", which SPDX takes for the same
+        "72b08e3093cb2e8d98ba82f9d27d2a31",  # with "(including the next paragraph)", which SPDX treats as the same
     ),
     "MIT-0": ("6f864bca13dc448cb3254576fa16e6d9",),
     "ISC": (
@@ -104,13 +104,13 @@ TERMS: dict[str, tuple[str, ...]] = {
     ),
     "Apache-2.0": (
         "34c0c18ae97e65fc1a1a6e89fd33fb00",
-        "2bda8e2388be06744a54cefe893a7e3b",  # the notice alone, which names the licence and adds nothing
+        "2bda8e2388be06744a54cefe893a7e3b",  # only the notice, which names the license and adds nothing
     ),
     "GPL-2.0": (
         "8f89b452b30e7d5c4a7493ba433fa58b",  # Lesser General Public License
-        "e3b513599881c4e4cc2513384af6aefd",  # the same, one title less
+        "e3b513599881c4e4cc2513384af6aefd",  # the same with one title less
         "210d34b3aa11efc3fd99e4255ebd28c4",  # Library General Public License
-        "7b509978d004bed1c838641493c3ab0e",  # the same, one title less
+        "7b509978d004bed1c838641493c3ab0e",  # the same with one title less
     ),
     "GPL-3.0": (
         "0947feb288963901f52200ee2bb9c5c7",
@@ -149,7 +149,7 @@ TERMS: dict[str, tuple[str, ...]] = {
 APPENDIXES = frozenset(
     {
         "3a69c13e414528de6bce7d48f5509e55",  # Apache-2.0
-        "2bda8e2388be06744a54cefe893a7e3b",  # Apache-2.0, the notice alone
+        "2bda8e2388be06744a54cefe893a7e3b",  # Apache-2.0, only the notice
         "10f03e94809c952714958604e5034f75",  # GPL-2.0
         "a4029534e59bde2da910dc83e32ffe22",  # GPL-2.0
         "0f1ea80bceacbce52f9a66404ba4c2f1",  # GPL-2.0, Library
@@ -166,27 +166,29 @@ APPENDIXES = frozenset(
 
 
 class Digests(NamedTuple):
+    """Digests of the terms of a license and of its optional appendix."""
+
     terms: str
     appendix: str | None
 
 
-def digests_of(text: str) -> Digests | None:
-    """None: too long, or nothing there but titles and notices."""
+def compute_digests(text: str) -> Digests | None:
+    """Return the digests of a license text. None if it is too long or has only titles and notices."""
     if len(text) > MAX_CHARACTERS:
         return None
     lines = unicodedata.normalize("NFKC", text).lower().splitlines()
     start = next((at for at, line in enumerate(lines) if not _is_title_or_notice(line)), len(lines))
     words = " ".join(WORD.findall(LIST_NUMBER.sub(" ", "\n".join(lines[start:]))))
-    for pattern, replacement in _same_meaning():
+    for pattern, replacement in _normalizations():
         words = pattern.sub(replacement, words)
     terms, _, appendix = words.partition(END_OF_TERMS)
     return Digests(_digest(terms), _digest(appendix) if appendix.strip() else None) if terms else None
 
 
 @cache
-def _same_meaning() -> list[tuple[re.Pattern[str], str]]:
-    """Compiled when first needed: a build without a licence file does without."""
-    return [(re.compile(pattern), replacement) for pattern, replacement in SAME_MEANING]
+def _normalizations() -> list[tuple[re.Pattern[str], str]]:
+    """Compile NORMALIZATIONS on first use. A build without a license file does not need them."""
+    return [(re.compile(pattern), replacement) for pattern, replacement in NORMALIZATIONS]
 
 
 def _is_title_or_notice(line: str) -> bool:
@@ -196,5 +198,5 @@ def _is_title_or_notice(line: str) -> bool:
 
 
 def _digest(words: str) -> str:
-    """Without spaces: "non-infringement" and "noninfringement" are one."""
+    """Hash the words without spaces, so that "non-infringement" equals "noninfringement"."""
     return hashlib.sha256(words.replace(" ", "").encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,6 +1,7 @@
-"""SPDX expressions: in a file's header, by a licence text, and on the list of those that are allowed.
+"""SPDX expressions: read them from file headers, recognize license texts, and check them against an allow list.
 
-Unknown is NOASSERTION, never guessed. Which of several licence files counts for a path: folder_licenses.
+An unknown license is NOASSERTION. It is never guessed. Module folder_licenses decides which of several license files
+applies to a path.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
+from gristmill.cleaning.license_texts import APPENDIXES, TERMS, compute_digests
 from gristmill.cleaning.pages import Texts
 from gristmill.cleaning.secret_checks import compiled
 from gristmill.core.errors import ConfigError
@@ -35,26 +36,26 @@ FAMILIES = {
     b"confidential and proprietary": "proprietary",
     b"proprietary and confidential": "proprietary",
 }
-"""What a header may name in words, and how the ids of that family begin."""
+"""Phrase in a header -> prefix of the SPDX ids of that family."""
 FAMILY_WORDS = r"(?:public|apache)[^a-z\0]+license|commons[^a-z\0]+clause|(?:confidential|proprietary)[^a-z\0]+and"
-"""One of these is in each of these names, with blanks and comment signs between the words."""
+"""Each phrase in FAMILIES contains one of these, with spaces and comment signs between the words."""
 TAG_WORD = b"spdx-"
-SMALL_LETTERS_ALONE = bytes(byte if chr(byte) in "\0" + ascii_lowercase else ord(" ") for byte in range(256))
-"""And the NUL between two texts."""
+KEEP_LOWERCASE = bytes(byte if chr(byte) in "\0" + ascii_lowercase else ord(" ") for byte in range(256))
+"""Translation that keeps lowercase letters, and the NUL that separates two texts. Other bytes become spaces."""
 APACHE_OR_MIT = re.compile(
     rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
     rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
 )
-# Before the tag, no quote may come after a letter: in `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, while
-# a docstring, a Vim comment and troff's `.\"` begin with a quote.
+# Before the tag, no quote may follow a letter. In `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, but a
+# docstring, a Vim comment and troff's `.\"` begin with a quote.
 BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
 COMMENT_END = re.compile(r"\*/|-->|--%>|\*\)|-\}|#\}|\}\}|%>|\?>|\]\]|\|#|=#|\"\"\"|'''")
 TRAILING = " \t\f\v.,;:!\"'`*#/\\|-"
 MAX_EXPRESSION_CHARACTERS = 1000
 
 FILE_STEM = re.compile(r"(?:un)?licen[sc]e\d?|copying\d?")
-# Besides the stem, a licence file's name has only these: so LICENSE-MIT and COPYING.LESSER, but not license.py,
-# license-header.txt or LICENSE.third-party, which is about other code.
+# Words that may accompany the stem in the name of a license file. LICENSE-MIT and COPYING.LESSER are license files.
+# license.py and license-header.txt are not, nor is LICENSE.third-party, which is about other code.
 FILE_QUALIFIERS = frozenset(
     """
     txt text md markdown rst adoc
@@ -64,81 +65,81 @@ FILE_QUALIFIERS = frozenset(
     """.split()  # noqa: SIM905 - a table
 )
 TEXT_SUFFIXES = frozenset({"txt", "text", "md", "markdown", "rst", "adoc", "html", "htm", "rtf"})
-LAYOUTS = frozenset({"txt", "text", "md", "markdown", "rst", "adoc"})
-OTHER_TERMS = frozenset(
+TEXT_FORMATS = frozenset({"txt", "text", "md", "markdown", "rst", "adoc"})
+WARNING_WORDS = frozenset(
     {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
 )
-"""In the name of a file beside LICENSE: not all of the folder is under that."""
+"""Words in the name of a file beside LICENSE which show that LICENSE does not cover all of the folder."""
 VERSION = re.compile(r"v?\d")
 
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
 
 
 class HeaderLicense(NamedTuple):
-    """The licence that a file's first lines name."""
+    """License stated in the first lines of a file."""
 
     tagged: str | None
-    """By an SPDX tag."""
+    """SPDX expression of its tags, or NOASSERTION. None without a tag."""
     named: str | None
-    """A family of licences, in words."""
+    """License family mentioned in words, or None."""
 
 
 NO_HEADER_LICENSE = HeaderLicense(None, None)
 
 
 def header_licenses(texts: Sequence[bytes]) -> list[HeaderLicense]:
-    """Only texts with a word of licences in their head are looked at one by one."""
+    """Return the license in the header of each text. Only headers with a license word are examined one by one."""
     heads = [text[:HEADER_BYTES].lower() for text in texts]
-    together = Texts.of(heads)
-    tagged, named = together.with_any([TAG_WORD]), sorted(set(together.with_match(_position_of_family)))
-    families = dict(zip(named, _families_in([heads[number] for number in named]), strict=True))
+    joined = Texts.of(heads)
+    tagged, named = joined.indices_with_any([TAG_WORD]), sorted(set(joined.indices_with_match(_find_family_word)))
+    families = dict(zip(named, _find_families([heads[index] for index in named]), strict=True))
     return [
-        HeaderLicense(header_license(text) if number in tagged else None, families.get(number))
-        if number in tagged or number in families
+        HeaderLicense(tagged_license(text) if index in tagged else None, families.get(index))
+        if index in tagged or index in families
         else NO_HEADER_LICENSE
-        for number, text in enumerate(texts)
+        for index, text in enumerate(texts)
     ]
 
 
 def named_license(text: bytes) -> str | None:
-    """The family that a file's first lines name in words, as ids of it begin; `proprietary` for none that is free.
+    """Return the license family that a file header mentions in words, or None.
 
-    `Apache OR MIT` where they offer both, as files of Rust projects do.
+    The family is the prefix of its SPDX ids, or `proprietary`. It is `Apache OR MIT` if the header offers both, as in
+    Rust projects.
     """
     return header_licenses([text[:HEADER_BYTES].replace(b"\0", b" ")])[0].named
 
 
-def _position_of_family(text: bytes, start: int) -> int:
+def _find_family_word(text: bytes, start: int) -> int:
     found = compiled(FAMILY_WORDS).search(text, start)
     return int(found.start()) if found else -1
 
 
-def _families_in(heads: Sequence[bytes]) -> list[str | None]:
-    """Heads become words with one blank between them, all in one go: to split each takes five times as long."""
-    octets = np.frombuffer(b"\0".join(heads).translate(SMALL_LETTERS_ALONE), np.uint8)
-    is_blank = octets == ord(" ")
-    is_blank[1:] &= is_blank[:-1]
-    is_blank[:1] = False
-    words_of_each = octets[~is_blank].tobytes().split(b"\0") if heads else []
-    return list(map(_family_in, words_of_each))
+def _find_families(heads: Sequence[bytes]) -> list[str | None]:
+    """Return the family of each head. All heads are normalized at once, as splitting each takes five times as long."""
+    octets = np.frombuffer(b"\0".join(heads).translate(KEEP_LOWERCASE), np.uint8)
+    is_extra_space = octets == ord(" ")
+    is_extra_space[1:] &= is_extra_space[:-1]
+    is_extra_space[:1] = False
+    texts = octets[~is_extra_space].tobytes().split(b"\0") if heads else []
+    return list(map(_find_family, texts))
 
 
-def _family_in(words: bytes) -> str | None:
-    family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
+def _find_family(words: bytes) -> str | None:
+    family = next((family for name, family in FAMILIES.items() if name in words), None)
     return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
 
 
-def header_license(text: bytes) -> str | None:
-    """The canonical expression; NOASSERTION for a tag that is not SPDX; None where there is no tag.
+def tagged_license(text: bytes) -> str | None:
+    """Return the canonical expression of the SPDX tags in a header. None without a tag, NOASSERTION if one is invalid.
 
-    Several tags in one file all apply, as REUSE has it: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
-    One of them not being SPDX leaves the whole unknown.
+    Several tags all apply, as REUSE specifies: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
     """
     if TAG_WORD not in text[:HEADER_BYTES].lower():
         return None
     lines = text[:HEADER_BYTES].splitlines()
     if len(text) > HEADER_BYTES:
-        lines.pop()  # cut off anywhere, GPL-2.0-or-later would be GPL-2.0
+        lines.pop()  # may be cut off: GPL-2.0-or-later would become GPL-2.0
     found_tags = [(line, TAG.search(line)) for line in lines[:HEADER_LINES]]
     tags = [
         line[tag.end() :].decode("utf-8", "replace")
@@ -162,7 +163,7 @@ def _without_comment_end(tag: str) -> str:
 
 @lru_cache(maxsize=4096)
 def canonical_expression(expression: str) -> str | None:
-    """In SPDX's own spelling; None where it is none. `mit or apache-2.0` -> `MIT OR Apache-2.0`"""
+    """Return the expression as SPDX writes it, or None if it is invalid: `mit or apache-2.0` -> `MIT OR Apache-2.0`."""
     if len(expression) > MAX_EXPRESSION_CHARACTERS:
         return None
     try:
@@ -172,8 +173,9 @@ def canonical_expression(expression: str) -> str | None:
 
 
 def is_satisfied(expression: str, holds: Callable[[str], bool]) -> bool:
-    """True if `holds` is true for all ids of one alternative: any side of an OR, both sides of an AND."""
-    # Per open parenthesis: whether an alternative before the last OR holds, and whether all since then does.
+    """Return True if `holds` is true for all ids of one alternative: one side of an OR, both sides of an AND."""
+    # Stacks with one flag per open parenthesis. any_before: an alternative before the last OR holds. all_since: all ids
+    # after it hold.
     any_before, all_since = [False], [True]
     for token in TOKEN.findall(f"({expression})"):
         if token == "(":
@@ -191,13 +193,13 @@ def is_satisfied(expression: str, holds: Callable[[str], bool]) -> bool:
 
 
 def ids_in(expression: str) -> list[str]:
-    """`MIT OR (ISC AND GPL-2.0 WITH x)` -> `MIT`, `ISC`, `GPL-2.0 WITH x`"""
+    """Return the ids in an expression: `MIT OR (ISC AND GPL-2.0 WITH x)` -> `MIT`, `ISC`, `GPL-2.0 WITH x`."""
     return [token for token in TOKEN.findall(expression) if token not in {"(", ")", "AND", "OR"}]
 
 
 def identify_license(text: str) -> str | None:
-    """The id of a licence file's text, if it says exactly what that licence says (see license_texts)."""
-    digests = digests_of(text)
+    """Return the SPDX id of a license text, or None. Only exact copies are recognized (see license_texts)."""
+    digests = compute_digests(text)
     if digests is None or (digests.appendix is not None and digests.appendix not in APPENDIXES):
         return None
     return _id_by_digest().get(digests.terms)
@@ -209,67 +211,68 @@ def _id_by_digest() -> dict[str, str]:
 
 
 def is_license_name(name: str) -> bool:
+    """Return True if a file with this name contains a license text."""
     if not FILE_STEM.search(name.lower()):
         return False
-    words, others = _words_of(name)
-    if len(others) == len(words):
+    words, qualifiers = _split_name(name)
+    if len(qualifiers) == len(words):
         return False
-    if all(word in FILE_QUALIFIERS or VERSION.fullmatch(word) for word in others):
+    if all(word in FILE_QUALIFIERS or VERSION.fullmatch(word) for word in qualifiers):
         return True
-    # Somebody's own: LICENSE-ACME.txt. It is not known, and that is worth knowing.
+    # A custom license such as LICENSE-ACME.txt. It makes the license of its folder unknown.
     return name.startswith(("LICENSE", "LICENCE", "COPYING")) and (name.isupper() or words[-1] in TEXT_SUFFIXES)
 
 
 def name_qualifiers(name: str) -> frozenset[str]:
-    """`LICENSE-MIT.txt` -> mit, txt"""
-    return frozenset(_words_of(name)[1])
+    """Return the words besides the stem: `LICENSE-MIT.txt` -> mit, txt."""
+    return frozenset(_split_name(name)[1])
 
 
-def _words_of(name: str) -> tuple[list[str], list[str]]:
-    """All, and those besides the stem: `LICENSE-MIT.txt` -> mit, txt"""
+def _split_name(name: str) -> tuple[list[str], list[str]]:
+    """Return all words of a file name, and those besides the stem."""
     words = re.split(r"[-_. ]+", name.lower().strip("-_. "))
     return words, [word for word in words if not FILE_STEM.fullmatch(word)]
 
 
 class AllowList:
-    """The licences that `--license-allow` names.
+    """Licenses that `--license-allow` lists.
 
-    | listed | allows | not |
+    | listed | allows | does not allow |
     | --- | --- | --- |
-    | `GPL-2.0`, `GPL-2.0-only` | both, and `GPL-2.0-or-later`, `GPL-2.0+`, which offer that version | `GPL-3.0` |
-    | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may be that version only |
-    | `GPL-2.0` | also `WITH` any exception: those only add permissions | |
-    | `GPL-2.0 WITH Classpath-exception-2.0` | that | `GPL-2.0` |
-    | `NOASSERTION` | files whose licence is unknown | |
+    | `GPL-2.0`, `GPL-2.0-only` | both, and `GPL-2.0-or-later` and `GPL-2.0+`, which include that version | `GPL-3.0` |
+    | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may be only that version |
+    | `GPL-2.0` | also `WITH` any exception, as exceptions only add permissions | |
+    | `GPL-2.0 WITH Classpath-exception-2.0` | only that | `GPL-2.0` |
+    | `NOASSERTION` | files with an unknown license | |
     """
 
     def __init__(self, ids: Iterable[str]) -> None:
-        self._allowed = frozenset(key_of_id(spdx) for spdx in ids)
+        self._allowed = frozenset(normalize_id(spdx) for spdx in ids)
 
     @classmethod
     def of(cls, ids: Sequence[str]) -> "AllowList":
-        """ConfigError for what is no id. An item may itself be a list: `MIT,Apache-2.0`."""
-        items = [item.strip() for listed in ids for item in listed.split(",")]
-        return cls(_listed_id(item) for item in items if item)
+        """Parse ids, or comma-separated lists of ids such as `MIT,Apache-2.0`. Raise ConfigError for an invalid id."""
+        items = [item.strip() for value in ids for item in value.split(",")]
+        return cls(_parse_allowed_id(item) for item in items if item)
 
     def allows(self, spdx: str) -> bool:
-        """`A OR B` needs one of them allowed, `A AND B` both."""
+        """Return True if an expression is allowed: one side of `A OR B`, both sides of `A AND B`."""
         if spdx == NOASSERTION:
             return NOASSERTION in self._allowed
         expression = canonical_expression(spdx)
         return expression is not None and is_satisfied(expression, self._allows_one)
 
     def _allows_one(self, spdx: str) -> bool:
-        bare, _, exception = key_of_id(spdx).partition(" with ")
-        choices = [bare, bare.removesuffix("+")]
+        bare, _, exception = normalize_id(spdx).partition(" with ")
+        candidates = [bare, bare.removesuffix("+")]
         return any(
-            choice in self._allowed or (exception and f"{choice} with {exception}" in self._allowed)
-            for choice in choices
+            candidate in self._allowed or (exception and f"{candidate} with {exception}" in self._allowed)
+            for candidate in candidates
         )
 
 
-def key_of_id(spdx: str) -> str:
-    """One spelling per meaning: `GPL-2.0-or-later` -> `gpl-2.0+`, `GPL-2.0-only` -> `gpl-2.0`."""
+def normalize_id(spdx: str) -> str:
+    """Map equivalent ids to one form: `GPL-2.0-or-later` -> `gpl-2.0+`, `GPL-2.0-only` -> `gpl-2.0`."""
     if spdx == NOASSERTION:
         return spdx
     bare, with_, exception = spdx.lower().partition(" with ")
@@ -278,21 +281,21 @@ def key_of_id(spdx: str) -> str:
     return bare.removesuffix("-only") + with_ + exception
 
 
-def _listed_id(item: str) -> str:
+def _parse_allowed_id(item: str) -> str:
     if item.upper() == NOASSERTION:
         return NOASSERTION
-    spdx = canonical_expression(item)
-    if spdx is None:
-        raise ConfigError(f"--license-allow {item!r} is no SPDX id. {_advice(item)}")
-    if len(TOKEN.findall(spdx)) > 1:
-        raise ConfigError(f"--license-allow takes ids, got the expression {item!r}. Try each of its ids, with commas.")
-    return spdx
+    expression = canonical_expression(item)
+    if expression is None:
+        raise ConfigError(f"--license-allow {item!r} is not an SPDX id. {_suggestion(item)}")
+    if len(TOKEN.findall(expression)) > 1:
+        raise ConfigError(f"--license-allow takes ids, got the expression {item!r}. List its ids, separated by commas.")
+    return expression
 
 
-def _advice(item: str) -> str:
+def _suggestion(item: str) -> str:
     known = (*TERMS, NOASSERTION)
-    bare = "".join(filter(str.isalnum, item.lower()))
-    longer = [spdx for spdx in known if bare and "".join(filter(str.isalnum, spdx.lower())).startswith(bare)]
-    if longer:
-        return f"Try {' or '.join(longer)}."
-    return did_you_mean(item, known, "They are listed at https://spdx.org/licenses/, like MIT or Apache-2.0.")
+    compact = "".join(filter(str.isalnum, item.lower()))
+    completions = [spdx for spdx in known if compact and "".join(filter(str.isalnum, spdx.lower())).startswith(compact)]
+    if completions:
+        return f"Try {' or '.join(completions)}."
+    return did_you_mean(item, known, "Ids such as MIT or Apache-2.0 are listed at https://spdx.org/licenses/.")

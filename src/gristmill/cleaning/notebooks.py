@@ -1,4 +1,4 @@
-"""A Jupyter notebook -> its code and markdown as one text in the percent format, as jupytext writes it.
+"""Convert a Jupyter notebook to text: its code and markdown cells in the percent format of jupytext.
 
     # %% [markdown]
     # # Title
@@ -6,7 +6,7 @@
     # %%
     print(1)
 
-Code stays as it is written, magics too. Outputs, attachments, raw cells and cells without text are left out.
+Code is not changed, including magics. Outputs, attachments, raw cells and empty cells are left out.
 """
 
 import re
@@ -22,24 +22,24 @@ SLASH_LANGUAGES = frozenset(
         "typescript",
     }
 )
-DEEPEST_HEADING = 6
-# A pair of surrogates, one alone (the group), or any other escape: `\\ud800` is a backslash and a word.
+MAX_HEADING_LEVEL = 6
+# A surrogate pair, a lone surrogate (the group), or any other escape. `\\ud800` is an escaped backslash and a word.
 SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 
 
 class _Cell(msgspec.Struct):
-    """Only what is wanted: the decoder skips the rest, outputs with their images above all."""
+    """Fields that are needed. The decoder skips all others, in particular outputs with their images."""
 
     cell_type: str = ""
     source: str | list[str] = ""
     input: str | list[str] = ""
-    """The code, in nbformat 3."""
+    """Code, in nbformat 3."""
     language: str = ""
-    """Of the code, in nbformat 3."""
+    """Language of the code, in nbformat 3."""
     level: int = 1
-    """Of a heading, in nbformat 3."""
+    """Level of a heading, in nbformat 3."""
 
 
 class _Worksheet(msgspec.Struct):
@@ -52,10 +52,10 @@ class _Notebook(msgspec.Struct):
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def cells_of(text: bytes) -> bytes | str:
-    """The notebook's code and markdown cells as one UTF-8 text, or what is wrong with it.
+def convert_notebook(text: bytes) -> bytes | str:
+    """Return the code and markdown cells as UTF-8 text, or a description of the error as a `str`.
 
-    Half of a surrogate pair, which no text can hold, becomes U+FFFD.
+    A lone surrogate becomes U+FFFD, as UTF-8 cannot represent it.
     """
     try:
         notebook = _decoder().decode(_without_lone_surrogates(text))
@@ -64,16 +64,16 @@ def cells_of(text: bytes) -> bytes | str:
     except UnicodeDecodeError:
         return "not UTF-8"
     except msgspec.ValidationError as error:
-        return _wrong_type(str(error))
+        return _type_error_text(str(error))
     except msgspec.DecodeError as error:
-        place = re.search(r"\(byte \d+\)", str(error))
-        return f"not JSON {place[0]}" if place else f"not JSON (ends at byte {len(text)})"
+        location = re.search(r"\(byte \d+\)", str(error))
+        return f"not JSON {location[0]}" if location else f"not JSON (ends at byte {len(text)})"
     cells = _cells(notebook)
     if cells is None:
         return "has no cells"
-    sign = "//" if _language(notebook, cells) in SLASH_LANGUAGES else "#"
-    joined = "\n".join(_percent(cells, sign))
-    return "holds NUL characters" if "\0" in joined else joined.encode("utf-8")
+    comment_prefix = "//" if _language(notebook, cells) in SLASH_LANGUAGES else "#"
+    converted = "\n".join(_percent_cells(cells, comment_prefix))
+    return "holds NUL characters" if "\0" in converted else converted.encode("utf-8")
 
 
 @cache
@@ -87,10 +87,10 @@ def _without_lone_surrogates(text: bytes) -> bytes:
     return SURROGATES.sub(lambda match: rb"\ufffd" if match[1] else match[0], text)
 
 
-def _wrong_type(message: str) -> str:
-    """Expected `array`, got `int` - at `$.cells` -> cells: expected array, got int"""
-    what, _, place = message.replace("`", "").partition(" - at ")
-    return f"{place.removeprefix('$.') or 'notebook'}: {what[:1].lower()}{what[1:]}"
+def _type_error_text(message: str) -> str:
+    """Rewrite msgspec's message: Expected `array`, got `int` - at `$.cells` -> cells: expected array, got int."""
+    problem, _, location = message.replace("`", "").partition(" - at ")
+    return f"{location.removeprefix('$.') or 'notebook'}: {problem[:1].lower()}{problem[1:]}"
 
 
 def _cells(notebook: _Notebook) -> list[_Cell] | None:
@@ -102,38 +102,40 @@ def _cells(notebook: _Notebook) -> list[_Cell] | None:
 
 
 def _language(notebook: _Notebook, cells: list[_Cell]) -> str:
-    """`c++` for a C++17 kernel; whatever in the metadata has another shape says nothing."""
+    """Return the language in lowercase without version (`c++` for C++17), or "". Malformed metadata is ignored."""
     try:
         metadata = msgspec.json.decode(notebook.metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         metadata = None
-    named = (
-        _text_at(metadata, "kernelspec", "language"),
-        _text_at(metadata, "language_info", "name"),
+    names = (
+        _lookup_text(metadata, "kernelspec", "language"),
+        _lookup_text(metadata, "language_info", "name"),
         *(cell.language for cell in cells),
     )
-    return next((name.lower().rstrip("0123456789") for name in named if name), "")
+    return next((name.lower().rstrip("0123456789") for name in names if name), "")
 
 
-def _text_at(tree: Any, *names: str) -> str:
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree if isinstance(tree, str) else ""
+def _lookup_text(value: Any, *keys: str) -> str:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
-def _percent(cells: list[_Cell], sign: str) -> Iterator[str]:
-    """A line feed between two cells leaves an empty line between them."""
+def _percent_cells(cells: list[_Cell], comment_prefix: str) -> Iterator[str]:
+    """Yield each cell as text. Joined with a line feed, cells are separated by an empty line."""
     for cell in cells:
-        body = _text(cell.source) or _text(cell.input)
+        body = _join_source(cell.source) or _join_source(cell.input)
         if not body.strip():
             continue
         if cell.cell_type == "code":
-            yield f"{sign} %%\n{body}\n"
+            yield f"{comment_prefix} %%\n{body}\n"
         elif cell.cell_type in {"markdown", "heading"}:
-            marks = "#" * max(1, min(cell.level, DEEPEST_HEADING)) + " " if cell.cell_type == "heading" else ""
+            marks = "#" * max(1, min(cell.level, MAX_HEADING_LEVEL)) + " " if cell.cell_type == "heading" else ""
             lines = (marks + body).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-            yield "\n".join((f"{sign} %% [markdown]", *(f"{sign} {line}".rstrip(" ") for line in lines), ""))
+            yield "\n".join(
+                (f"{comment_prefix} %% [markdown]", *(f"{comment_prefix} {line}".rstrip(" ") for line in lines), "")
+            )
 
 
-def _text(source: str | list[str]) -> str:
+def _join_source(source: str | list[str]) -> str:
     return (source if isinstance(source, str) else "".join(source)).strip("\n")

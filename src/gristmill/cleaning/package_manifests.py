@@ -1,6 +1,6 @@
-"""The licence that a package manifest declares: Cargo.toml, package.json and pyproject.toml.
+"""Read the license that a package manifest declares: Cargo.toml, package.json or pyproject.toml.
 
-Manifests come from anywhere. One that is too large, cannot be parsed or has no licence field declares nothing.
+Manifests are untrusted input. One that is too large, cannot be parsed or has no license field declares nothing.
 """
 
 import posixpath
@@ -16,12 +16,12 @@ from gristmill.core.names import printable
 
 MAX_TOML_CHARACTERS = 1 << 17
 MAX_DOTS_IN_LINE = 50
-"""tomllib takes the square of the parts of a dotted key: 86 s for one of 128 KiB. Under this limit, 1 s for a file."""
+"""tomllib takes quadratic time in the parts of a dotted key: 86 s for one of 128 KiB. With this limit, 1 s per file."""
 MAX_JSON_CHARACTERS = 1 << 20
-MAX_SAID_CHARACTERS = 60
+MAX_VALUE_CHARACTERS = 60
 MAX_PATH_CHARACTERS = 200
 SEE_FILE = re.compile(r"see licen[sc]e in (.+)", re.IGNORECASE)
-# Trove classifiers that mean one licence. "BSD License" and "Apache Software License" may be one of several.
+# Trove classifiers that mean exactly one license. "BSD License" and "Apache Software License" may mean several.
 CLASSIFIER = "License :: "
 ID_BY_CLASSIFIER = {
     f"License :: OSI Approved :: {name}": spdx
@@ -53,25 +53,29 @@ ID_BY_CLASSIFIER = {
 
 
 class Declaration(NamedTuple):
-    said: str
-    """As the manifest has it, shortened."""
+    """License that a manifest declares."""
+
+    value: str
+    """Value in the manifest, shortened."""
     expression: str | None = None
-    """Canonical SPDX; None where it is none, or is said elsewhere: in `file` or in the workspace."""
+    """Canonical SPDX expression. None if the value is not one, or refers to `file` or to the workspace."""
     file: str | None = None
-    """A licence text, relative to the manifest's folder."""
+    """Path of a license text, relative to the folder of the manifest."""
     is_inherited: bool = False
-    """From the root of the Cargo workspace."""
+    """True if the license is inherited from the root of the Cargo workspace."""
 
 
 class PackageManifest(NamedTuple):
+    """Licenses that one manifest declares."""
+
     declared: Declaration | None
-    """For its own folder."""
+    """License of its own folder."""
     for_members: Declaration | None = None
-    """For the crates of its Cargo workspace that inherit their licence."""
+    """License that crates of its Cargo workspace can inherit."""
     is_workspace_root: bool = False
 
 
-NOTHING = PackageManifest(None)
+EMPTY_MANIFEST = PackageManifest(None)
 
 
 class _PackageJson(msgspec.Struct):
@@ -80,119 +84,128 @@ class _PackageJson(msgspec.Struct):
 
 
 def read_manifest(name: str, text: str) -> PackageManifest:
-    """`name` is one of MANIFEST_NAMES."""
+    """Parse a manifest whose file name is one of MANIFEST_NAMES. Invalid content declares nothing."""
     try:
         return READERS[name](text)
-    except (ValueError, RecursionError):  # of tomllib and msgspec: neither TOML nor JSON, or nested without end
-        return NOTHING
+    except (ValueError, RecursionError):  # invalid TOML or JSON, or nested too deeply
+        return EMPTY_MANIFEST
 
 
 def _read_cargo(text: str) -> PackageManifest:
-    manifest = _toml(text)
-    workspace = _table(manifest, "workspace")
-    for_members = _of_cargo(_table(workspace, "package"))
+    manifest = _parse_toml(text)
+    workspace = _subtable(manifest, "workspace")
+    for_members = _cargo_declaration(_subtable(workspace, "package"))
     is_virtual = "package" not in manifest
     return PackageManifest(
-        for_members if is_virtual else _of_cargo(_table(manifest, "package")), for_members, "workspace" in manifest
+        for_members if is_virtual else _cargo_declaration(_subtable(manifest, "package")),
+        for_members,
+        "workspace" in manifest,
     )
 
 
-def _of_cargo(package: dict[str, Any]) -> Declaration | None:
-    said, file = package.get("license"), package.get("license-file")
-    if isinstance(said, str) and said.strip():
-        # Before SPDX expressions, Cargo had a slash for OR; beside an AND, its precedence is unclear.
-        is_clear = " AND " not in said.upper()
-        return _expression(said, canonical_expression(said.replace("/", " OR ") if is_clear else said))
-    if _table(package, "license").get("workspace") is True or _table(package, "license-file").get("workspace") is True:
+def _cargo_declaration(package: dict[str, Any]) -> Declaration | None:
+    value, file = package.get("license"), package.get("license-file")
+    if isinstance(value, str) and value.strip():
+        # Before SPDX expressions, Cargo used a slash for OR. Together with AND, its precedence is unclear.
+        is_unambiguous = " AND " not in value.upper()
+        return _declare_expression(value, canonical_expression(value.replace("/", " OR ") if is_unambiguous else value))
+    if (
+        _subtable(package, "license").get("workspace") is True
+        or _subtable(package, "license-file").get("workspace") is True
+    ):
         return Declaration("license.workspace = true", is_inherited=True)
-    return _file(f"license-file = {file}", file) if isinstance(file, str) else None
+    return _declare_file(f"license-file = {file}", file) if isinstance(file, str) else None
 
 
 def _read_package_json(text: str) -> PackageManifest:
     if len(text) > MAX_JSON_CHARACTERS:
-        return NOTHING
+        return EMPTY_MANIFEST
     package = msgspec.json.decode(text, type=_PackageJson)
-    said = [word for word in (_npm_word(one) for one in _listed(package.license)) if word] or [
-        word for word in (_npm_word(one) for one in _listed(package.licenses)) if word
+    values = [value for value in (_npm_license(entry) for entry in _as_list(package.license)) if value] or [
+        value for value in (_npm_license(entry) for entry in _as_list(package.licenses)) if value
     ]
-    if not said:
-        return NOTHING
-    if len(said) == 1 and (see := SEE_FILE.fullmatch(said[0].strip())):
-        return PackageManifest(_file(said[0], see[1]))
-    # npm's old list is a choice. Its word UNLICENSED, "no rights are granted", is no SPDX id.
-    whole = " OR ".join(said)
-    is_known = all(canonical_expression(word) is not None for word in said)
-    return PackageManifest(_expression(whole, canonical_expression(whole) if is_known else None))
+    if not values:
+        return EMPTY_MANIFEST
+    if len(values) == 1 and (see := SEE_FILE.fullmatch(values[0].strip())):
+        return PackageManifest(_declare_file(values[0], see[1]))
+    # The deprecated list of npm is a choice. UNLICENSED ("no rights are granted") is not an SPDX id.
+    combined = " OR ".join(values)
+    is_known = all(canonical_expression(value) is not None for value in values)
+    return PackageManifest(_declare_expression(combined, canonical_expression(combined) if is_known else None))
 
 
-def _npm_word(said: Any) -> str | None:
-    """`"MIT"`, or of old `{"type": "MIT", "url": "…"}`."""
-    if isinstance(said, dict):
-        said = said.get("type") or said.get("name")
-    return said if isinstance(said, str) and said.strip() else None
+def _npm_license(value: Any) -> str | None:
+    """Return the license of an entry: `"MIT"`, or the deprecated `{"type": "MIT", "url": "…"}`."""
+    if isinstance(value, dict):
+        value = value.get("type") or value.get("name")
+    return value if isinstance(value, str) and value.strip() else None
 
 
-def _listed(said: Any) -> list[Any]:
-    return said if isinstance(said, list) else [said]
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _read_pyproject(text: str) -> PackageManifest:
-    manifest = _toml(text)
-    project, poetry = _table(manifest, "project"), _table(_table(manifest, "tool"), "poetry")
-    found = [*_of_project(project), *_of_project({"license": poetry.get("license")})]
-    known = [one for one in found if one.expression is not None or one.file is not None]
+    manifest = _parse_toml(text)
+    project, poetry = _subtable(manifest, "project"), _subtable(_subtable(manifest, "tool"), "poetry")
+    found = [*_project_declarations(project), *_project_declarations({"license": poetry.get("license")})]
+    known = [declaration for declaration in found if declaration.expression is not None or declaration.file is not None]
     return PackageManifest(next(iter(known or found), None))
 
 
-def _of_project(project: dict[str, Any]) -> Iterator[Declaration]:
-    """From what says most to what says least."""
-    said, table = project.get("license"), _table(project, "license")
+def _project_declarations(project: dict[str, Any]) -> Iterator[Declaration]:
+    """Yield the declarations, the most specific first."""
+    value, table = project.get("license"), _subtable(project, "license")
     text, file = table.get("text"), table.get("file")
-    if isinstance(said, str) and said.strip():
-        yield _expression(said, canonical_expression(said))
+    if isinstance(value, str) and value.strip():
+        yield _declare_expression(value, canonical_expression(value))
     if isinstance(text, str) and text.strip():
-        yield _expression(text, canonical_expression(text.strip()) or identify_license(text))
+        yield _declare_expression(text, canonical_expression(text.strip()) or identify_license(text))
     if isinstance(file, str):
-        yield _file(f"file = {file}", file)
+        yield _declare_file(f"file = {file}", file)
     classifiers = project.get("classifiers")
-    listed = [one for one in classifiers if isinstance(one, str)] if isinstance(classifiers, list) else []
-    licenses = [one for one in listed if one.startswith(CLASSIFIER)]
+    names = (
+        [classifier for classifier in classifiers if isinstance(classifier, str)]
+        if isinstance(classifiers, list)
+        else []
+    )
+    licenses = [classifier for classifier in names if classifier.startswith(CLASSIFIER)]
     if len(licenses) == 1 and licenses[0] in ID_BY_CLASSIFIER:
-        yield Declaration(_shortened(licenses[0]), ID_BY_CLASSIFIER[licenses[0]])
+        yield Declaration(_shorten(licenses[0]), ID_BY_CLASSIFIER[licenses[0]])
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     if len(text) > MAX_TOML_CHARACTERS or any(line.count(".") > MAX_DOTS_IN_LINE for line in text.split("\n")):
         return {}
     return tomllib.loads(text)
 
 
-def _table(parent: dict[str, Any], name: str) -> dict[str, Any]:
+def _subtable(parent: dict[str, Any], name: str) -> dict[str, Any]:
     found = parent.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _expression(said: str, expression: str | None) -> Declaration:
-    return Declaration(_shortened(said), expression and _without_parentheses(expression))
+def _declare_expression(value: str, expression: str | None) -> Declaration:
+    return Declaration(_shorten(value), expression and _strip_parentheses(expression))
 
 
-def _without_parentheses(expression: str) -> str:
-    """Around the whole, as npm asks for them: `(MIT OR ISC)` -> `MIT OR ISC`."""
+def _strip_parentheses(expression: str) -> str:
+    """Remove enclosing parentheses, which npm requires: `(MIT OR ISC)` -> `MIT OR ISC`."""
     inner = expression[1:-1]
-    is_around = expression.startswith("(") and canonical_expression(inner) == inner
-    return _without_parentheses(inner) if is_around else expression
+    is_enclosed = expression.startswith("(") and canonical_expression(inner) == inner
+    return _strip_parentheses(inner) if is_enclosed else expression
 
 
-def _file(said: str, file: str) -> Declaration:
-    """A path that no file here can have, or that is absolute, is said and not looked for."""
+def _declare_file(value: str, file: str) -> Declaration:
+    """Declare a license text. An absolute or impossible path is kept only as the value."""
     path = posixpath.normpath(file.strip())
     is_path = path.isprintable() and "\\" not in path and len(path) <= MAX_PATH_CHARACTERS and path[0] != "/"
-    return Declaration(_shortened(said), file=path if is_path and path != "." else None)
+    return Declaration(_shorten(value), file=path if is_path and path != "." else None)
 
 
-def _shortened(said: str) -> str:
-    words = printable(" ".join(said.split()))
-    return words if len(words) <= MAX_SAID_CHARACTERS else words[: MAX_SAID_CHARACTERS - 1] + "…"
+def _shorten(value: str) -> str:
+    text = printable(" ".join(value.split()))
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
 
 
 READERS = {"Cargo.toml": _read_cargo, "package.json": _read_package_json, "pyproject.toml": _read_pyproject}

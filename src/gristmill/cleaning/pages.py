@@ -1,7 +1,7 @@
-"""Texts as the rules see them. What the rules ask of many texts is measured in a few passes over all of them at once.
+"""Measure texts for the rules, a batch at a time, in a few passes over all of its texts at once.
 
-The texts of a batch are one buffer, each with a NUL behind it, which no text holds: so no line, run or match reaches
-from one text into the next.
+The texts of a batch are joined into one buffer, each followed by a NUL. No text contains a NUL, so no line, run or
+match extends from one text into the next.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,25 +12,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.cleaning.encoded_data import encoded_runs, with_long_runs
+from gristmill.cleaning.encoded_data import candidate_positions, encoded_runs
 from gristmill.cleaning.language_kinds import is_programming
 
 Octets = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 
 HEAD_BYTES = 4096
-"""Markers of generated code are searched in this much of a text's beginning."""
-LINE_FEED, CARRIAGE_RETURN, BLANK, FIRST_BEYOND_ASCII = 0x0A, 0x0D, 0x20, 0x80
+"""Markers of generated code are searched in this many bytes at the start of a text."""
+LINE_FEED, CARRIAGE_RETURN, SPACE, FIRST_NON_ASCII = 0x0A, 0x0D, 0x20, 0x80
 NUM_LETTERS = 26
 
 
 class Texts(NamedTuple):
-    """Several texts in one buffer."""
+    """Several texts, joined into one buffer."""
 
     joined: bytes
     octets: Octets
     edges: Indices
-    """The offset at which each text begins, and the end. The byte before each edge but the first is a NUL."""
+    """Start offset of each text, and the end of the buffer. The byte before each edge except the first is a NUL."""
 
     @classmethod
     def of(cls, texts: Sequence[bytes], separator: bytes = b"\0") -> "Texts":
@@ -39,32 +39,32 @@ class Texts(NamedTuple):
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1, out=edges[1:])
         return cls(joined, np.frombuffer(joined, np.uint8), edges)
 
-    def number_at(self, position: int) -> int:
-        """The number of the text that contains this byte."""
+    def index_at(self, position: int) -> int:
+        """Return the index of the text that contains the byte at this position."""
         return int(np.searchsorted(self.edges, position, "right")) - 1
 
-    def with_match(self, search: Callable[[bytes, int], int]) -> Iterator[int]:
-        """The texts in which something is found. `search`: where the first is from a position on; -1 where none is."""
+    def indices_with_match(self, search: Callable[[bytes, int], int]) -> Iterator[int]:
+        """Yield the indices of texts with a match. `search` returns the first match at or after a position, or -1."""
         at = search(self.joined, 0)
         while at >= 0:
-            number = self.number_at(at)
-            yield number
-            end = int(self.edges[number + 1])
+            index = self.index_at(at)
+            yield index
+            end = int(self.edges[index + 1])
             at = search(self.joined, end) if end < len(self.joined) else -1
 
-    def with_any(self, words: Iterable[bytes]) -> set[int]:
-        return {number for word in words for number in self.with_match(partial(_position_of, word))}
+    def indices_with_any(self, words: Iterable[bytes]) -> set[int]:
+        return {index for word in words for index in self.indices_with_match(partial(_find_word, word))}
 
 
-def _position_of(word: bytes, text: bytes, start: int) -> int:
+def _find_word(word: bytes, text: bytes, start: int) -> int:
     return text.find(word, start)
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A text as the rules see it; what several of them ask is computed once, or known from `pages_of`."""
+    """A text with the measures that the rules use. Each is computed once, or set in advance by `measure_pages`."""
 
     path: str
-    """Relative, with `/`."""
+    """Relative path, with `/`."""
     language: str
     text: bytes
     """UTF-8."""
@@ -82,21 +82,21 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return np.frombuffer(self.text, np.uint8)
 
     @cached_property
-    def num_filled(self) -> int:
-        """Bytes that are not blank: neither a space nor a control character."""
-        return int(np.count_nonzero(self.octets > BLANK))
+    def num_visible(self) -> int:
+        """Number of bytes other than spaces and control characters."""
+        return int(np.count_nonzero(self.octets > SPACE))
 
     @cached_property
     def num_letters(self) -> int:
-        """ASCII letters, and every byte of a character beyond ASCII."""
+        """Number of ASCII letters and of bytes in non-ASCII characters."""
         ascii_letters = int(np.count_nonzero(_is_letter(self.octets)))
         if self.text.isascii():
             return ascii_letters
-        return ascii_letters + int(np.count_nonzero(self.octets >= FIRST_BEYOND_ASCII))
+        return ascii_letters + int(np.count_nonzero(self.octets >= FIRST_NON_ASCII))
 
     @cached_property
     def line_ends(self) -> npt.NDArray[np.intp]:
-        """Offsets of the line feeds, or of the carriage returns in a text without a line feed."""
+        """Offsets of the line feeds, or of the carriage returns if there are no line feeds."""
         ends = np.flatnonzero(self.octets == LINE_FEED)
         return ends if len(ends) else np.flatnonzero(self.octets == CARRIAGE_RETURN)
 
@@ -108,7 +108,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def mean_line(self) -> float:
-        """In bytes, without the line ends."""
+        """Mean line length in bytes, without line ends."""
         return (len(self.text) - len(self.line_ends)) / self.num_lines if self.num_lines else 0.0
 
     @cached_property
@@ -125,66 +125,66 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def may_be_generated(self) -> bool:
-        """False where nothing in its head can say so."""
+        """False if the start of the text cannot contain a marker of generated code."""
         return b"generated" in self.text[:HEAD_BYTES].lower()
 
     @cached_property
-    def has_odd_name(self) -> bool:
-        """False where no rule goes by its name."""
+    def has_suspect_name(self) -> bool:
+        """False if no rule can match the name or folder."""
         return True
 
 
 def _is_letter(octets: Octets) -> npt.NDArray[np.bool_]:
-    # Small letters are 0x61..0x7A; what is below wraps around to far above 25.
+    # Lowercase letters are 0x61 to 0x7A. Smaller values wrap around to far above 25.
     is_letter: npt.NDArray[np.bool_] = (octets | np.uint8(0x20)) - np.uint8(0x61) < NUM_LETTERS
     return is_letter
 
 
-def pages_of(paths: Sequence[str], languages: Sequence[str], texts: Sequence[bytes]) -> list[Page]:
-    """With what the rules ask of each, found out over all at once."""
-    together = Texts.of(texts)
-    lows = Texts.of([text[:HEAD_BYTES].lower() for text in texts])
-    marked = lows.with_any([b"generated"])
-    columns = zip(*_counts(together), *_lines(together), strict=True)
-    encoded = with_long_runs(together.joined, together.octets)
-    held = {together.number_at(position) for position in encoded}
+def measure_pages(paths: Sequence[str], languages: Sequence[str], texts: Sequence[bytes]) -> list[Page]:
+    """Return a page for each text, with the measures that can be computed for all texts at once."""
+    joined = Texts.of(texts)
+    heads = Texts.of([text[:HEAD_BYTES].lower() for text in texts])
+    with_marker = heads.indices_with_any([b"generated"])
+    columns = zip(*_count_bytes(joined), *_measure_lines(joined), strict=True)
+    positions = candidate_positions(joined.joined, joined.octets)
+    with_runs = {joined.index_at(position) for position in positions}
     pages = []
-    for number, (path, language, text) in enumerate(zip(paths, languages, texts, strict=True)):
+    for index, (path, language, text) in enumerate(zip(paths, languages, texts, strict=True)):
         page = Page(path, language, text)
-        filled, letters, newlines, lines, longest = next(columns)
-        known = page.__dict__
-        known["num_filled"] = filled
-        known["may_be_generated"] = number in marked
+        num_visible, num_letters, num_line_feeds, num_lines, longest = next(columns)
+        cached = page.__dict__
+        cached["num_visible"] = num_visible
+        cached["may_be_generated"] = index in with_marker
         if text.isascii():
-            known["num_letters"] = letters
-        if newlines:
-            known["num_lines"], known["longest_line"] = lines, longest
-            known["mean_line"] = (len(text) - newlines) / lines
-        if number not in held:
-            known["encoded_runs"] = []
+            cached["num_letters"] = num_letters
+        if num_line_feeds:
+            cached["num_lines"], cached["longest_line"] = num_lines, longest
+            cached["mean_line"] = (len(text) - num_line_feeds) / num_lines
+        if index not in with_runs:
+            cached["encoded_runs"] = []
         pages.append(page)
     return pages
 
 
-def _counts(texts: Texts) -> tuple[list[int], list[int]]:
-    """Bytes that are not blank, and ASCII letters."""
+def _count_bytes(texts: Texts) -> tuple[list[int], list[int]]:
+    """Return the number of visible bytes and of ASCII letters in each text."""
     ranges = list(zip(texts.edges[:-1].tolist(), texts.edges[1:].tolist(), strict=True))
-    is_filled, is_letter = texts.octets > BLANK, _is_letter(texts.octets)
+    is_visible, is_letter = texts.octets > SPACE, _is_letter(texts.octets)
     return (
-        [int(np.count_nonzero(is_filled[start:end])) for start, end in ranges],
+        [int(np.count_nonzero(is_visible[start:end])) for start, end in ranges],
         [int(np.count_nonzero(is_letter[start:end])) for start, end in ranges],
     )
 
 
-def _lines(texts: Texts) -> tuple[list[int], list[int], list[int]]:
-    """Line feeds, lines, and the longest line."""
+def _measure_lines(texts: Texts) -> tuple[list[int], list[int], list[int]]:
+    """Return the number of line feeds, the number of lines and the longest line of each text."""
     ends = texts.edges[1:] - 1
     is_end = texts.octets == LINE_FEED
-    is_end[ends] = True  # the NUL behind each text
+    is_end[ends] = True  # the NUL after each text
     breaks = np.flatnonzero(is_end)
     lasts = np.searchsorted(breaks, ends)
-    newlines = np.diff(lasts, prepend=-1) - 1
+    num_line_feeds = np.diff(lasts, prepend=-1) - 1
     lengths = np.diff(breaks, prepend=-1) - 1
     longest = np.maximum.reduceat(lengths, np.concatenate(([0], lasts[:-1] + 1))) if len(ends) else ends
     has_open_end = texts.octets[ends - 1] != LINE_FEED
-    return newlines.tolist(), (newlines + has_open_end).tolist(), longest.tolist()
+    return num_line_feeds.tolist(), (num_line_feeds + has_open_end).tolist(), longest.tolist()

@@ -1,8 +1,9 @@
-"""The kinds of secrets, one row each: what the scan stops at, and the precise shape that is then checked there.
+"""Table of secret kinds. Each row has an opening, at which the scan stops, and a precise pattern to match there.
 
-An opening is short and bounded: all of them go into one RE2 pattern that reads every text once. The pattern, matched
-where the opening begins, may cost more, as it is rarely tried. Its group is the value, and a group in that the random
-part of it. Earlier rows win where two values overlap. Keys for test modes (`sk_test_`) count: they open accounts too.
+Openings are short and bounded. All of them are combined into one RE2 pattern that reads every text once. A row's
+pattern is matched where its opening begins. It may be slower, as it is rarely tried. Its first group is the value, and
+a group inside it is the random part. If two values overlap, the earlier row wins. Test keys (`sk_test_`) count as
+secrets, because they give access to accounts too.
 """
 
 from typing import Literal, NamedTuple
@@ -13,16 +14,18 @@ Check = Literal[
 
 
 class SecretRule(NamedTuple):
+    """One kind of secret, and how to find it."""
+
     kind: str
     opening: str
     pattern: str
     check: Check = "token"
-    """What the value must pass beyond its shape, in secret_checks.py."""
+    """Check in secret_checks.py that a match must pass."""
     followed_by: str = ""
-    """What must come after the opening for the scan to stop there; the scan goes on one byte into the opening."""
+    """Pattern that must follow the opening. The scan continues one byte after the start of the opening."""
 
 
-# A word starts here; `_`, an escape as in "\nAKIA" and an encoded sign as in `%3DAKIA` may stand in front of it, too.
+# The start of a word. It may follow `_`, an escape as in "\nAKIA", or an encoded character as in `%3DAKIA`.
 ESCAPED = r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}"
 WORD_START = rf"(?:\b|_|{ESCAPED})"
 
@@ -32,13 +35,14 @@ def _token(kind: str, opening: str, rest: str, check: Check = "token", followed_
 
 
 def _token_anywhere(kind: str, opening: str, rest: str) -> SecretRule:
-    """A kind with so rare an opening that it counts behind letters too, as in `tokenghp_…`. (`hf_` is in hashes.)"""
+    """Make a rule whose opening counts even after letters (`tokenghp_…`), as it is rare. `hf_` occurs in hashes."""
     return SecretRule(kind, opening, f"({opening}({rest}))")
 
 
-# What a secret became (`placeholder` in secrets.py): the scan goes on behind it, its words are no name of another one.
-PLACED = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
-# Names of what is secret. `tokens` and `tokenizer` are not: 3 of 4 stops in machine learning code were theirs.
+# Placeholder of a redacted secret (`placeholder` in secrets.py). The scan continues after it, so that its words are not
+# read as the name of another secret.
+PLACEHOLDER_PATTERN = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
+# Names of secrets. `tokens` and `tokenizer` are excluded: they caused 3 of 4 stops in machine learning code.
 NAME = (
     r"(?:(?i:passw(?:or)?d|passphrase|[_-]pass|(?:db|user|smtp|mail|ftp|admin|root)pass|pwd|secret|credential|[_-]salt"
     r"|(?:api|access|auth|private|signing|encryption|account|master|service|storage|shared|jwt|hmac|nonce)[_.-]?key)"
@@ -49,53 +53,53 @@ VALUE = r"[A-Za-z0-9+/=_.~!@#$%^&*?:-]"
 BARE_VALUE = r"[A-Za-z0-9+/=_.~!@#$%^*?:-]"
 PUNCTUATED_VALUE = r"[!#-&(-\[\]-~]"
 QUOTED_PASSWORD = r"[!#-&(-\[\]-_a-~]"
-# Code in columns: the value may stand far from its name.
-BLANKS = r"[ \t]{0,40}"
-NAME_END = rf"""\\?["'`]?(?:\]|\[[0-9]{{0,4}}\]|\))?{BLANKS}"""
+# In code aligned in columns, a value may be far from its name.
+SPACES = r"[ \t]{0,40}"
+NAME_END = rf"""\\?["'`]?(?:\]|\[[0-9]{{0,4}}\]|\))?{SPACES}"""
 TYPE = r"""[ \t]?[A-Za-z_&'][A-Za-z0-9_.&' |\[\]]{0,30}"""
 # `- name: NAME⏎  value: `, `{"name": "NAME", "value": `, `variable "name" { default = `
 PAIRED = (
     r"""["']?(?:,?\s{1,60}|,)["']?(?i:value)["']?[ \t]{0,4}[:=][ \t]{0,4}"""
-    rf"""|"[ \t]{{0,4}}\{{\s{{1,60}}(?:[a-z]{{4,11}}[ \t]{{1,9}}=[ \t]{{1,9}}[a-z]{{4,6}}\s{{1,60}})?default{BLANKS}="""
+    rf"""|"[ \t]{{0,4}}\{{\s{{1,60}}(?:[a-z]{{4,11}}[ \t]{{1,9}}=[ \t]{{1,9}}[a-z]{{4,6}}\s{{1,60}})?default{SPACES}="""
 )
 # `=`, `:`, `=>`, `:=`, `<-`, `||=`, `?? `, `or`, `: str =`, ` string =`, ` As String =`, `("NAME", `, `" value=`
-GIVES = (
+ASSIGNS = (
     rf"""[=:][=>]?|<-|\|\|=?|\?\?=?|or\b|:{TYPE}=|(?:As[ \t])?[A-Za-z]{{3,12}}[ \t]{{0,8}}=|[,(]|["'][ \t]value="""
     rf"""|{PAIRED}"""
 )
 WRAPPER = r"(?:(?:\[\]byte|String::from|Some|bytes|SecretStr|Buffer\.from)?\()?"
 # `name = "`, `"name": "`, `define('NAME', '`, `setName("`, `NAME "`
-QUOTE = rf"""(?:{NAME_END}(?:{GIVES})|[ \t]){BLANKS}{WRAPPER}[A-Za-z@&]{{0,2}}\\?["'`]{{1,3}}"""
-# `NAME=`, `name: `, `${NAME:-` and `<name>` without quotes: only where the value ends with its line, string, field or
-# tag; behind a blank alone (`ENV NAME value`) only with its line or word.
-BARE = rf"""{NAME_END}(?:=|:-?|>|{PAIRED}|</key>\s{{0,60}}<string>){BLANKS}"""
+QUOTE = rf"""(?:{NAME_END}(?:{ASSIGNS})|[ \t]){SPACES}{WRAPPER}[A-Za-z@&]{{0,2}}\\?["'`]{{1,3}}"""
+# `NAME=`, `name: `, `${NAME:-` and `<name>` without quotes. The value must end with its line, string, field or tag.
+# After only a space (`ENV NAME value`), it must end with its line or word.
+BARE = rf"""{NAME_END}(?:=|:-?|>|{PAIRED}|</key>\s{{0,60}}<string>){SPACES}"""
 BARE_END = r"""(?:["'`;&\s\\,)}\]>|]|</|\z)"""
 # A field of a connection string: `Password=value;Port=1`, `password=value dbname=grist`
 FIELD = r"""[ \t]?=[ \t]?"""
 FIELD_END = r"""(?:;[ \t]?[A-Za-z][A-Za-z _]{1,30}=|;["']|[ \t][a-z_]{2,20}=)"""
-GIVEN = rf"(?:{QUOTE}|{BARE}{VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
+ASSIGNED = rf"(?:{QUOTE}|{BARE}{VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
 URL_PART = r"""[^\s/:@"'`<>?#\\,;(){}\[\]|]"""
 URL_PASSWORD = r"""[^\s/:@"'`<>?#\\;{}\[\]|]"""
 PEM_BEGIN = "-----BEGIN[A-Z0-9 +%]{0,40}PRIVATE(?: |[+]|%20)KEY(?:(?: |[+]|%20)BLOCK)?-----"
-# `-----BEGIN RSA PRIVATE`, with the other words for RSA or without, in base64
+# `-----BEGIN RSA PRIVATE` in base64, also with other words than RSA or without it.
 PEM_BEGIN_BASE64 = (
     "LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0EgUFJJVkFUR|PUEVOU1NIIFBSSVZBVEUg"
     "|FTkNSWVBURUQgUFJJVkFUR|QR1AgUFJJVkFUR)"
 )
-# Keys in a configuration of WordPress hold any sign, blanks too.
-WORDPRESS_NAME = rf"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)',{BLANKS}'"
+# Keys in a WordPress configuration contain any character, including spaces.
+WORDPRESS_NAME = rf"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)',{SPACES}'"
 WORDPRESS_VALUE = r"[!#-&(-\[\]-~ ]{64}"
 # `Authorization: Bearer `
 HEADER = r"""(?i:authorization)\\?["']?\]?[ \t]{0,4}[:=,][ \t]{0,4}\\?["'`]?"""
 AUTHORIZATION = rf"{HEADER}(?i:bearer|token|bot|apikey)[ \t]"
-# `Authorization: Basic `, and in the settings of Docker and npm `"auth": "` and `_auth=`: name and password in base64.
+# `Authorization: Basic `, and `"auth": "` or `_auth=` in Docker and npm settings: user and password in base64.
 BASIC_LOGIN = rf"""(?:{HEADER}(?i:basic)[ \t]|["']auth["'][ \t]{{0,4}}:\s{{0,20}}["']|:_auth[ \t]?=[ \t]?"?)"""
-# `login name password `, on one line of a .netrc or on two
+# `login name password `, on one or two lines of a .netrc file.
 NETRC = r"\blogin[ \t]"
 NETRC_PASSWORD = r"[^\s]{1,64}\s{1,20}password[ \t]{1,8}"
 # `curl -u name:`
 LOGIN = r"""[ \t](?:-u|--user)[ \t=]["']?[A-Za-z0-9_.@-]{1,64}:"""
-# Names of more than 6 letters that a domain may end with; others are attributes, as in `weights@x.flatten`.
+# Top-level domains of more than 6 letters. Other long words are attributes, as in `weights@x.flatten`.
 LONG_DOMAINS = (
     "academy|capital|center|community|company|computer|consulting|digital|education|energy|engineering|foundation"
     "|holdings|institute|international|management|marketing|network|photography|services|software|solutions|support"
@@ -103,7 +107,7 @@ LONG_DOMAINS = (
 )
 JWT_PART = "[A-Za-z0-9_-]"
 BASE64 = "[A-Za-z0-9+/]"
-# A number in base64, as a Discord token begins with one
+# Digits in base64, with which a Discord token begins.
 DIGITS_BASE64 = "[MNO][DTjz][AEIMQUYcgk][0-5w-z]"
 
 SECRET_RULES = (
@@ -188,7 +192,7 @@ SECRET_RULES = (
     _token("vault-token", r"hv[sb]\.", r"[A-Za-z0-9_-]{24,250}"),
     _token("telegram-token", "[0-9]{8,10}:AA", r"[A-Za-z0-9_-]{33}\b"),
     _token("newrelic-key", "NRAK-", r"[A-Z0-9]{27}\b"),
-    # Above: tokens that are known by their own beginning. Below: values that are known by what stands in front of them.
+    # Rows above match tokens by their own prefix. Rows below match values by the text before them.
     SecretRule(
         "azure-key",
         "(?:Account|SharedAccess)Key=",
@@ -216,7 +220,7 @@ SECRET_RULES = (
             check="url_password",
             followed_by=rf"{URL_PART}{{0,64}}:{URL_PASSWORD}",
         )
-        # With a slash or an @ in it, which should have been encoded and often is not.
+        # Passwords with a slash or an @, which should be encoded but often are not, and ordinary ones.
         for password in (
             f"{URL_PASSWORD}(?:{URL_PASSWORD}|[/@]){{4,200}}",
             f"{URL_PASSWORD}(?:{URL_PASSWORD}|@){{4,200}}",
@@ -231,7 +235,7 @@ SECRET_RULES = (
         NAME,
         rf"{NAME}(?:{QUOTE}|{BARE}|[ \t,])([A-Za-z0-9+/]{{40}})(?:[^A-Za-z0-9+/=]|\z)",
         check="aws_secret",
-        followed_by=GIVEN,
+        followed_by=ASSIGNED,
     ),
     SecretRule(
         "assigned-secret",
@@ -240,14 +244,14 @@ SECRET_RULES = (
         rf"""|{BARE}({BARE_VALUE}{{16,}}){BARE_END}|{FIELD}({BARE_VALUE}{{8,15}}){FIELD_END}"""
         rf"""|[ \t]{{1,4}}({BARE_VALUE}{{16,}})(?:\s|\z))""",
         check="assigned",
-        followed_by=GIVEN,
+        followed_by=ASSIGNED,
     ),
     SecretRule(
         "assigned-secret",
         NAME,
         rf"""{NAME}(?:{QUOTE}({QUOTED_PASSWORD}{{10,64}})\\?["'`]|{BARE}({VALUE}{{10,64}})(?:["'\s\\]|</|\z))""",
         check="password",
-        followed_by=GIVEN,
+        followed_by=ASSIGNED,
     ),
     SecretRule(
         "assigned-secret",

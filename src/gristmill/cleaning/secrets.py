@@ -1,8 +1,8 @@
-"""Finds secrets in a text and puts placeholders in their place, keeping lines and syntax.
+"""Find secrets in a text and replace them with placeholders that preserve lines and syntax.
 
-One RE2 pattern made of all openings reads the text once (rows: secret_kinds.py); what follows an opening is checked
-within a bound, so time is linear in the text whatever it holds. Precision goes first: a password that reads like a word
-stays. 330 MB/s a core on the standard library (benchmarks/find_secrets.py).
+One RE2 pattern of all openings in secret_kinds.py reads the text once. A bounded number of bytes after each opening is
+checked, so that the time is linear in the length of any text. Precision comes before recall: a password that reads like
+a word is kept. The speed is 330 MB/s per core on the standard library (benchmarks/find_secrets.py).
 """
 
 import hashlib
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from gristmill.cleaning.pages import Texts
 from gristmill.cleaning.secret_checks import CHECKS, compiled
-from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
+from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACEHOLDER_PATTERN, SECRET_RULES, SecretRule
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Redaction
 
-# Where a bare `<` would open a tag or redirect a file. `text` is what no language is known of: .env, web.config, .jsp.
+# Languages in which a bare `<` would open a tag or redirect a file. `text` covers files of unknown language, such as
+# .env, web.config and .jsp.
 MARKUP_LANGUAGES = (
     *("astro", "ejs", "entitlements", "erb", "gotmpl", "handlebars", "html", "jinja", "jsx", "liquid", "mdx"),
     *("mustache", "ngdoc", "nunjucks", "php", "plist", "svelte", "svg", "text", "tsx", "twig", "vdx", "vtl", "vue"),
@@ -29,30 +30,34 @@ NO_ANGLE_LANGUAGES = frozenset((*MARKUP_LANGUAGES, *SHELL_LANGUAGES))
 MAX_VALUE_BYTES = 1 << 14
 MAX_ROUNDS = 8
 NUM_HASH_DIGITS = 4
-# Checks of one unbroken run of characters.
+# Checks whose match is one unbroken run of characters.
 RUN_CHECKS = frozenset({"token", "jwt"})
-# A run of more than this is looked at once for values given to a name, too.
+# A longer run is also checked only once for values assigned to a name.
 LONG_RUN_BYTES = 512
 
 
 class Secret(NamedTuple):
+    """A secret in a text."""
+
     kind: str
     start: int
-    """Byte offsets of the value alone: quotes, names and the host of a URL stay outside."""
+    """Start of the value in bytes. Quotes, names and the host of a URL are not part of it."""
     end: int
     line: int
 
 
 class Redacted(NamedTuple):
+    """A text with placeholders instead of secrets, and a record of each redaction."""
+
     text: bytes
     redactions: tuple[Redaction, ...]
 
 
-class _Found(NamedTuple):
+class _Match(NamedTuple):
     start: int
     end: int
     rank: int
-    """Of its rule in the table: the lower wins."""
+    """Position of its rule in the table. The lower one wins."""
     kind: str
 
 
@@ -63,43 +68,43 @@ class _Range(NamedTuple):
 
 
 def find_secrets(text: bytes, *, emails: bool = False) -> list[Secret]:
-    """In order and without overlap."""
-    found = list(_found(text, emails=False))
+    """Return the secrets in a text, in order and without overlaps. E-mail addresses are included if `emails` is set."""
+    matches = list(_find_matches(text, emails=False))
     if emails:
-        found += _found(text, emails=True)
-    return _in_order(text, found)
+        matches += _find_matches(text, emails=True)
+    return _merge_overlaps(text, matches)
 
 
-def with_secrets(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
-    """The numbers of those that hold one."""
-    return [number for number in with_openings(texts, emails=emails) if find_secrets(texts[number], emails=emails)]
+def indices_with_secrets(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
+    """Return the indices of the texts that contain a secret."""
+    return [index for index in indices_with_openings(texts, emails=emails) if find_secrets(texts[index], emails=emails)]
 
 
-def with_openings(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
-    """The numbers of those that may hold one: no other does. All texts are read in one go.
+def indices_with_openings(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
+    """Return the indices of the texts that may contain a secret. All other texts contain none.
 
-    No opening asks where a text begins or ends, so none is missed for the texts beside it.
+    All texts are read in one pass. No opening depends on where a text begins or ends, so joining them hides none.
     """
-    together = Texts.of(texts)
-    patterns = [_openings(kind) for kind in ([False, True] if emails else [False])]
-    return sorted({number for pattern in patterns for number in together.with_match(partial(_position, pattern))})
+    joined = Texts.of(texts)
+    patterns = [_openings(is_email) for is_email in ([False, True] if emails else [False])]
+    return sorted({index for pattern in patterns for index in joined.indices_with_match(partial(_find, pattern))})
 
 
-def _position(pattern: Any, text: bytes, start: int) -> int:
+def _find(pattern: Any, text: bytes, start: int) -> int:
     opening = pattern.search(text, start)
     return -1 if opening is None else int(opening.start())
 
 
-def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
-    """As the rules find them; e-mail addresses by themselves, since `@host.p` may be where another opening begins."""
+def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
+    """Yield the matches of all rules, or of e-mail addresses alone, since `@host.p` may overlap another opening."""
     openings = _openings(emails)
     scanner, rules_by_group = _scanner(emails)
-    # A run of characters is looked at once by each kind of check, not again from each opening inside it.
+    # Each kind of check examines a run of characters once, not again from each opening inside it.
     checked_until = dict.fromkeys(CHECKS, 0)
     run_end = 0
-    at = _position(openings, text, 0)
-    while at >= 0:
-        opening = scanner.match(text, at)
+    position = _find(openings, text, 0)
+    while position >= 0:
+        opening = scanner.match(text, position)
         group = opening.lastindex
         start, end = opening.span(group)
         rules = rules_by_group[group]
@@ -110,18 +115,18 @@ def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
                 run_end = run_end if start < run_end else _bare_run_end(text, end)
                 if run_end - start > MAX_VALUE_BYTES:
                     continue
-            shape = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
-            if shape is None:
+            match = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
+            if match is None:
                 continue
             if rule.check in RUN_CHECKS:
-                checked_until["token"] = checked_until["jwt"] = shape.end()
-            elif rule.check == "assigned" and shape.end() - start > LONG_RUN_BYTES:
-                checked_until["assigned"] = shape.end()
-            values = [_Found(*span, rank, rule.kind) for span in CHECKS[rule.check](text, shape)]
+                checked_until["token"] = checked_until["jwt"] = match.end()
+            elif rule.check == "assigned" and match.end() - start > LONG_RUN_BYTES:
+                checked_until["assigned"] = match.end()
+            values = [_Match(*span, rank, rule.kind) for span in CHECKS[rule.check](text, match)]
             yield from values
             if values:
                 break
-        at = _position(openings, text, start + 1 if rules else end)
+        position = _find(openings, text, start + 1 if rules else end)
 
 
 def _bare_run_end(text: bytes, start: int) -> int:
@@ -129,70 +134,73 @@ def _bare_run_end(text: bytes, start: int) -> int:
 
 
 def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None:
-    """The text itself where nothing is found; else one in which a second look finds nothing; None if none can be."""
+    """Replace the secrets in a text until none is left, or return None if that takes more than MAX_ROUNDS rounds.
+
+    Without secrets, the result has the same text object.
+    """
     ranges: list[_Range] = []
     redacted = text
     for _ in range(MAX_ROUNDS):
         secrets = find_secrets(redacted, emails=config.emails)
         if not secrets:
             return Redacted(redacted, tuple(_redactions(text, ranges, config.salt.encode())))
-        ranges = _with_originals(text, ranges, secrets, language)
+        ranges = _merge_ranges(text, ranges, secrets, language)
         redacted = _replace(text, ranges, language)
     return None
 
 
 def placeholder(kind: str, language: str) -> bytes:
-    """What a value becomes; as many line feeds as the value had follow it."""
+    """Return the placeholder for a secret. The line feeds of the secret are kept after it."""
     name = f"SECRET:{kind}"
     return (f"__{name}__" if language in NO_ANGLE_LANGUAGES else f"<{name}>").encode()
 
 
-def _in_order(text: bytes, found: list[_Found]) -> list[Secret]:
-    """What overlaps becomes one, of the kind that comes first in the table."""
-    kept: list[_Found] = []
-    for one in sorted(found):
-        if not kept or one.start >= kept[-1].end:
-            kept.append(one)
+def _merge_overlaps(text: bytes, matches: list[_Match]) -> list[Secret]:
+    """Merge overlapping matches into one secret. Its kind is the one that comes first in the table."""
+    merged: list[_Match] = []
+    for match in sorted(matches):
+        if not merged or match.start >= merged[-1].end:
+            merged.append(match)
             continue
-        last = kept[-1]
-        rank, kind = min((last.rank, last.kind), (one.rank, one.kind))
-        kept[-1] = _Found(last.start, max(last.end, one.end), rank, kind)
-    lines = _lines(text, [one.start for one in kept])
-    return [Secret(one.kind, one.start, one.end, line) for one, line in zip(kept, lines, strict=True)]
+        last = merged[-1]
+        rank, kind = min((last.rank, last.kind), (match.rank, match.kind))
+        merged[-1] = _Match(last.start, max(last.end, match.end), rank, kind)
+    lines = _line_numbers(text, [match.start for match in merged])
+    return [Secret(match.kind, match.start, match.end, line) for match, line in zip(merged, lines, strict=True)]
 
 
-def _lines(text: bytes, offsets: Sequence[int]) -> list[int]:
+def _line_numbers(text: bytes, offsets: Sequence[int]) -> list[int]:
     breaks = (text.count(b"\n", before, offset) for before, offset in pairwise((0, *offsets)))
     return list(accumulate(breaks, initial=1))[1:]
 
 
 def _redactions(text: bytes, ranges: Sequence[_Range], salt: bytes) -> Iterator[Redaction]:
-    lines = _lines(text, [one.start for one in ranges])
+    lines = _line_numbers(text, [span.start for span in ranges])
     for (start, end, kind), line in zip(ranges, lines, strict=True):
         digest = hashlib.sha256(salt + b"\0" + text[start:end]).hexdigest()
         yield Redaction(kind=kind, line=line, start=start, end=end, hash=digest[:NUM_HASH_DIGITS])
 
 
-def _replacement(text: bytes, one: _Range, language: str) -> bytes:
-    return placeholder(one.kind, language) + b"\n" * text.count(b"\n", one.start, one.end)
+def _replacement(text: bytes, span: _Range, language: str) -> bytes:
+    return placeholder(span.kind, language) + b"\n" * text.count(b"\n", span.start, span.end)
 
 
 def _replace(text: bytes, ranges: Sequence[_Range], language: str) -> bytes:
     pieces = []
     done = 0
-    for one in ranges:
-        pieces += [text[done : one.start], _replacement(text, one, language)]
-        done = one.end
+    for span in ranges:
+        pieces += [text[done : span.start], _replacement(text, span, language)]
+        done = span.end
     return b"".join((*pieces, text[done:]))
 
 
-def _with_originals(text: bytes, ranges: list[_Range], secrets: list[Secret], language: str) -> list[_Range]:
-    """Secrets of the redacted text join the ranges of the original; one that touches a placeholder swallows it."""
+def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], language: str) -> list[_Range]:
+    """Add secrets found in the redacted text to the ranges of the original, merging those that touch a placeholder."""
     starts, ends, shift = [], [], 0
-    for one in ranges:
-        starts.append(one.start + shift)
-        ends.append(starts[-1] + len(_replacement(text, one, language)))
-        shift = ends[-1] - one.end
+    for span in ranges:
+        starts.append(span.start + shift)
+        ends.append(starts[-1] + len(_replacement(text, span, language)))
+        shift = ends[-1] - span.end
     merged: list[_Range] = []
     done = 0
     for secret in secrets:
@@ -208,13 +216,13 @@ def _with_originals(text: bytes, ranges: list[_Range], secrets: list[Secret], la
 
 @cache
 def _openings(emails: bool) -> Any:
-    """The pattern of all openings without groups: RE2 finds a match of it in a fraction of the time."""
+    """Return the pattern of all openings without groups, which RE2 matches in a fraction of the time."""
     return compiled("|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails)))
 
 
 @cache
 def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]]:
-    """All openings in one pattern, and the rules that each of its groups stands for."""
+    """Return the pattern of all openings, and the rules of each of its groups."""
     rules = _rules_by_opening(emails)
     pattern = "|".join(f"({opening}){followed_by}" for opening, followed_by in rules)
     return compiled(pattern), dict(enumerate(rules.values(), start=1))
@@ -222,8 +230,8 @@ def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]
 
 @cache
 def _rules_by_opening(emails: bool) -> dict[tuple[str, str], list[tuple[int, SecretRule]]]:
-    """Each with its rank, by the opening and what must follow it. A placeholder opens no secret: it has none."""
-    rules: dict[tuple[str, str], list[tuple[int, SecretRule]]] = {(PLACED, ""): []}
+    """Return the rules with their rank, keyed by opening and what must follow it. A placeholder has no rules."""
+    rules: dict[tuple[str, str], list[tuple[int, SecretRule]]] = {(PLACEHOLDER_PATTERN, ""): []}
     for rank, rule in enumerate(SECRET_RULES):
         if emails == (rule.check == "email"):
             rules.setdefault((rule.opening, rule.followed_by), []).append((rank, rule))

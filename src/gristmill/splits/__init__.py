@@ -1,1 +1,1 @@
-"""Groups of documents to train, validation and test; spans that two splits share."""
+"""Assignment of document groups to train, validation and test, and search for spans that two splits share."""

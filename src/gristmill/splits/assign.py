@@ -1,8 +1,8 @@
-"""Documents -> groups -> train / validation / test, before any window is cut. A group is never torn apart.
+"""Group documents and assign each group to train, validation or test, before windows are cut. Groups are never divided.
 
-New groups are dealt out by size, from large to small and in an order within each power of two that the seed decides,
-each to the split that lags its share the most. So every split gets its part of the large files and of the small ones,
-and the shares are met to within about the smallest groups.
+New groups are assigned by size, from large to small. Within each power of two, the seed decides the order. Each group
+goes to the split with the largest deficit. Every split therefore gets its share of large and of small files, and the
+deviation from the shares is about the size of the smallest groups.
 """
 
 import hashlib
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 from gristmill.core.records import PreparedDocument, Split
 from gristmill.dedup.clusters import UnionFind
-from gristmill.splits.previous import NOTHING_BEFORE, PreviousSplit
+from gristmill.splits.previous import NO_PREVIOUS_SPLIT, PreviousSplit
 
 
 class Group(NamedTuple):
-    """Documents that must share a split: a file by itself, near-duplicates together, or a whole folder or source."""
+    """Documents that must be in the same split: a single file, near-duplicates, or all files of a folder or source."""
 
     name: str
     documents: tuple[PreparedDocument, ...]
     dropped: tuple[PreparedDocument, ...] = ()
-    """Duplicates of one of them: they take no place, but an earlier build may have given them one."""
+    """Dropped duplicates of the documents. Only their splits in an earlier build matter."""
 
     @property
     def num_tokens(self) -> int:
@@ -37,28 +37,30 @@ def make_groups(
     by: str,
     copies: Mapping[int, Sequence[PreparedDocument]] = NO_COPIES,
 ) -> list[Group]:
-    """`clusters`, `dropped` and `copies` go by number. `by`: file, directory or repo. A group is named for its first.
+    """Group the documents that must be in the same split. A group is named after its first document.
 
-    `copies` are exact duplicates of a document: they join no folders, but they too may have had a split.
+    `clusters` are near-duplicates, `dropped` the documents to drop, and `copies` the exact duplicates of a document.
+    All three use document indices. `by` is `file`, `directory` or `repo`. Copies do not join folders, but an earlier
+    build may have assigned them to a split.
     """
     sets = UnionFind(len(documents))
-    first_of_unit: dict[str, int] = {}
-    if by != "file":  # else each is a unit of its own
-        for number, document in enumerate(documents):
-            sets.join(first_of_unit.setdefault(_unit(document, by), number), number)
+    first_in_unit: dict[str, int] = {}
+    if by != "file":  # otherwise each document is a separate unit
+        for index, document in enumerate(documents):
+            sets.join(first_in_unit.setdefault(_unit_name(document, by), index), index)
     for members in clusters:
         for member in members[1:]:
             sets.join(members[0], member)
     groups: list[Group] = []
     for members in sets.sets():
-        kept = [documents[number] for number in members if number not in dropped]
-        gone = [documents[number] for number in members if number in dropped] if len(kept) < len(members) else []
-        gone += [copy for number in members if number in copies for copy in copies[number]]
-        groups.append(Group(_unit(documents[members[0]], by), tuple(kept), tuple(gone)))
+        kept = [documents[index] for index in members if index not in dropped]
+        excluded = [documents[index] for index in members if index in dropped] if len(kept) < len(members) else []
+        excluded += [copy for index in members if index in copies for copy in copies[index]]
+        groups.append(Group(_unit_name(documents[members[0]], by), tuple(kept), tuple(excluded)))
     return groups
 
 
-def _unit(document: PreparedDocument, by: str) -> str:
+def _unit_name(document: PreparedDocument, by: str) -> str:
     if by == "repo":
         return document.repo
     return document.name if by == "file" else f"{document.repo}/{document.path.rpartition('/')[0]}".rstrip("/") + "/"
@@ -68,37 +70,38 @@ def assign_splits(
     groups: Sequence[Group],
     fractions: Mapping[Split, float],
     seed: int,
-    previous: PreviousSplit = NOTHING_BEFORE,
+    previous: PreviousSplit = NO_PREVIOUS_SPLIT,
     *,
     train_wins: bool = False,
 ) -> dict[str, Split]:
-    """Group name -> split. A group that was split before stays where its first document was.
+    """Return the split of each group, keyed by group name.
 
-    `train_wins`: one whose documents were in several splits goes to train.
+    A group from an earlier build keeps the split of its first known document. With `train_wins`, a group whose
+    documents were in several splits goes to train.
     """
     assigned: dict[str, Split] = {}
     tokens = dict.fromkeys(fractions, 0)
-    new: list[tuple[int, bytes, int]] = []
+    new_groups: list[tuple[int, bytes, int]] = []
     sizes = [group.num_tokens for group in groups]
-    for number, (group, size) in enumerate(zip(groups, sizes, strict=True)):
-        known = previous.of_all((*group.documents, *group.dropped))
-        if not known:
-            new.append((-size.bit_length(), _draw(group.name, seed), number))
+    for index, (group, size) in enumerate(zip(groups, sizes, strict=True)):
+        earlier = previous.find_all((*group.documents, *group.dropped))
+        if not earlier:
+            new_groups.append((-size.bit_length(), _random_key(group.name, seed), index))
             continue
-        split = Split.TRAIN if train_wins and len(set(known)) > 1 else known[0]
+        split = Split.TRAIN if train_wins and len(set(earlier)) > 1 else earlier[0]
         assigned[group.name] = split
         tokens[split] += size
-    splits, shares, given = list(fractions), list(fractions.values()), list(tokens.values())
-    total = sum(given)
-    for *_, number in sorted(new):
-        total += sizes[number]
-        lags = [share * total - count for share, count in zip(shares, given, strict=True)]
-        lagging = lags.index(max(lags))
-        assigned[groups[number].name] = splits[lagging]
-        given[lagging] += sizes[number]
+    splits, fraction_of_each, num_assigned = list(fractions), list(fractions.values()), list(tokens.values())
+    total = sum(num_assigned)
+    for *_, index in sorted(new_groups):
+        total += sizes[index]
+        deficits = [fraction * total - count for fraction, count in zip(fraction_of_each, num_assigned, strict=True)]
+        neediest = deficits.index(max(deficits))
+        assigned[groups[index].name] = splits[neediest]
+        num_assigned[neediest] += sizes[index]
     return assigned
 
 
-def _draw(name: str, seed: int) -> bytes:
-    """A number from the seed and the name alone: adding a file does not reshuffle the others."""
+def _random_key(name: str, seed: int) -> bytes:
+    """Return a pseudorandom sort key that depends only on seed and name, so that a new file does not reorder others."""
     return hashlib.sha256(f"{seed}\0{name}".encode()).digest()

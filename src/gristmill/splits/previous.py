@@ -1,4 +1,4 @@
-"""Splits of an earlier build as an input, so that a file stays in its split over rebuilds."""
+"""Read the splits of an earlier build, so that a file keeps its split when the dataset is rebuilt."""
 
 import hashlib
 import os
@@ -16,23 +16,27 @@ from gristmill.core.records import FileKey, PreparedDocument, Split
 
 
 class PreviousSplit(NamedTuple):
-    """Where an earlier build put its files: by content, so that none crosses over by being moved; else by name."""
+    """Splits of the files in an earlier build.
+
+    A file is found by content first, so that a moved file keeps its split, and then by name.
+    """
 
     by_key: Mapping[FileKey, Split]
     by_text: Mapping[str, Split]
-    """By text_sha256."""
+    """Keyed by text_sha256."""
 
     def of(self, document: PreparedDocument) -> Split | None:
+        """Return the earlier split of a document, or None if it is new."""
         return self.by_text.get(document.text_sha256) or (self.by_key.get(document.key) if self.by_key else None)
 
-    def of_all(self, documents: Iterable[PreparedDocument]) -> list[Split]:
-        """Of those that have one."""
+    def find_all(self, documents: Iterable[PreparedDocument]) -> list[Split]:
+        """Return the earlier splits of the documents. New documents are skipped."""
         if not self.by_text and not self.by_key:
             return []
         return [split for document in documents if (split := self.of(document))]
 
 
-NOTHING_BEFORE = PreviousSplit({}, {})
+NO_PREVIOUS_SPLIT = PreviousSplit({}, {})
 
 
 class _PreviousRow(msgspec.Struct, frozen=True):
@@ -43,10 +47,13 @@ class _PreviousRow(msgspec.Struct, frozen=True):
 
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
-    """The earlier build's files.jsonl as an input, and its digest; nothing where there is none or it is not wanted."""
+    """Read files.jsonl of the earlier build, and return its splits and digest.
+
+    Without an earlier build, or with `split.fresh`, the result is empty and the digest is None.
+    """
     path = previous_file(config)
     if path is None:
-        return NOTHING_BEFORE, None
+        return NO_PREVIOUS_SPLIT, None
     try:
         content = read_plain(path)
     except OSError as error:
@@ -56,7 +63,7 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
         rows = [row for row in decoder.decode_lines(content) if row.split is not None]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
-            f"{str(path)!r} is no files.jsonl of an earlier build: {error}. Use --fresh-splits to do without."
+            f"{str(path)!r} is not the files.jsonl of an earlier build: {error}. Use --fresh-splits to ignore it."
         ) from None
     by_key = {(row.repo, row.path): row.split for row in rows if row.split}
     by_text = {row.text_sha256: row.split for row in rows if row.text_sha256 and row.split}
@@ -64,6 +71,7 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
 
 
 def previous_file(config: Config) -> Path | None:
+    """Return the path of the earlier build's files.jsonl, or None if no earlier splits are used."""
     if config.split.fresh:
         return None
     if config.split.previous is not None:

@@ -1,17 +1,17 @@
-"""Long spans that two sides of documents share, found without comparing each document with each.
+"""Find long spans that two sets of documents share, without comparing all pairs of documents.
 
-A span is 50 tokens or more, found verbatim on both sides, with 8 distinct ids or more (else it is a rule of dashes).
-One side, `small`, is what is held out; the other, `large`, is train.
+A shared span is a sequence of 50 or more tokens that appears verbatim on both sides. It must have 8 or more distinct
+ids, so that a rule of dashes does not count. The `small` side is held out, the `large` side is train.
 
-1. Of each document some 25-grams are its anchors: of any 26 neighbours, the one with the smallest key. Whatever 50
-   tokens two documents share, both have the same 26 neighbours there, and so the same anchor. Anchors are a thirteenth
-   of all 25-grams and depend on the document alone: they are noted once, in step 1.
-2. The anchors of the large side are looked up among those of the small side. What is found may be part of a span.
-3. The 50-grams around it, on both sides, are written down by key and place (`span_keys`, partitioned on disk by key);
-   where a key is on both sides there is a span (steps.compare joins them), which is then compared token by token.
+1. Some 25-grams of each document are its anchors: of any 26 neighboring 25-grams, the one with the smallest key. Where
+   two documents share 50 tokens, both have the same 26 neighbors there, and therefore the same anchor. About one in 13
+   of all 25-grams is an anchor. Anchors depend only on the document, so `prepare` computes them once.
+2. The anchors of the large side are looked up among those of the small side. A match may be part of a shared span.
+3. The 50-grams around each match, on both sides, are written to disk by key and position (`span_keys`, partitioned by
+   key). A key on both sides marks a shared span (`span_join.compare` joins them). It is then compared token by token.
 
-The small side is a few percent of all, so step 2 runs in memory; the rest goes through the disk.
-(Anchors are Schleimer, Wilkerson and Aiken's winnowing, 2003.)
+The small side is a few percent of all documents, so step 2 runs in memory. The rest uses the disk.
+Anchors are the winnowing of Schleimer, Wilkerson and Aiken (2003).
 """
 
 from collections.abc import Iterable
@@ -26,40 +26,43 @@ from gristmill.core.records import Range
 from gristmill.dedup.signatures import Ids, Keys, distinct, mixed
 
 SPAN_TOKENS = 50
-BLOCK_TOKENS = 25
-NUM_NEIGHBOURS = SPAN_TOKENS - BLOCK_TOKENS + 1
+ANCHOR_TOKENS = 25
+NUM_NEIGHBORS = SPAN_TOKENS - ANCHOR_TOKENS + 1
 MIN_DISTINCT_IDS = 8
 BASE = 0x5851F42D4C957F2D
 INVERSE_BASE = pow(BASE, -1, 1 << 64)
 TABLE_SLOTS_PER_KEY = 16
 MAX_TABLE_BITS = 30
 PART_TOKENS = 1 << 16
-"""Of a long document at a time: the tables of powers stay in the processor's cache."""
-KEYS_AT_ONCE = 1 << 15
+"""Number of tokens of a long document to process at a time, so that the tables of powers fit in the CPU cache."""
+KEYS_PER_BATCH = 1 << 15
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 BlockKeys = npt.NDArray[np.uint32]
-"""32 bits will do: of a billion grams and a million keys, a quarter of a million are found by mistake."""
+"""32 bits are enough: a lookup of a billion grams among a million keys gives a quarter of a million false matches."""
 AnyKeys = npt.NDArray[Any]
 
 
 def gram_keys(ids: Ids) -> BlockKeys:
-    """A key for each 25-gram, whatever the order of its tokens: two additions a token; the spans decide."""
-    if len(ids) < BLOCK_TOKENS:
+    """Return a key for each 25-gram, at two additions per token.
+
+    The key ignores the order of tokens. The comparison of spans removes false matches.
+    """
+    if len(ids) < ANCHOR_TOKENS:
         return np.zeros(0, np.uint32)
     sums = np.zeros(len(ids) + 1, np.uint32)
-    np.cumsum(_short_numbers(_len_of_table(ids)).take(ids), out=sums[1:])
-    return sums[BLOCK_TOKENS:] - sums[:-BLOCK_TOKENS]
+    np.cumsum(_random_numbers_32(_id_table_size(ids)).take(ids), out=sums[1:])
+    return sums[ANCHOR_TOKENS:] - sums[:-ANCHOR_TOKENS]
 
 
 class Anchors(NamedTuple):
-    """Of several texts, one after the other."""
+    """Anchors of several texts, concatenated."""
 
     counts: Positions
-    """By text."""
+    """Number of anchors of each text."""
     positions: npt.NDArray[np.uint32]
-    """In its text; two neighbours are at most 26 apart."""
+    """Position of each anchor in its text. Neighboring anchors are at most 26 tokens apart."""
     keys: BlockKeys
 
 
@@ -67,52 +70,55 @@ NO_ANCHORS = Anchors(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, 
 
 
 def anchors_of(ids: Ids, edges: Positions) -> Anchors:
-    """Of all texts at once. `edges`: where each text's ids begin, and the end."""
+    """Find the anchors of several texts. `edges` are the start of each text in `ids`, and the end."""
     keys = gram_keys(ids)
-    # Grams that begin so near to a text's end that they reach into the next one.
-    across = (edges[1:-1, None] - np.arange(1, BLOCK_TOKENS)).ravel()
-    across = across[(across >= 0) & (across < len(keys))]
-    keys[across] = np.iinfo(np.uint32).max
+    # Grams near the end of a text that extend into the next one.
+    crossing = (edges[1:-1, None] - np.arange(1, ANCHOR_TOKENS)).ravel()
+    crossing = crossing[(crossing >= 0) & (crossing < len(keys))]
+    keys[crossing] = np.iinfo(np.uint32).max
     is_anchor = _is_anchor(keys)
-    is_anchor[across] = False
+    is_anchor[crossing] = False
     starts = np.flatnonzero(is_anchor)
     counts = np.diff(np.searchsorted(starts, edges))
     positions = (starts - np.repeat(edges[:-1], counts)).astype(np.uint32)
-    # The smallest keys are alike in their leading bits, by which they are to be told apart.
-    return Anchors(counts, positions, _stirred(keys[starts]))
+    # The smallest keys have similar leading bits. KeyTable distinguishes keys by these bits, so they are mixed.
+    return Anchors(counts, positions, _mix_bits(keys[starts]))
 
 
-def _stirred(keys: BlockKeys) -> BlockKeys:
-    stirred: BlockKeys = keys * np.uint32(0x9E3779B1)
-    return (stirred ^ (stirred >> np.uint32(15))) * np.uint32(0x85EBCA77)
+def _mix_bits(keys: BlockKeys) -> BlockKeys:
+    mixed_keys: BlockKeys = keys * np.uint32(0x9E3779B1)
+    return (mixed_keys ^ (mixed_keys >> np.uint32(15))) * np.uint32(0x85EBCA77)
 
 
 def _is_anchor(keys: BlockKeys) -> Flags:
-    """Whether each is the smallest of some 26 neighbours: then the largest of their minima is the key itself."""
-    reach = NUM_NEIGHBOURS - 1
+    """Return True for each key that is the smallest in at least one range of 26 neighbors.
+
+    The test: of all ranges of 26 neighbors that contain the key, the largest minimum is the key itself.
+    """
+    reach = NUM_NEIGHBORS - 1
     flags = np.zeros(len(keys), np.bool_)
-    for at in range(0, len(keys), KEYS_AT_ONCE):
-        first, end = max(0, at - reach), at + KEYS_AT_ONCE
-        some = keys[first : end + reach]
-        if len(some) < NUM_NEIGHBOURS:
+    for start in range(0, len(keys), KEYS_PER_BATCH):
+        first, end = max(0, start - reach), start + KEYS_PER_BATCH
+        batch = keys[first : end + reach]
+        if len(batch) < NUM_NEIGHBORS:
             break
-        minima = np.pad(_over_neighbours(np.minimum, some), reach)
-        flags[at:end] = (_over_neighbours(np.maximum, minima) == some)[at - first : end - first]
+        minima = np.pad(_reduce_neighbors(np.minimum, batch), reach)
+        flags[start:end] = (_reduce_neighbors(np.maximum, minima) == batch)[start - first : end - first]
     return flags
 
 
-def _over_neighbours(function: np.ufunc, keys: BlockKeys) -> BlockKeys:
-    """Of each 26 neighbours; in five steps, as what holds of two overlapping runs holds of both together."""
+def _reduce_neighbors(reduce: np.ufunc, keys: BlockKeys) -> BlockKeys:
+    """Return the minimum or maximum of every 26 neighbors, in five steps that combine overlapping ranges."""
     size = 1
-    while 2 * size <= NUM_NEIGHBOURS:
-        keys = function(keys[:-size], keys[size:])
+    while 2 * size <= NUM_NEIGHBORS:
+        keys = reduce(keys[:-size], keys[size:])
         size *= 2
-    both: BlockKeys = function(keys[: size - NUM_NEIGHBOURS], keys[NUM_NEIGHBOURS - size :])
-    return both
+    reduced: BlockKeys = reduce(keys[: size - NUM_NEIGHBORS], keys[NUM_NEIGHBORS - size :])
+    return reduced
 
 
 class KeyTable(NamedTuple):
-    """By the leading bits of a key, one bit: whether any key begins so. Says no to most of what is not among them."""
+    """Approximate set of keys: one bit for each value of the leading bits, set if a key begins with them."""
 
     bits: npt.NDArray[np.uint8]
 
@@ -120,25 +126,25 @@ class KeyTable(NamedTuple):
     def of(cls, keys: Iterable[AnyKeys], num_keys: int) -> "KeyTable":
         num_bits = min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length()))
         bits = np.zeros(1 << (num_bits - 3), np.uint8)
-        for some in keys:
-            slots = _leading(some, num_bits).astype(np.uint32)
+        for batch in keys:
+            slots = _leading_bits(batch, num_bits).astype(np.uint32)
             np.bitwise_or.at(bits, slots >> 3, np.uint8(1) << (slots & 7).astype(np.uint8))
         return cls(bits)
 
     def may_hold(self, keys: AnyKeys) -> Flags:
-        """Yes for all that are among them, no for most that are not."""
-        slots = _leading(keys, (8 * len(self.bits)).bit_length() - 1).astype(np.uint32)
+        """Return True for all keys in the set, and False for most others."""
+        slots = _leading_bits(keys, (8 * len(self.bits)).bit_length() - 1).astype(np.uint32)
         flags: Flags = (self.bits.take(slots >> 3) >> (slots & 7).astype(np.uint8)) & 1 != 0
         return flags
 
 
-def _leading(keys: AnyKeys, num_bits: int) -> AnyKeys:
-    leading: AnyKeys = keys >> keys.dtype.type(8 * keys.dtype.itemsize - num_bits)
-    return leading
+def _leading_bits(keys: AnyKeys, num_bits: int) -> AnyKeys:
+    bits: AnyKeys = keys >> keys.dtype.type(8 * keys.dtype.itemsize - num_bits)
+    return bits
 
 
-class Stretches(NamedTuple):
-    """Runs of 50-grams: from the start of the first one of each to the start of its last."""
+class GramRuns(NamedTuple):
+    """Runs of consecutive 50-grams, each given by the start of its first and of its last 50-gram."""
 
     first: Positions
     last: Positions
@@ -149,33 +155,36 @@ class Stretches(NamedTuple):
     def counts(self) -> Positions:
         return self.last - self.first + 1
 
-    def of_their_own(self, ids: Ids) -> tuple[Ids, Positions]:
-        """Their ids one after the other, and where their 50-grams begin among these."""
+    def extract(self, ids: Ids) -> tuple[Ids, Positions]:
+        """Return the ids of the runs, concatenated, and the start of each 50-gram in them."""
         lengths = self.last - self.first + SPAN_TOKENS
         first = np.cumsum(lengths) - lengths
-        return ids[counted_from(self.first, lengths)], Stretches(first, first + self.last - self.first).starts()
+        return ids[counted_from(self.first, lengths)], GramRuns(first, first + self.last - self.first).starts()
 
 
 def counted_from(first: Positions, counts: Positions) -> Positions:
-    """From each on, so many: `[5, 9], [3, 2]` -> 5 6 7 9 10"""
-    numbers: Positions = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-    return numbers
+    """Return consecutive numbers from each start: `[5, 9], [3, 2]` -> 5 6 7 9 10."""
+    positions: Positions = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return positions
 
 
-def stretches_around(positions: Positions, begin: Positions, end: Positions) -> Stretches:
-    """All 50-grams that hold one of the 25-grams at these positions; `begin` and `end`: of the text each is in."""
-    first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), begin)
+def gram_runs_around(positions: Positions, begin: Positions, end: Positions) -> GramRuns:
+    """Return all 50-grams that contain a 25-gram at one of these positions.
+
+    `begin` and `end` bound the text of each position.
+    """
+    first = np.maximum(positions - (SPAN_TOKENS - ANCHOR_TOKENS), begin)
     last = np.minimum(positions, end - SPAN_TOKENS)
     first, last = first[first <= last], last[first <= last]
     is_apart = first[1:] > last[:-1] + 1
-    ends = np.ones(min(len(first), 1), np.bool_)
-    return Stretches(first[np.concatenate((ends, is_apart))], last[np.concatenate((is_apart, ends))])
+    edge = np.ones(min(len(first), 1), np.bool_)
+    return GramRuns(first[np.concatenate((edge, is_apart))], last[np.concatenate((is_apart, edge))])
 
 
 def span_keys(ids: Ids, starts: Positions) -> Keys:
-    """A key for each 50-gram that begins at these ascending positions; the order of its tokens counts."""
+    """Return a key for the 50-gram at each of these ascending positions. The key depends on the order of tokens."""
     keys = np.zeros(len(starts), np.uint64)
-    numbers = _numbers(_len_of_table(ids)) if len(starts) else keys
+    numbers = _random_numbers(_id_table_size(ids)) if len(starts) else keys
     edges = np.searchsorted(starts, np.arange(0, len(ids), PART_TOKENS))
     for part, first, end in zip(count(), edges.tolist(), [*edges[1:].tolist(), len(starts)], strict=False):
         if first < end:
@@ -183,13 +192,13 @@ def span_keys(ids: Ids, starts: Positions) -> Keys:
             terms = numbers.take(ids[base : base + PART_TOKENS + SPAN_TOKENS])
             sums = np.zeros(len(terms) + 1, np.uint64)
             np.cumsum(terms * _powers(BASE)[: len(terms)], out=sums[1:])
-            at = starts[first:end] - base
-            keys[first:end] = (sums[at + SPAN_TOKENS] - sums[at]) * _powers(INVERSE_BASE)[at]
+            offsets = starts[first:end] - base
+            keys[first:end] = (sums[offsets + SPAN_TOKENS] - sums[offsets]) * _powers(INVERSE_BASE)[offsets]
     return mixed(keys)
 
 
 def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
-    """Shared 50-grams that overlap or touch -> one range each; those of too few distinct ids do not count."""
+    """Merge shared 50-grams that overlap or touch into ranges. Ranges with too few distinct ids are left out."""
     if not len(starts):
         return []
     is_apart = np.diff(starts) > SPAN_TOKENS
@@ -201,34 +210,34 @@ def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
     return [(start, end) for start, end in ranges if _has_distinct(ids[start:end], min_distinct)]
 
 
-def _has_distinct(ids: Ids, least: int) -> bool:
-    """Most spans of code have that many in their first tokens."""
-    return len(set(ids[:SPAN_TOKENS].tolist())) >= least or len(distinct(ids)) >= least
+def _has_distinct(ids: Ids, min_distinct: int) -> bool:
+    """Return True if a range has enough distinct ids. Usually its first 50 tokens are enough."""
+    return len(set(ids[:SPAN_TOKENS].tolist())) >= min_distinct or len(distinct(ids)) >= min_distinct
 
 
-def _len_of_table(ids: Ids) -> int:
-    return 1 << 16 if ids.dtype == np.uint16 else _table_size(int(ids.max()) + 1)
+def _id_table_size(ids: Ids) -> int:
+    return 1 << 16 if ids.dtype == np.uint16 else _round_table_size(int(ids.max()) + 1)
 
 
-def _table_size(wanted: int) -> int:
-    """A power of two, so that few tables are made."""
-    return 1 << max(16, (wanted - 1).bit_length())
+def _round_table_size(min_size: int) -> int:
+    """Round up to a power of two, so that few tables are created."""
+    return 1 << max(16, (min_size - 1).bit_length())
 
 
 @cache
-def _numbers(size: int) -> Keys:
-    """A number without a pattern for each id."""
+def _random_numbers(size: int) -> Keys:
+    """Return a pseudorandom number for each id."""
     return mixed(mixed(np.arange(1, size + 1, dtype=np.uint64)))
 
 
 @cache
-def _short_numbers(size: int) -> BlockKeys:
-    return (_numbers(size) >> np.uint64(32)).astype(np.uint32)
+def _random_numbers_32(size: int) -> BlockKeys:
+    return (_random_numbers(size) >> np.uint64(32)).astype(np.uint32)
 
 
 @cache
 def _powers(base: int) -> Keys:
-    """base ** 0, base ** 1, … modulo 2 ** 64"""
+    """Return base ** 0, base ** 1, … modulo 2 ** 64."""
     factors = np.full(PART_TOKENS + SPAN_TOKENS, base, np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)

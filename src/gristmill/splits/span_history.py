@@ -1,9 +1,9 @@
-"""Spans that held-out files share with train, when an earlier build has looked for them before.
+"""Update the spans that held-out files share with train, using the record of an earlier build.
 
-Of a held-out file that was there before, it is known which of its 50-grams train has, and which file of train is the
-first to have each. What is new in train may have more of them, or have them first. What is gone from train may have
-been the only one: unless something new has taken its place, at the same path or before it, such a held-out file is
-compared with all of train, like one that is not known. What comes out is what comparing all with all gives.
+For each held-out file of the earlier build, the record lists its 50-grams that are in train, and the first train file
+with each. A new train file may contain more of them, or come before the recorded file. A removed train file may have
+been the only one with a 50-gram. The held-out file is then compared with all of train, like a new one, unless a new
+train file at the same path or before it has the 50-gram. The result equals a comparison of all files with all files.
 """
 
 import hashlib
@@ -17,110 +17,127 @@ import numpy as np
 from gristmill.core.records import AnyStoredText, Cut, PreparedDocument, Range
 from gristmill.dedup.signatures import Ids
 from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
-from gristmill.splits.span_join import Shared, StartRuns, runs_of_starts
+from gristmill.splits.span_join import Shared, StartRuns, pack_starts
 
-NOBODY = -1
+MISSING = -1
 
 Documents = Sequence[PreparedDocument]
 Identity = bytes
-"""Of a document: its name and its text."""
+"""Digest of the name and text of a document."""
 
 
 class Compare(Protocol):
-    """Held-out documents and those of train -> what each of the held-out ones shares, by number.
+    """Function that returns the spans each held-out document shares with train, keyed by index.
 
-    `is_any`: also those that share only what is too plain to count by itself, as it may touch what counts.
+    With `is_any`, the result includes spans that are too trivial to count alone, as they may touch spans that count.
     """
 
     def __call__(self, held_out: Documents, train: Documents, *, is_any: bool) -> dict[int, Shared]: ...
 
 
-class Twin(msgspec.Struct, frozen=True, array_like=True):
+class TrainText(msgspec.Struct, frozen=True, array_like=True):
+    """A train document that shares a span with a held-out document."""
+
     repo: str
     path: str
     identity: Identity
 
 
-class KnownShared(msgspec.Struct, frozen=True, array_like=True):
+class KnownSpans(msgspec.Struct, frozen=True, array_like=True):
+    """Spans that one held-out document shares with train."""
+
     cuts: tuple[Cut, ...]
     runs: StartRuns
-    """Twins by their number among all."""
+    """Train documents are given by their index in `Compared.matched_texts`."""
 
 
 class Compared(msgspec.Struct, frozen=True, array_like=True):
+    """Record of one comparison, for the next build."""
+
     train: set[Identity]
-    twins: list[Twin]
-    held_out: dict[Identity, KnownShared]
+    matched_texts: list[TrainText]
+    held_out: dict[Identity, KnownSpans]
 
 
-class _Starts(NamedTuple):
-    """A document's shared 50-grams: where each begins, and the number of the first text that has it."""
+class _SharedStarts(NamedTuple):
+    """Shared 50-grams of a document: the start of each, and the index of the first train document with it."""
 
     starts: Positions
-    twins: Positions
+    texts: Positions
 
     @classmethod
-    def of(cls, runs: StartRuns) -> "_Starts":
-        first, last, twin = _rows(runs).T
+    def of(cls, runs: StartRuns) -> "_SharedStarts":
+        first, last, text = _rows(runs).T
         counts = last - first + 1
-        return cls(counted_from(first, counts), np.repeat(twin, counts))
+        return cls(counted_from(first, counts), np.repeat(text, counts))
 
-    def twins_at(self, starts: Positions) -> Positions:
-        twins = np.full(len(starts), NOBODY)
-        twins[np.searchsorted(starts, self.starts)] = self.twins
-        return twins
+    def texts_at(self, starts: Positions) -> Positions:
+        texts = np.full(len(starts), MISSING)
+        texts[np.searchsorted(starts, self.starts)] = self.texts
+        return texts
 
 
 class _Train:
-    """Its documents by number, in path order; and what has become of those that it had."""
+    """Train documents in path order, and their relation to those of the earlier build."""
 
     def __init__(self, documents: Documents, before: Compared) -> None:
         self.documents = documents
-        self.ids = [_identity(document) for document in documents]
-        number_of = {one: number for number, one in enumerate(self.ids)}
-        self.new = np.array([number for number, one in enumerate(self.ids) if one not in before.train], np.int64)
-        self.numbers = np.array([number_of.get(twin.identity, NOBODY) for twin in before.twins], np.int64)
-        """Of the twins that are known from before; NOBODY for one that is gone."""
+        self.identities = [_identity(document) for document in documents]
+        index_by_identity = {identity: index for index, identity in enumerate(self.identities)}
+        self.new = np.array(
+            [index for index, identity in enumerate(self.identities) if identity not in before.train], np.int64
+        )
+        self.known_indices = np.array(
+            [index_by_identity.get(text.identity, MISSING) for text in before.matched_texts], np.int64
+        )
+        """Current index of each recorded train document, or MISSING if it was removed."""
         keys = [document.key for document in documents]
-        self.places = np.array([bisect_right(keys, (twin.repo, twin.path)) - 1 for twin in before.twins], np.int64)
-        """The last one that is not behind it."""
+        self.last_not_after = np.array(
+            [bisect_right(keys, (text.repo, text.path)) - 1 for text in before.matched_texts], np.int64
+        )
+        """For each recorded document, the index of the last current document whose path is not after it."""
 
-    def followed(self, old: StartRuns, new: StartRuns) -> StartRuns | None:
-        """The old ones with the numbers of today, if the new ones change nothing; None where they may."""
+    def renumber_if_unchanged(self, old: StartRuns, new: StartRuns) -> StartRuns | None:
+        """Return the old runs with current indices, or None if the new runs may change them."""
         rows = _rows(old)
-        numbers = self.numbers[rows[:, 2]]
-        if np.any(numbers == NOBODY):  # a twin is gone
+        known_indices = self.known_indices[rows[:, 2]]
+        if np.any(known_indices == MISSING):  # a matched train document was removed
             return None
         if not new:
-            return _with_twins(rows, numbers)
+            return _with_texts(rows, known_indices)
         if not old:
             return None
-        first, last, twins = _rows(new).T
+        first, last, texts = _rows(new).T
         at = np.searchsorted(rows[:, 0], first, "right") - 1
         is_inside = (at >= 0) & (rows[at, 1] >= last)
-        is_behind = numbers[at] <= self.new[twins]
-        return _with_twins(rows, numbers) if is_inside.all() and is_behind.all() else None
+        is_still_first = known_indices[at] <= self.new[texts]
+        return _with_texts(rows, known_indices) if is_inside.all() and is_still_first.all() else None
 
-    def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
-        """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
-        starts = _united(old.starts, new.starts)
-        earlier, later = old.twins_at(starts), new.twins_at(starts)
-        later[later != NOBODY] = self.new[later[later != NOBODY]]
-        was_known = earlier != NOBODY
-        still = np.full(len(starts), NOBODY)
-        still[was_known] = self.numbers[earlier[was_known]]
-        is_gone = was_known & (still == NOBODY)
-        if np.any(later[is_gone] == NOBODY) or np.any(later[is_gone] > self.places[earlier[is_gone]]):
+    def merge(self, old: _SharedStarts, new: _SharedStarts) -> _SharedStarts | None:
+        """Merge the recorded 50-grams with those in new train documents.
+
+        Return None if the first document with a 50-gram cannot be determined.
+        """
+        starts = _union(old.starts, new.starts)
+        recorded, added = old.texts_at(starts), new.texts_at(starts)
+        added[added != MISSING] = self.new[added[added != MISSING]]
+        was_known = recorded != MISSING
+        current = np.full(len(starts), MISSING)
+        current[was_known] = self.known_indices[recorded[was_known]]
+        is_removed = was_known & (current == MISSING)
+        if np.any(added[is_removed] == MISSING) or np.any(
+            added[is_removed] > self.last_not_after[recorded[is_removed]]
+        ):
             return None
-        first = np.where(still == NOBODY, later, np.where(later == NOBODY, still, np.minimum(still, later)))
-        return _Starts(starts, first)
+        first = np.where(current == MISSING, added, np.where(added == MISSING, current, np.minimum(current, added)))
+        return _SharedStarts(starts, first)
 
 
-def _united(some: Positions, others: Positions) -> Positions:
-    at = np.searchsorted(some, others)
-    at[at == len(some)] = 0
-    is_new = some[at] != others if len(some) else np.ones(len(others), np.bool_)
-    return np.sort(np.concatenate((some, others[is_new])), kind="stable") if is_new.any() else some
+def _union(first: Positions, second: Positions) -> Positions:
+    at = np.searchsorted(first, second)
+    at[at == len(first)] = 0
+    is_new = first[at] != second if len(first) else np.ones(len(second), np.bool_)
+    return np.sort(np.concatenate((first, second[is_new])), kind="stable") if is_new.any() else first
 
 
 def compare_again(
@@ -130,66 +147,72 @@ def compare_again(
     compare: Compare,
     ids_of: Callable[[AnyStoredText], Ids],
 ) -> tuple[dict[int, tuple[Cut, ...]], Compared]:
-    """For each held-out document, by number, what it shares with the documents of train; and what to remember."""
+    """Return the cuts of each held-out document, keyed by index, and the record for the next build.
+
+    `documents` are those of train. `compare` is called only for pairs that the record does not cover.
+    """
     before = before or Compared(set(), [], {})
     train = _Train(documents, before)
-    ids = [_identity(document) for document in held_out]
-    stable = [number for number, one in enumerate(ids) if one in before.held_out]
-    new = [documents[number] for number in train.new.tolist()]
-    found = compare([held_out[number] for number in stable], new, is_any=True) if stable and new else {}
-    known: dict[int, KnownShared] = {}
-    for index, number in enumerate(stable):
-        was = before.held_out[ids[number]]
-        more = found[index].runs if index in found else b""
-        runs = train.followed(was.runs, more)
+    identities = [_identity(document) for document in held_out]
+    seen = [index for index, identity in enumerate(identities) if identity in before.held_out]
+    new = [documents[index] for index in train.new.tolist()]
+    found = compare([held_out[index] for index in seen], new, is_any=True) if seen and new else {}
+    known: dict[int, KnownSpans] = {}
+    for position, index in enumerate(seen):
+        recorded = before.held_out[identities[index]]
+        added = found[position].runs if position in found else b""
+        runs = train.renumber_if_unchanged(recorded.runs, added)
         if runs is not None:
-            known[number] = KnownShared(was.cuts, runs)
+            known[index] = KnownSpans(recorded.cuts, runs)
             continue
-        old = _Starts.of(was.runs)
-        merged = train.merged(old, _Starts.of(more))
+        old = _SharedStarts.of(recorded.runs)
+        merged = train.merge(old, _SharedStarts.of(added))
         if merged is not None:
             has_grown = len(merged.starts) > len(old.starts)
             ranges = (
-                ranges_of(ids_of(held_out[number]), merged.starts, MIN_DISTINCT_IDS)
+                ranges_of(ids_of(held_out[index]), merged.starts, MIN_DISTINCT_IDS)
                 if has_grown
-                else [(cut.start, cut.end) for cut in was.cuts]
+                else [(cut.start, cut.end) for cut in recorded.cuts]
             )
-            known[number] = _known(ranges, merged, documents)
-    rest = [number for number in range(len(held_out)) if number not in known]
-    found = compare([held_out[number] for number in rest], documents, is_any=False) if rest else {}
-    known |= {number: KnownShared((), b"") for number in rest}
-    known |= {rest[index]: KnownShared(shared.cuts, shared.runs) for index, shared in found.items()}
-    cuts = {number: one.cuts for number, one in sorted(known.items()) if one.cuts}
-    return cuts, _compared(train, {ids[number]: one for number, one in known.items()})
+            known[index] = _known_spans(ranges, merged, documents)
+    remaining = [index for index in range(len(held_out)) if index not in known]
+    found = compare([held_out[index] for index in remaining], documents, is_any=False) if remaining else {}
+    known |= {index: KnownSpans((), b"") for index in remaining}
+    known |= {remaining[position]: KnownSpans(shared.cuts, shared.runs) for position, shared in found.items()}
+    cuts = {index: spans.cuts for index, spans in sorted(known.items()) if spans.cuts}
+    return cuts, _make_record(train, {identities[index]: spans for index, spans in known.items()})
 
 
-def _known(ranges: Sequence[Range], shared: _Starts, documents: Documents) -> KnownShared:
-    twins = shared.twins[np.searchsorted(shared.starts, [start for start, _ in ranges])].tolist()
-    cuts = [Cut(start, end, documents[twin].name) for (start, end), twin in zip(ranges, twins, strict=True)]
-    return KnownShared(tuple(cuts), runs_of_starts(*shared) if len(shared.starts) else b"")
+def _known_spans(ranges: Sequence[Range], shared: _SharedStarts, documents: Documents) -> KnownSpans:
+    texts = shared.texts[np.searchsorted(shared.starts, [start for start, _ in ranges])].tolist()
+    cuts = [Cut(start, end, documents[text].name) for (start, end), text in zip(ranges, texts, strict=True)]
+    return KnownSpans(tuple(cuts), pack_starts(*shared) if len(shared.starts) else b"")
 
 
-def _compared(train: _Train, known: Mapping[Identity, KnownShared]) -> Compared:
-    """With twins by their number among those that are twins of any."""
-    is_twin = np.zeros(len(train.ids), np.bool_)
-    for one in known.values():
-        is_twin[_rows(one.runs)[:, 2]] = True
-    places = np.cumsum(is_twin) - 1
-    numbers = np.flatnonzero(is_twin).tolist()
-    twins = [Twin(train.documents[one].repo, train.documents[one].path, train.ids[one]) for one in numbers]
+def _make_record(train: _Train, known: Mapping[Identity, KnownSpans]) -> Compared:
+    """Make the record of this comparison. It lists only train documents that share a span."""
+    is_matched = np.zeros(len(train.identities), np.bool_)
+    for spans in known.values():
+        is_matched[_rows(spans.runs)[:, 2]] = True
+    positions = np.cumsum(is_matched) - 1
+    matched = np.flatnonzero(is_matched).tolist()
+    matched_texts = [
+        TrainText(train.documents[index].repo, train.documents[index].path, train.identities[index])
+        for index in matched
+    ]
     held_out = {
-        identity: KnownShared(one.cuts, _with_twins(rows := _rows(one.runs), places[rows[:, 2]]))
-        for identity, one in known.items()
+        identity: KnownSpans(spans.cuts, _with_texts(rows := _rows(spans.runs), positions[rows[:, 2]]))
+        for identity, spans in known.items()
     }
-    return Compared(set(train.ids), twins, held_out)
+    return Compared(set(train.identities), matched_texts, held_out)
 
 
 def _rows(runs: StartRuns) -> Positions:
     return np.frombuffer(runs, np.int32).reshape(-1, 3).astype(np.int64)
 
 
-def _with_twins(rows: Positions, twins: Positions) -> StartRuns:
-    return np.column_stack((rows[:, :2], twins)).astype(np.int32).tobytes()
+def _with_texts(rows: Positions, texts: Positions) -> StartRuns:
+    return np.column_stack((rows[:, :2], texts)).astype(np.int32).tobytes()
 
 
 def _identity(document: PreparedDocument) -> Identity:
