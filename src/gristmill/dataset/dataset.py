@@ -98,7 +98,7 @@ class Dataset(Mapping[str, "Rows"]):
         return self._tokenizer
 
     @property
-    def continuing(self) -> Tokenizer:
+    def continuing_tokenizer(self) -> Tokenizer:
         """Tokenizer for text that follows other tokens: it adds no leading space."""
         return tokenizer_for(self.tokenizer.definition.continuing)
 

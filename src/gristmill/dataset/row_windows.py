@@ -144,7 +144,7 @@ def join_windows(dataset: Dataset, parts: Iterable[ShownWindow]) -> list[Stretch
     spans: list[Stretch] = []
     for run in _group_contiguous(originals):
         start = run[0].window.start
-        engine = dataset.tokenizer if not start else dataset.continuing
+        engine = dataset.tokenizer if not start else dataset.continuing_tokenizer
         try:
             text = b"".join(_decode_window(dataset, one) for one in run).decode()
         except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
@@ -168,7 +168,7 @@ def _group_contiguous(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWind
 
 def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
     """Encode a document that is rewritten for fill-in-the-middle: each part separately, sentinels as single tokens."""
-    tokenizer, frame = dataset.continuing, dataset.fim_frame
+    tokenizer, frame = dataset.continuing_tokenizer, dataset.fim_frame
     token_texts = {token.id: token.content.encode() for token in tokenizer.definition.added_tokens}
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
@@ -182,14 +182,14 @@ def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
 def _decode_window(dataset: Dataset, part: ShownWindow) -> bytes:
     window, ids = part
     if not window.fim:
-        return (dataset.continuing if window.start else dataset.tokenizer).decode(ids)
+        return (dataset.continuing_tokenizer if window.start else dataset.tokenizer).decode(ids)
     frame = dataset.fim_frame
     positions = [np.flatnonzero(ids == one).tolist() for one in (frame.prefix, frame.suffix, frame.middle)]
     if [len(one) for one in positions] != [1, 1, 1]:
         raise DatasetError(f"a row of {window.path} is damaged: it must have each fill-in-the-middle sentinel once.")
     (_,), (at,), (to,) = positions
     end = len(ids) - (frame.end is not None and ids[-1] == frame.end)
-    return b"".join(map(dataset.continuing.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
+    return b"".join(map(dataset.continuing_tokenizer.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
 
 
 # Stored rows. A build writes all fields of a window; rows from other sources may lack some.
