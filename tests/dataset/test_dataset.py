@@ -28,7 +28,7 @@ def test_rows_in_order_by_number_and_by_slice(dataset):
     assert rows[::-500] == in_order[::-500]
 
 
-def test_a_row_that_is_not_there(dataset):
+def test_row_number_out_of_range_raises_index_error(dataset):
     for index in (len(dataset["train"]), -len(dataset["train"]) - 1):
         with pytest.raises(IndexError):
             dataset["train"][index]
@@ -43,25 +43,25 @@ def test_splits_are_a_mapping(dataset):
         dataset["dev"]
 
 
-def test_padding_on_request(dataset):
+def test_padded_rows_have_the_window_length_and_a_mask(dataset):
     for plain, padded in zip(dataset["test"], dataset["test"].padded(), strict=True):
-        real = len(plain["input_ids"])
+        num_ids = len(plain["input_ids"])
         assert len(padded["input_ids"]) == len(padded["attention_mask"]) == 512
-        assert padded["input_ids"][:real] == plain["input_ids"]
-        assert set(padded["input_ids"][real:]) <= {1}
-        assert sum(padded["attention_mask"]) == real
+        assert padded["input_ids"][:num_ids] == plain["input_ids"]
+        assert set(padded["input_ids"][num_ids:]) <= {1}
+        assert sum(padded["attention_mask"]) == num_ids
 
 
-def test_it_shows_itself(dataset):
+def test_repr_lists_the_splits(dataset):
     assert "train: " in repr(dataset)
 
 
-def test_it_carries_its_tokenizer(dataset):
+def test_dataset_includes_its_tokenizer(dataset):
     row = dataset["train"][0]
     assert dataset.tokenizer.decode(row["input_ids"][1:-1])
 
 
-def test_what_is_no_dataset_is_refused(tmp_path):
+def test_folder_without_a_dataset_is_rejected(tmp_path):
     with pytest.raises(DatasetError, match="is not a dataset"):
         open_dataset(tmp_path)
     with pytest.raises(DatasetError, match="is not a dataset"):
@@ -69,7 +69,7 @@ def test_what_is_no_dataset_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "damaged"),
         ("[]", "damaged"),
@@ -80,14 +80,14 @@ def test_what_is_no_dataset_is_refused(tmp_path):
         ("\xff", "damaged"),
     ],
 )
-def test_a_damaged_manifest_is_said(tmp_path, content, said):
+def test_damaged_manifest_is_reported(tmp_path, content, message):
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         open_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (r'"kept": \d+', f'"kept": {10**400}', "numbers that are too large"),
         (
@@ -98,15 +98,15 @@ def test_a_damaged_manifest_is_said(tmp_path, content, said):
         (r'"rows": \d+', '"rows": 9000000000000000000', "names a file"),
     ],
 )
-def test_a_manifest_with_what_no_build_writes_is_refused(built, tmp_path, old, new, said):
+def test_manifest_with_impossible_values_is_rejected(built, tmp_path, old, new, message):
     content = (built[0] / "manifest.json").read_text()
     (tmp_path / "manifest.json").write_text(re.sub(old, new, content, count=1))
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         open_dataset(tmp_path)
 
 
-def test_a_data_file_of_a_name_that_cannot_be_is_missing(built, tmp_path):
-    """`gristmill check` tells of it too, among what else is wrong; what a viewer goes by can be told all the same."""
+def test_data_file_with_an_impossible_name_is_missing(built, tmp_path):
+    """`gristmill check` reports it too. The viewer can still compute the stamp of the dataset."""
     content = (built[0] / "manifest.json").read_text().replace('"test.jsonl": ', r'"test\u0000": ')
     (tmp_path / "manifest.json").write_text(content)
     dataset = open_dataset(tmp_path)
@@ -115,14 +115,14 @@ def test_a_data_file_of_a_name_that_cannot_be_is_missing(built, tmp_path):
     assert viewer_index._stamp_of(tmp_path, dataset.manifest)
 
 
-def test_windows_that_do_not_fit_into_their_row_are_not_cut_from_it():
+def test_windows_outside_their_row_are_rejected():
     segment = {"path": "a", "repo": "b", "at": 0, "length": 3}
     assert windows_in({"segments": [segment], "input_ids": [1, 2, 3]}) == [{**segment, "input_ids": [1, 2, 3]}]
     with pytest.raises(DatasetError, match="2 windows in 3 ids"):
         windows_in({"segments": [segment] * 2, "input_ids": [1, 2, 3]})
 
 
-def test_a_missing_or_broken_data_file_is_said(built, tmp_path):
+def test_missing_or_broken_data_file_is_reported(built, tmp_path):
     copy = shutil.copytree(built[0], tmp_path / "copy")
     (copy / "train.jsonl").unlink()
     with pytest.raises(DatasetError, match=r"train\.jsonl is missing"):
@@ -133,13 +133,13 @@ def test_a_missing_or_broken_data_file_is_said(built, tmp_path):
         open_dataset(copy)["test"][0]
 
 
-def test_a_padded_dataset_is_not_padded_twice(corpus, tmp_path):
+def test_padded_dataset_is_not_padded_twice(corpus, tmp_path):
     build(Config(sources=[str(corpus / "json")], out=str(tmp_path / "out"), output=OutputConfig(pad=True)))
     rows = open_dataset(tmp_path / "out")["train"]
     assert list(rows) == list(rows.padded())
 
 
-def test_rows_travel_to_another_process(dataset):
+def test_rows_can_be_pickled(dataset):
     rows = dataset["train"]
     first = rows[0]
     assert pickle.loads(pickle.dumps(rows))[0] == first
@@ -149,7 +149,7 @@ def test_rows_are_opened_once(dataset):
     assert dataset["train"] is dataset["train"]
 
 
-def test_a_file_cut_at_a_line_end_is_noticed(built, tmp_path):
+def test_file_truncated_at_a_line_end_is_detected(built, tmp_path):
     copy = shutil.copytree(built[0], tmp_path / "copy")
     lines = (copy / "test.jsonl").read_bytes().splitlines(keepends=True)
     (copy / "test.jsonl").write_bytes(b"".join(lines[:-3]))
@@ -160,12 +160,12 @@ def test_a_file_cut_at_a_line_end_is_noticed(built, tmp_path):
         open_dataset(copy)["test"][0]
 
 
-def test_reading_one_row_at_a_time_needs_no_more_than_json(built):
+def test_rows_can_be_read_with_json_alone(built):
     with (built[0] / "train.jsonl").open() as stream:
         assert json.loads(next(stream)) == open_dataset(built[0])["train"][0]
 
 
-def test_a_damaged_tokenizer_in_a_dataset_is_said(built, tmp_path):
+def test_damaged_tokenizer_is_reported(built, tmp_path):
     copy = shutil.copytree(built[0], tmp_path / "copy")
     (copy / "tokenizer.json").write_text(
         '{"model": {"vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing"}}'
@@ -174,7 +174,7 @@ def test_a_damaged_tokenizer_in_a_dataset_is_said(built, tmp_path):
         _ = open_dataset(copy).tokenizer
 
 
-def test_a_dataset_goes_to_another_process(built):
+def test_dataset_can_be_pickled(built):
     dataset = open_dataset(built[0])
     sent = pickle.loads(pickle.dumps(dataset))
     assert sent.manifest == dataset.manifest

@@ -1,4 +1,4 @@
-"""Rows that gristmill did not build: read whatever they are written as, and adopted."""
+"""Rows that gristmill did not build are read from any supported format and converted to a dataset."""
 
 import json
 import tempfile
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gristmill import DatasetError, open_dataset
 from gristmill.core.records import Split
 from gristmill.dataset import foreign
-from gristmill.dataset.foreign import adopt, data_files, raw_rows
+from gristmill.dataset.foreign import adopt, data_files, read_raw_rows
 from gristmill.dataset.row_windows import read_rows, read_windows
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -23,16 +23,16 @@ FLAT_ROWS = st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), max
 
 @settings(deadline=None, max_examples=150)
 @given(rows=FLAT_ROWS, block=st.integers(1, 40), as_ascii=st.booleans())
-def test_a_list_is_read_as_json_load_reads_it(rows, block, as_ascii):
+def test_json_list_gives_the_rows_of_json_load(rows, block, as_ascii):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(foreign, "BLOCK_BYTES", block)
         path = Path(folder, "train.json")
         with path.open("w", encoding="utf-8") as stream:
             json.dump(rows, stream, indent=2, ensure_ascii=as_ascii)
-        assert [json.loads(row) for row in raw_rows(path)] == json.loads(path.read_bytes()) == rows
+        assert [json.loads(row) for row in read_raw_rows(path)] == json.loads(path.read_bytes()) == rows
 
 
-def test_files_of_a_split_are_found_whatever_they_are_written_as(tmp_path):
+def test_data_files_of_a_split_are_found_in_every_format(tmp_path):
     names = ["train.json", "train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl", "train.jsonl.zst"]
     for name in [*names, "trained.json", "phases.json", "test.jsonl", "train.txt"]:
         (tmp_path / name).touch()
@@ -42,19 +42,19 @@ def test_files_of_a_split_are_found_whatever_they_are_written_as(tmp_path):
     assert data_files(tmp_path, Split.VALIDATION) == []
 
 
-def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
-    """They say nothing of files: each is a text of its own."""
+def test_foreign_rows_are_converted_with_renamed_columns(codebert, tmp_path):
+    """The rows name no file, so each is a separate text."""
     rows = [codebert.encode(b"name = %d\n" % number * 40).ids.tolist() for number in range(30)]
     rows = [[0, *ids, 2] for ids in rows]
-    for name in ("theirs", "out"):
+    for name in ("foreign", "out"):
         (tmp_path / name).mkdir()
-    theirs = [{"tokens": ids, "quality": 0.5} for ids in rows]
-    (tmp_path / "theirs" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    foreign_rows = [{"tokens": ids, "quality": 0.5} for ids in rows]
+    (tmp_path / "foreign" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in foreign_rows))
     adopt(
-        tmp_path / "theirs",
+        tmp_path / "foreign",
         tmp_path / "out",
         codebert.definition,
-        made_by="somebody",
+        made_by="other-tool",
         renamed={"tokens": "input_ids"},
     )
     dataset = open_dataset(tmp_path / "out")
@@ -63,12 +63,12 @@ def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
     for read in (read_rows, read_windows):
         found = [(window.at, window.length) for row in read(dataset, Split.TRAIN) for window in row.windows]
         assert found == [(1, len(ids) - 2) for ids in rows]
-    assert (tmp_path / "theirs" / "train.jsonl").exists()
+    assert (tmp_path / "foreign" / "train.jsonl").exists()
     assert dataset.record.window_length == max(map(len, rows))
 
 
-def test_a_row_that_is_too_long_is_refused(codebert, tmp_path):
+def test_row_longer_than_the_window_is_rejected(codebert, tmp_path):
     (tmp_path / "train.jsonl").write_text('{"input_ids": [0, 5, 6, 2]}\n')
     (tmp_path / "out").mkdir()
     with pytest.raises(DatasetError, match="a row has 4 ids, more than the 3"):
-        adopt(tmp_path, tmp_path / "out", codebert.definition, made_by="somebody", window_length=3)
+        adopt(tmp_path, tmp_path / "out", codebert.definition, made_by="other-tool", window_length=3)

@@ -1,4 +1,4 @@
-"""Masks hit what they should, as often as they should, and nothing else."""
+"""Masking selects the right tokens at the right rate, and changes nothing else."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def many(ids):
     return [item(ids[: 100 + position % 400], position) for position in range(400)]
 
 
-def test_one_in_seven_is_hidden_and_of_these_four_in_five_by_the_mask(codebert, many):
+def test_default_rates_select_15_percent_and_mask_80_percent_of_these(codebert, many):
     batch = MaskedCollator(FRAME, codebert)(many)
     labels, seen = batch["labels"].numpy(), batch["input_ids"].numpy()
     hidden = labels != -100
@@ -46,7 +46,7 @@ def test_one_in_seven_is_hidden_and_of_these_four_in_five_by_the_mask(codebert, 
     assert (seen[hidden] == labels[hidden]).mean() == pytest.approx(0.1, abs=0.01)
 
 
-def test_what_is_not_hidden_stays_and_what_is_hidden_is_asked_for(codebert, many):
+def test_selected_tokens_have_labels_and_others_are_unchanged(codebert, many):
     batch = MaskedCollator(FRAME, codebert)(many)
     plain = CausalCollator(FRAME)(many)["input_ids"]
     hidden = batch["labels"] != -100
@@ -54,7 +54,7 @@ def test_what_is_not_hidden_stays_and_what_is_hidden_is_asked_for(codebert, many
     assert torch.equal(batch["labels"][hidden], plain[hidden])
 
 
-def test_special_tokens_and_padding_are_never_hidden_nor_put_in(codebert, many):
+def test_special_tokens_and_padding_are_never_selected_or_inserted(codebert, many):
     control = sorted(codebert.definition.control_ids)
     with_control = [item([*control, 5, 6, 7] * 50, position) for position in range(100)]
     for items in (many, with_control):
@@ -69,7 +69,7 @@ def test_special_tokens_and_padding_are_never_hidden_nor_put_in(codebert, many):
         assert not np.isin(replaced, control).any()
 
 
-def test_a_mask_depends_on_the_draw_and_not_on_its_batch(codebert, ids):
+def test_mask_depends_on_the_draw_and_not_on_the_batch(codebert, ids):
     collate = MaskedCollator(FRAME, codebert, seed=3)
     together = collate([item(ids[:60], 7), item(ids, 8), item(ids[:60], 9), item(ids[:60], 7, epoch=1)])
     (alone,) = collate([item(ids[:60], 7)])["labels"]
@@ -80,40 +80,42 @@ def test_a_mask_depends_on_the_draw_and_not_on_its_batch(codebert, ids):
 
 
 def mixed(state):
-    """SplitMix64 in plain numbers."""
+    """SplitMix64 with Python integers."""
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
     return state ^ (state >> 31)
 
 
-def test_masks_are_what_the_hash_says_whatever_the_library():
+def test_masks_match_a_pure_python_hash():
     step, (epoch, position), rate = 0x9E3779B97F4A7C15, (2, 1000), 0.5
-    ids, others = list(range(20, 60)), list(range(10, 90))
+    ids, random_ids = list(range(20, 60)), list(range(10, 90))
     window = mixed(
         (mixed((number_of("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
     )
     expected = []
     for index, one in enumerate(ids):
         bits = mixed((window + (index + 1) * step) % 2**64)
-        fate = mixed((bits + step) % 2**64)
-        other = others[mixed((fate + step) % 2**64) * len(others) >> 64]
-        seen = 99 if fate < 0.8 * 2**64 else other if fate < 0.9 * 2**64 else one
+        choice = mixed((bits + step) % 2**64)
+        other = random_ids[mixed((choice + step) % 2**64) * len(random_ids) >> 64]
+        seen = 99 if choice < 0.8 * 2**64 else other if choice < 0.9 * 2**64 else one
         expected.append(seen if bits < rate * 2**64 else one)
-    masking = Masking(99, np.array(others), rate=rate, seed=5)
-    whole = np.ones((1, len(ids)), bool)
-    found = masking.hide(np.array([ids]), whole, np.array([epoch]), np.array([position])).ids
+    masking = Masking(99, np.array(random_ids), rate=rate, seed=5)
+    all_maskable = np.ones((1, len(ids)), bool)
+    found = masking.mask(np.array([ids]), all_maskable, np.array([epoch]), np.array([position])).ids
     assert found[0].tolist() == expected
     assert 99 in expected
 
 
-def test_whole_identifiers_are_hidden_or_shown(codebert, ids):
+def test_tokens_of_an_identifier_are_selected_together(codebert, ids):
     collate = MaskedCollator(FRAME, codebert, whole_identifiers=True)
     items = [item(ids, position) for position in range(300)]
     hidden = (collate(items)["labels"] != -100).numpy()[:, 1:-1]
     assert hidden.mean() == pytest.approx(0.15, abs=0.01)
     words, word = [], 0
-    spelled = token_bytes(codebert)
-    for before, after in zip([b" ", *(spelled[one] for one in ids)], (spelled[one] for one in ids), strict=False):
+    token_texts = token_bytes(codebert)
+    for before, after in zip(
+        [b" ", *(token_texts[one] for one in ids)], (token_texts[one] for one in ids), strict=False
+    ):
         joined = (before + b"|" + after).decode()
         left, right = joined[joined.index("|") - 1], joined[joined.index("|") + 1]
         word += not ((left.isalnum() or left == "_") and (right.isalnum() or right == "_"))
@@ -124,7 +126,7 @@ def test_whole_identifiers_are_hidden_or_shown(codebert, ids):
         assert (members.all(axis=1) | ~members.any(axis=1)).all()
 
 
-def test_only_fresh_tokens_are_asked_for_but_masks_stand_anywhere(codebert, ids):
+def test_fresh_only_limits_labels_but_not_masks(codebert, ids):
     items = [item(ids[:200], position, fresh=50) for position in range(50)]
     batch = MaskedCollator(FRAME, codebert, fresh_only=True)(items)
     everywhere = MaskedCollator(FRAME, codebert)(items)
@@ -134,7 +136,7 @@ def test_only_fresh_tokens_are_asked_for_but_masks_stand_anywhere(codebert, ids)
     assert (everywhere["labels"][:, :151] != -100).any()
 
 
-def test_causal_labels_are_the_text_without_its_frame(ids):
+def test_causal_labels_exclude_special_tokens(ids):
     batch = CausalCollator(FRAME)([item(ids[:5]), item(ids[:3], fresh=1)])
     assert batch["labels"].tolist() == [[-100, *ids[:5], -100], [-100, *ids[:3], -100, -100, -100]]
     assert batch["attention_mask"].tolist() == [[1] * 7, [1] * 5 + [0] * 2]
@@ -143,19 +145,19 @@ def test_causal_labels_are_the_text_without_its_frame(ids):
 
 
 @pytest.mark.parametrize(("options", "width"), [({}, 7), ({"multiple_of": 8}, 8), ({"pad": "length"}, 512)])
-def test_padding_to_the_longest_a_multiple_or_the_window(ids, options, width):
+def test_batches_are_padded_to_the_longest_a_multiple_or_the_window_length(ids, options, width):
     batch = CausalCollator(FRAME, **options)([item(ids[:5]), item(ids[:3])])
     assert {tuple(tensor.shape) for tensor in batch.values()} == {(2, width)}
     assert (batch["input_ids"][1, 5:] == 1).all()
 
 
-def test_the_vocabulary_spells_the_text(codebert, ids):
+def test_vocabulary_has_the_bytes_of_the_text(codebert, ids):
     vocabulary = Vocabulary.of(codebert)
     assert vocabulary.num_bytes[ids].sum() == len(codebert.decode(ids))
     assert set(np.flatnonzero(vocabulary.is_control)) == codebert.definition.control_ids
 
 
-def test_a_tokenizer_that_does_not_spell_the_text_has_no_identifiers(tmp_path):
+def test_whole_identifiers_need_a_tokenizer_that_restores_the_text(tmp_path):
     (tmp_path / "tokenizer.json").write_text(word_piece())
     tokenizer = load_tokenizer(str(tmp_path / "tokenizer.json"))
     assert Vocabulary.of(tokenizer).num_bytes is None
@@ -163,6 +165,6 @@ def test_a_tokenizer_that_does_not_spell_the_text_has_no_identifiers(tmp_path):
         MaskedCollator(FRAME, tokenizer, whole_identifiers=True)
 
 
-def test_items_of_no_draw_are_refused_in_one_line(codebert, ids):
+def test_items_without_a_draw_are_rejected(codebert, ids):
     with pytest.raises(ConfigError, match=r"dataset\.loader"):
         MaskedCollator(FRAME, codebert)([{"input_ids": torch.tensor(ids)}])

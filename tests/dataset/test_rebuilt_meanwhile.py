@@ -1,4 +1,4 @@
-"""A dataset that is rebuilt while it is read: readers give rows of one build, or say that there is another."""
+"""A dataset is rebuilt while it is read: readers return the rows of one build, or raise an error."""
 
 import os
 import pickle
@@ -27,28 +27,28 @@ from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
 
 NAMES = ("out", "other")
-MOST_MOMENTS = 5
+MAX_MOMENTS = 5
 FORMATS = {"plain": {}, "zstd": {"compress": "zstd"}, "parquet": {"formats": ["parquet"]}, "mds": {"formats": ["mds"]}}
 
 
-def unlike(seed):
-    """A text that is no near-duplicate of another seed's, of about the same size."""
+def distinct_text(seed):
+    """Return a text of about the same size for each seed, no near-duplicate of the others."""
     words = random.Random(seed)
     return "".join(f"{word} = {word[::-1]}\n" for word in ("".join(words.choices("abcdefgh", k=9)) for _ in range(60)))
 
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """By format, two builds: of the same names, splits and sizes, so that files of one can be taken for the other's.
+    """Two builds per format, with the same names, splits and sizes, so that their files can be confused.
 
-    Their vocabulary is small: a hundred processes load it.
+    The vocabulary is small because a hundred processes load it.
     """
     tokenizer = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
     tokenizer.write_text(roberta_like())
 
     def build(number, name):
         folder = tmp_path_factory.mktemp(f"{name}{number}")
-        files = {f"{one}.py": unlike(f"{one}{number}") for one in "abcdefghij"}
+        files = {f"{one}.py": distinct_text(f"{one}{number}") for one in "abcdefghij"}
         source = write_tree(folder / "source", files)
         sections = {"output": OutputConfig(**FORMATS[name]), "split": SplitConfig(shares="60/20/20")}
         sections["tokenizer"] = TokenizerConfig(name=str(tokenizer))
@@ -60,7 +60,7 @@ def builds(tmp_path_factory):
 
 @pytest.fixture
 def copied(builds, tmp_path):
-    """The first build in `out`, the second in `other`."""
+    """Copy the first build to `out` and the second to `other`."""
 
     def copy(name="plain", where="."):
         return [Path(shutil.copytree(one, tmp_path / where / to)) for one, to in zip(builds[name], NAMES, strict=True)]
@@ -69,7 +69,7 @@ def copied(builds, tmp_path):
 
 
 def replace(out, other):
-    """As a build does; what was there is gone then."""
+    """Replace `out` by `other` as a build does, and delete the earlier dataset."""
     os.rename(out, out.with_name("away"))
     os.rename(other, out)
     shutil.rmtree(out.with_name("away"))
@@ -104,14 +104,14 @@ READERS = {
 
 
 def read_and_replace(reader, out, other, last):
-    """The dataset is replaced before its last file is opened -> what was read or said, and how many files were opened."""
+    """Replace the dataset when file number `last` is opened. Return the result or error, and the number of opened files."""
     num_opened = 0
     is_replacing = False
 
-    def look(event, arguments):
+    def audit(event, arguments):
         nonlocal num_opened, is_replacing
         if event not in {"open", "os.listdir"} or is_replacing or isinstance(arguments[0], int):
-            return  # Arrow opens files without an event, but looks into their folder before
+            return  # Arrow opens files without an audit event, but lists their folder before
         if os.fsdecode(arguments[0]).startswith(f"{out}/"):
             num_opened += 1
             if num_opened == last:
@@ -119,7 +119,7 @@ def read_and_replace(reader, out, other, last):
                 replace(out, other)
                 is_replacing = False
 
-    sys.addaudithook(look)
+    sys.addaudithook(audit)
     try:
         found = READERS[reader](str(out))
     except GristmillError as error:
@@ -131,32 +131,32 @@ def read_and_replace(reader, out, other, last):
     ("reader", "name"),
     [*((reader, "plain") for reader in READERS), *(("rows", name) for name in FORMATS), ("rows by number", "zstd")],
 )
-def test_whatever_is_read_is_of_one_build(copied, tmp_path, reader, name):
-    def whole(number):
-        out, other = copied(name, f"whole{number}")
+def test_every_reader_returns_one_build_or_fails(copied, tmp_path, reader, name):
+    def read_unreplaced(number):
+        out, other = copied(name, f"unreplaced{number}")
         shutil.copytree(out, out.with_name("kept"))
         if number:
             replace(out, other)
         return in_a_process(read_and_replace, reader, out, other, 0)
 
-    (first, num_opened), (second, _) = whole(0), whole(1)
+    (first, num_opened), (second, _) = read_unreplaced(0), read_unreplaced(1)
     assert first != second or reader == "tokenizer"
-    said = 0
+    num_errors = 0
     moments = range(1, num_opened + 1)
-    for last in random.Random(reader).sample(moments, min(num_opened, MOST_MOMENTS)):
+    for last in random.Random(reader).sample(moments, min(num_opened, MAX_MOMENTS)):
         out, other = copied(name, str(last))
         shutil.copytree(out, out.with_name("kept"))
         found, _ = in_a_process(read_and_replace, reader, out, other, last)
         if isinstance(found, GristmillError):
-            said += 1
+            num_errors += 1
             assert isinstance(found, DatasetError), found
             assert "open it again" in str(found) or "Export it again" in str(found)
         else:
             assert found in (first, second)
-    assert said or reader == "tokenizer"
+    assert num_errors or reader == "tokenizer"
 
 
-def test_rows_that_are_open_stay_and_others_are_refused(copied):
+def test_open_rows_remain_readable_and_others_are_rejected(copied):
     out, other = copied()
     dataset = open_dataset(out)
     before = dict(dataset["train"][0])
@@ -173,7 +173,7 @@ def test_rows_that_are_open_stay_and_others_are_refused(copied):
     assert dict(open_dataset(out)["train"][0]) != before
 
 
-def test_more_formats_and_the_same_build_once_more_are_no_other_build(copied):
+def test_added_format_or_identical_build_is_the_same_edition(copied):
     out, _ = copied()
     dataset = open_dataset(out)
     export(out, "npy", workers=1)
@@ -183,7 +183,7 @@ def test_more_formats_and_the_same_build_once_more_are_no_other_build(copied):
     assert [dict(row) for row in dataset["train"]] == rows
 
 
-def test_a_dataset_that_is_gone_is_said_to_be(copied):
+def test_deleted_dataset_is_reported(copied):
     out, _ = copied()
     dataset = open_dataset(out)
     shutil.rmtree(out)
@@ -193,7 +193,7 @@ def test_a_dataset_that_is_gone_is_said_to_be(copied):
         dataset["test"][0]
 
 
-def test_a_data_file_that_is_gone_is_named(copied):
+def test_deleted_data_file_is_named(copied):
     out, _ = copied()
     dataset = open_dataset(out)
     rows = dataset["train"]

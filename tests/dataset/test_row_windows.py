@@ -1,4 +1,4 @@
-"""Rows as windows: one by number, all in order, and without ids, say the same."""
+"""Reading rows by number, in order and without ids gives the same windows."""
 
 import json
 import shutil
@@ -29,19 +29,19 @@ def dataset(request, corpus, tmp_path_factory):
     return open_dataset(out)
 
 
-def test_rows_are_the_same_by_number_in_order_and_without_ids(dataset):
+def test_windows_are_equal_by_number_in_order_and_without_ids(dataset):
     prefix, suffix = (len(ids) for ids in (dataset.manifest.tokenizer.prefix, dataset.manifest.tokenizer.suffix))
     for split in Split:
         in_order, without_ids = list(read_rows(dataset, split)), list(read_windows(dataset, split))
         assert len(in_order) == len(without_ids) == len(dataset[split])
-        for number, (row, bare, stored) in enumerate(zip(in_order, without_ids, dataset[split], strict=True)):
+        for number, (row, row_windows, stored) in enumerate(zip(in_order, without_ids, dataset[split], strict=True)):
             by_number = read_row(dataset, split, number)
             num_ids = sum(stored["attention_mask"]) if "attention_mask" in stored else len(stored["input_ids"])
             assert row.ids.tolist() == by_number.ids.tolist() == stored["input_ids"][:num_ids]
-            assert row.windows == by_number.windows == bare.windows
-            assert len(row.ids) == bare.num_ids
-            told = stored.get("segments") or [{**stored, "at": prefix, "length": num_ids - prefix - suffix}]
-            for window, one in zip(row.windows, told, strict=True):
+            assert row.windows == by_number.windows == row_windows.windows
+            assert len(row.ids) == row_windows.num_ids
+            expected = stored.get("segments") or [{**stored, "at": prefix, "length": num_ids - prefix - suffix}]
+            for window, one in zip(row.windows, expected, strict=True):
                 fields = msgspec.structs.asdict(window)
                 assert {name: one[name] for name in fields if name in one} == {
                     name: list(value) if name == "lines" else value for name, value in fields.items() if name in one
@@ -53,23 +53,23 @@ def test_rows_are_the_same_by_number_in_order_and_without_ids(dataset):
                 assert row.clean.tolist() == labels[prefix : len(labels) - suffix]
 
 
-@pytest.mark.parametrize("harm", [{"at": 5, "length": 1 << 40}, {"at": 0, "length": -1}, {"length": None}])
-def test_windows_that_do_not_fit_into_their_row_are_damage(corpus, tmp_path, harm):
+@pytest.mark.parametrize("damage", [{"at": 5, "length": 1 << 40}, {"at": 0, "length": -1}, {"length": None}])
+def test_windows_outside_their_row_are_reported_as_damage(corpus, tmp_path, damage):
     make(corpus / "json", tmp_path / "out", window=WindowConfig(pack="best-fit"))
     path = tmp_path / "out" / "train.jsonl"
     first, *others = path.read_text().splitlines(keepends=True)
     row = json.loads(first)
-    row["segments"][0] |= harm
+    row["segments"][0] |= damage
     path.write_text("".join([json.dumps(row) + "\n", *others]))
     dataset = open_dataset(tmp_path / "out")
     for read in (read_rows, read_windows):
-        with pytest.raises(DatasetError, match="row train:0 is damaged, in "):
+        with pytest.raises(DatasetError, match=r"row train:0 in .* is damaged: "):
             list(read(dataset, Split.TRAIN))
-    with pytest.raises(DatasetError, match="row train:0 is damaged, in "):
+    with pytest.raises(DatasetError, match=r"row train:0 in .* is damaged: "):
         read_row(dataset, "train", 0)
 
 
-def test_the_row_that_is_damaged_is_named(corpus, tmp_path):
+def test_damaged_row_is_named(corpus, tmp_path):
     make(corpus / "json", tmp_path / "one")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     lines = (tmp_path / "two" / "train.jsonl").read_bytes().splitlines(keepends=True)
@@ -80,5 +80,5 @@ def test_the_row_that_is_damaged_is_named(corpus, tmp_path):
     for read in (read_rows, read_windows):
         rows = read(dataset, Split.TRAIN)
         assert np.all([next(rows).windows for _ in range(3)])
-        with pytest.raises(DatasetError, match=r"row train:3 is damaged, in '.*two'"):
+        with pytest.raises(DatasetError, match=r"row train:3 in '.*two' is damaged: "):
             next(rows)

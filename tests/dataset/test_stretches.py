@@ -1,4 +1,4 @@
-"""Windows of a text, joined again."""
+"""Windows of a text are joined into spans."""
 
 from itertools import pairwise
 
@@ -10,16 +10,16 @@ from gristmill.dataset.stretches import Stretch, join
 
 
 @given(st.integers(1, 300), st.lists(st.tuples(st.integers(0, 280), st.integers(1, 60)), max_size=12), st.randoms())
-def test_windows_in_any_order_make_the_text_again(size, places, chance):
+def test_windows_in_any_order_are_joined_to_the_text(size, ranges, rng):
     ids = np.arange(size, dtype=np.uint32)
-    windows = [Stretch(start, ids[start : start + length]) for start, length in places if start < size]
-    chance.shuffle(windows)
-    stretches = join(windows)
-    shown = sorted({place for window in windows for place in range(window.start, window.end)})
-    assert [one for stretch in stretches for one in range(stretch.start, stretch.end)] == shown
-    assert all((part == ids[start : start + len(part)]).all() for start, part in stretches)
-    assert all(left.end < right.start for left, right in pairwise(stretches))
+    windows = [Stretch(start, ids[start : start + length]) for start, length in ranges if start < size]
+    rng.shuffle(windows)
+    spans = join(windows)
+    covered = sorted({position for window in windows for position in range(window.start, window.end)})
+    assert [position for span in spans for position in range(span.start, span.end)] == covered
+    assert all((part == ids[start : start + len(part)]).all() for start, part in spans)
+    assert all(left.end < right.start for left, right in pairwise(spans))
 
 
-def test_windows_that_contradict_are_of_another_text():
+def test_contradicting_windows_are_not_joined():
     assert join([Stretch(0, np.array([1, 2, 3], np.uint32)), Stretch(2, np.array([9], np.uint32))]) is None

@@ -1,4 +1,4 @@
-"""Windows reach a training: each once, to one rank and worker, and again from where it stopped."""
+"""Windows for training: each goes to one rank and worker, and loading resumes where it stopped."""
 
 import json
 import pickle
@@ -26,10 +26,10 @@ from support.tokenizers_made_here import sentence_piece_bpe
 
 torch = Late("torch")
 (DataLoader,) = late("torch.utils.data", "DataLoader")
-(Telling,) = late("support.telling_streams", "Telling")
+(StatefulStream,) = late("support.telling_streams", "Telling")
 (place_of,) = late("gristmill.dataset.torch_split", "place_of")
 
-# Workers are tested on any machine, also on one with fewer cores.
+# Workers are tested on machines with fewer cores, too.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
@@ -45,7 +45,7 @@ def package(corpus):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """A split of some hundred rows has as many blocks as one of thousands."""
+    """Use small blocks, so that a split of a few hundred rows has many."""
     monkeypatch.setattr("gristmill.dataset.torch_stream.BLOCK_ROWS", 8)
 
 
@@ -65,7 +65,7 @@ def same(left, right):
     )
 
 
-def test_an_item_has_the_ids_of_its_row(dataset):
+def test_item_has_the_ids_of_its_row(dataset):
     windows = dataset.torch("train")
     assert len(windows) == len(dataset["train"])
     for index in (0, 17, -1):
@@ -76,13 +76,13 @@ def test_an_item_has_the_ids_of_its_row(dataset):
         windows[len(windows)]
 
 
-def test_a_drawn_item_says_which_it_is(dataset):
+def test_drawn_item_includes_epoch_position_and_row(dataset):
     item = dataset.torch("train")[Draw(2, 5, 17)]
     found = {name: item[name] for name in ("epoch", "position", "row", "fresh")}
     assert found == {"epoch": 2, "position": 5, "row": 17, "fresh": dataset["train"][17]["fresh"]}
 
 
-def test_padding_to_the_window(dataset):
+def test_items_are_padded_to_the_window_length(dataset):
     windows = dataset.torch("test", pad="length", columns=["labels", "path"])
     short = next(index for index, row in enumerate(dataset["test"]) if len(row["input_ids"]) < 512)
     ids, item = dataset["test"][short]["input_ids"], windows[short]
@@ -93,7 +93,7 @@ def test_padding_to_the_window(dataset):
     assert item["path"] == dataset["test"][short]["path"]
 
 
-def test_stored_padding_is_taken_off(dataset, corpus, tmp_path):
+def test_stored_padding_is_removed(dataset, corpus, tmp_path):
     padded = built_from(corpus, tmp_path / "padded", output=OutputConfig(pad=True))
     assert len(padded["test"]) == len(dataset["test"])
     for plain, stored in zip(dataset.torch("test"), padded.torch("test"), strict=True):
@@ -102,8 +102,8 @@ def test_stored_padding_is_taken_off(dataset, corpus, tmp_path):
     assert len(again["input_ids"]) == 512
 
 
-def test_rows_of_other_makers_have_no_fresh_tokens_to_tell(dataset, tmp_path):
-    """As `gristmill bench --keep` leaves them."""
+def test_all_tokens_of_foreign_rows_are_fresh(dataset, tmp_path):
+    """Rows as kept by `gristmill bench --keep`."""
     out = tmp_path / "kept"
     out.mkdir()
     manifest = json.loads((dataset.folder / "manifest.json").read_text())
@@ -115,27 +115,27 @@ def test_rows_of_other_makers_have_no_fresh_tokens_to_tell(dataset, tmp_path):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_loader_resumes_in_the_middle_of_an_epoch(dataset, num_workers):
+def test_loader_resumes_within_an_epoch(dataset, num_workers):
     windows = dataset.torch("validation", seed=4)
     collate = windows.masked_collator()
-    whole = list(windows.loader(4, collate))
+    complete = list(windows.loader(4, collate))
     loader = windows.loader(4, collate, num_workers=num_workers)
     seen, state = [], None
     for batch in loader:
         seen.append(batch)
         if len(seen) == 3:
             state = json.loads(json.dumps(loader.state_dict()))
-    assert same(seen, whole)
+    assert same(seen, complete)
     resumed = dataset.torch("validation", seed=4).loader(4, collate, num_workers=num_workers)
     resumed.load_state_dict(state)
     resumed.set_epoch(0)
-    assert same(list(resumed), whole[3:])
-    assert same(list(resumed), whole)
+    assert same(list(resumed), complete[3:])
+    assert same(list(resumed), complete)
     resumed.set_epoch(1)
-    assert not same(list(resumed), whole)
+    assert not same(list(resumed), complete)
 
 
-def test_a_state_at_the_end_of_an_epoch_has_nothing_left(dataset):
+def test_state_at_the_end_of_an_epoch_has_no_batches_left(dataset):
     windows = dataset.torch("test")
     loader, resumed = (windows.loader(8, windows.causal_collator()) for _ in range(2))
     assert list(loader)
@@ -145,7 +145,7 @@ def test_a_state_at_the_end_of_an_epoch_has_nothing_left(dataset):
     assert len(list(resumed)) == len(resumed)
 
 
-def test_a_state_between_two_epochs_is_at_the_beginning_of_the_second(dataset):
+def test_state_after_set_epoch_is_at_the_beginning_of_that_epoch(dataset):
     windows = dataset.torch("validation", seed=4)
     loader = windows.loader(16, rows_of)
     list(loader)
@@ -159,7 +159,7 @@ def test_a_state_between_two_epochs_is_at_the_beginning_of_the_second(dataset):
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_loading_takes_nothing_from_the_global_generator(dataset, num_workers, streaming):
+def test_loading_does_not_use_the_global_generator(dataset, num_workers, streaming):
     windows = dataset.torch("test", streaming=streaming)
     before = torch.random.get_rng_state()
     list(windows.loader(8, windows.masked_collator(), num_workers=num_workers))
@@ -174,13 +174,13 @@ def test_batches_across_epochs_are_full(dataset):
     assert {item["epoch"] for batch in batches for item in batch} > {0, 1}
 
 
-def test_ids_weigh_as_much_as_their_rows_say(package, tmp_path):
+def test_rows_are_drawn_by_their_weights(package, tmp_path):
     sampling = SamplingConfig(weights_only=True, weights={"decoder.py": 3})
     weighted = built_from(package, tmp_path / "weighted", sampling=sampling)
     windows = weighted.torch("train")
     weights = [row["weight"] for row in weighted["train"]]
     assert len(set(weights)) > 1
-    shown = Counter(row for epoch in range(20) for row in windows.order.rows(epoch).tolist())
+    counts = Counter(row for epoch in range(20) for row in windows.order.rows(epoch).tolist())
     streamed = weighted.torch("train", streaming=True)
     copies = Counter[int]()
     for epoch in range(20):
@@ -190,7 +190,7 @@ def test_ids_weigh_as_much_as_their_rows_say(package, tmp_path):
         copies.update(rows_of(items))
     mean = sum(weights) / len(weights)
     for row, weight in enumerate(weights):
-        assert 20 * int(weight / mean) <= shown[row] <= 20 * (int(weight / mean) + 1)
+        assert 20 * int(weight / mean) <= counts[row] <= 20 * (int(weight / mean) + 1)
         assert 20 * int(weight) <= copies[row] <= 20 * (int(weight) + 1)
 
 
@@ -220,13 +220,13 @@ def test_compressed_windows_are_the_same(dataset, corpus, tmp_path):
     assert same(
         list(plain.loader(16, collate, num_batches=9)), list(unpacked.loader(16, collate, num_batches=9, num_workers=1))
     )
-    travelled = pickle.loads(pickle.dumps(unpacked))
-    assert torch.equal(travelled[5]["input_ids"], plain[5]["input_ids"])
+    unpickled = pickle.loads(pickle.dumps(unpacked))
+    assert torch.equal(unpickled[5]["input_ids"], plain[5]["input_ids"])
     streams = [one.torch("train", streaming=True) for one in (dataset, packed)]
     assert rows_of(streams[0]) == rows_of(streams[1])
 
 
-def test_the_collator_of_transformers_takes_the_items(dataset):
+def test_transformers_collator_accepts_the_items(dataset):
     from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
     collate = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(dataset.folder), mlm_probability=0.15)
@@ -243,7 +243,7 @@ def test_the_collator_of_transformers_takes_the_items(dataset):
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world_size=st.integers(1, 4), epoch=st.integers(0, 2))
-def test_ranks_of_a_stream_share_out_an_epoch(dataset, world_size, epoch):
+def test_ranks_of_a_stream_together_cover_an_epoch(dataset, world_size, epoch):
     found = []
     for rank in range(world_size):
         stream = dataset.torch("validation", streaming=True, rank=rank, world_size=world_size)
@@ -253,7 +253,7 @@ def test_ranks_of_a_stream_share_out_an_epoch(dataset, world_size, epoch):
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_workers_of_a_stream_share_out_an_epoch(dataset, num_workers):
+def test_workers_of_a_stream_together_cover_an_epoch(dataset, num_workers):
     stream = dataset.torch("train", streaming=True, rank=1, world_size=2)
     rows = [row for batch in stream.loader(16, rows_of, num_workers=num_workers) for row in batch]
     assert sorted(rows) == sorted(rows_of(stream))
@@ -261,7 +261,7 @@ def test_workers_of_a_stream_share_out_an_epoch(dataset, num_workers):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_stream_is_shuffled_by_seed_and_epoch(dataset):
+def test_stream_is_shuffled_by_seed_and_epoch(dataset):
     stream = dataset.torch("validation", streaming=True)
     first = rows_of(stream)
     assert rows_of(stream) == first
@@ -273,50 +273,57 @@ def test_a_stream_is_shuffled_by_seed_and_epoch(dataset):
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("num_shown", [0, 1, 50])
-def test_a_stream_resumes_in_the_middle_of_an_epoch(dataset, num_shown, monkeypatch):
+@pytest.mark.parametrize("num_delivered", [0, 1, 50])
+def test_stream_resumes_within_an_epoch(dataset, num_delivered, monkeypatch):
     monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 2)
-    whole_stream, stream, resumed = (dataset.torch("validation", streaming=True) for _ in range(3))
-    whole_stream.set_epoch(3)
-    whole = rows_of(whole_stream)
+    complete_stream, stream, resumed = (dataset.torch("validation", streaming=True) for _ in range(3))
+    complete_stream.set_epoch(3)
+    complete = rows_of(complete_stream)
     stream.set_epoch(3)
-    shown = iter(stream)
-    assert [next(shown)["row"] for _ in range(num_shown)] == whole[:num_shown]
+    items = iter(stream)
+    assert [next(items)["row"] for _ in range(num_delivered)] == complete[:num_delivered]
     resumed.load_state_dict(json.loads(json.dumps(stream.state_dict())))
     resumed.set_epoch(3)
-    assert rows_of(resumed) == whole[num_shown:]
-    assert rows_of(resumed) == whole
+    assert rows_of(resumed) == complete[num_delivered:]
+    assert rows_of(resumed) == complete
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_each_worker_of_a_stream_has_a_state_of_its_own(dataset, monkeypatch):
-    """Each has several pools of several blocks."""
+def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
+    """Each worker has several pools of several blocks."""
     monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 3)
     num_rows = len(dataset["validation"])
     assert num_rows > 4 * 2 * 3 * 8
-    options = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}  # which sees what is patched
-    whole = list(DataLoader(Telling(dataset.torch("validation", streaming=True)), **options))
-    assert sorted(row for _, row, _ in whole) == list(range(num_rows))
-    num_shown = num_rows // 2 + 1
-    states = {worker: state for worker, _, state in whole[:num_shown]}
+    options = {
+        "batch_size": None,
+        "num_workers": 2,
+        "multiprocessing_context": "fork",
+    }  # so that workers see the patches
+    complete = list(DataLoader(StatefulStream(dataset.torch("validation", streaming=True)), **options))
+    assert sorted(row for _, row, _ in complete) == list(range(num_rows))
+    num_delivered = num_rows // 2 + 1
+    states = {worker: state for worker, _, state in complete[:num_delivered]}
     assert all(state["pool"] > 0 for state in states.values())
-    rest = list(DataLoader(Telling(dataset.torch("validation", streaming=True), states), **options))
+    rest = list(DataLoader(StatefulStream(dataset.torch("validation", streaming=True), states), **options))
     for worker in range(2):
-        later = [row for by, row, _ in whole[num_shown:] if by == worker]
-        assert [row for by, row, _ in rest if by == worker] == later
+        later = [row for number, row, _ in complete[num_delivered:] if number == worker]
+        assert [row for number, row, _ in rest if number == worker] == later
 
 
-def test_a_state_of_another_worker_is_refused(dataset):
+def test_state_of_another_worker_is_rejected(dataset):
     (*_, (_, _, state)) = DataLoader(
-        Telling(dataset.torch("test", streaming=True)), batch_size=None, num_workers=2, generator=torch.Generator()
+        StatefulStream(dataset.torch("test", streaming=True)),
+        batch_size=None,
+        num_workers=2,
+        generator=torch.Generator(),
     )
     stream = dataset.torch("test", streaming=True)
     stream.load_state_dict(state)
-    with pytest.raises(ConfigError, match="as many ranks and workers"):
+    with pytest.raises(ConfigError, match="same number of ranks and workers"):
         next(iter(stream))
 
 
-def test_workers_that_live_on_hear_of_the_epoch(dataset):
+def test_persistent_workers_see_the_new_epoch(dataset):
     stream = dataset.torch("test", streaming=True)
     loader = stream.loader(8, epochs_of, num_workers=1, persistent_workers=True)
     assert {epoch for batch in loader for epoch in batch} == {0}
@@ -328,28 +335,28 @@ def epochs_of(items):
     return [item["epoch"] for item in items]
 
 
-def test_the_rank_is_found_in_the_environment(monkeypatch):
+def test_rank_is_read_from_the_environment(monkeypatch):
     assert place_of() == (0, 1)
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert place_of() == (2, 4)
     assert place_of(0, 3) == (0, 3)
-    for wrong in ((3, 3), (0, None)):
+    for invalid in ((3, 3), (0, None)):
         with pytest.raises(ConfigError, match="rank"):
-            place_of(*wrong)
+            place_of(*invalid)
 
 
-def test_the_rank_of_torch_distributed_comes_first(monkeypatch, tmp_path):
+def test_rank_of_torch_distributed_takes_precedence(monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
         assert place_of() == (0, 1)
     finally:
         torch.distributed.destroy_process_group()
 
 
-def test_without_torch_the_extra_is_named(dataset, monkeypatch):
+def test_missing_torch_names_the_extra(dataset, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[train\]'"):
         dataset.torch("train")
@@ -358,12 +365,12 @@ def test_without_torch_the_extra_is_named(dataset, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"), [({"columns": ["tokens"]}, "no column 'tokens'"), ({"pad": "max"}, "'batch' or 'length'")]
 )
-def test_a_wrong_option_is_refused_in_one_line(dataset, options, message):
+def test_invalid_option_is_rejected(dataset, options, message):
     with pytest.raises(ConfigError, match=message):
         dataset.torch("train", **options)
 
 
-def test_without_a_padding_token_padding_is_told_by_the_mask_alone(package, tmp_path):
+def test_without_a_padding_token_the_mask_marks_padding(package, tmp_path):
     (tmp_path / "tokenizer.json").write_text(sentence_piece_bpe())
     tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     unpadded = built_from(package, tmp_path / "out", tokenizer=tokenizer)
@@ -381,28 +388,28 @@ def test_without_a_padding_token_padding_is_told_by_the_mask_alone(package, tmp_
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_split_without_windows_has_no_batches(tree, tmp_path, streaming):
+def test_empty_split_has_no_batches(tree, tmp_path, streaming):
     one_file = built_from(tree({"a.py": "x = 1\n" * 30}), tmp_path / "out")
     windows = one_file.torch("test", streaming=streaming)
     assert not list(windows.loader(8, windows.causal_collator(), num_workers=1))
 
 
-def test_two_ranks_see_the_masks_that_one_sees(dataset):
-    def masked(batch_size, **place):
-        windows = dataset.torch("test", **place)
+def test_two_ranks_see_the_masks_of_one(dataset):
+    def masked(batch_size, **options):
+        windows = dataset.torch("test", **options)
         return list(windows.loader(batch_size, windows.masked_collator(), across_epochs=True, epochs=2, drop_last=True))
 
-    for whole, first, second in zip(
+    for complete, first, second in zip(
         masked(8), masked(4, rank=0, world_size=2), masked(4, rank=1, world_size=2), strict=True
     ):
-        expected = sorted(labels[labels != -100].tolist() for labels in whole["labels"])
+        expected = sorted(labels[labels != -100].tolist() for labels in complete["labels"])
         found = sorted(labels[labels != -100].tolist() for part in (first, second) for labels in part["labels"])
         assert found == expected
 
 
-def test_every_token_of_a_file_is_asked_for_once(dataset):
+def test_fresh_only_gives_every_token_one_label(dataset):
     windows = dataset.torch("test", shuffle=False)
-    num_asked = sum(
+    num_labels = sum(
         int((batch["labels"] != -100).sum()) for batch in windows.loader(16, windows.causal_collator(fresh_only=True))
     )
-    assert num_asked == dataset.manifest.splits["test"].tokens
+    assert num_labels == dataset.manifest.splits["test"].tokens

@@ -310,7 +310,7 @@ def test_commands_tell_of_documents(built_both, source, tmp_path):
     assert "".join(stroke[2] for stroke in look["strokes"]) == rows_in(out)["train"][0]["text"]
     assert "gristmill-row" in gristmill.open_dataset(out)["train"][0]._repr_html_()
     explained = called("explain", out, "hostile/end.py").stdout
-    assert "line 1: a blank was put into <|endoftext|>" in explained
+    assert "line 1: a space was inserted into <|endoftext|>" in explained
     card = (out / "README.md").read_text()
     assert "texts, one file a row" in card
     assert "## Control tokens" in card

@@ -417,7 +417,7 @@ def test_manifest_makes_a_choice_of_two_licence_files(tmp_path):
     said = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
     assert (row["license"], row["license_from"]) == ("NOASSERTION", said)
     assert sum(said in warning for warning in manifest.warnings) == 1
-    assert f"NOASSERTION: left open by {said}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
+    assert f"NOASSERTION: not determined by {said}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
 
 
 def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):

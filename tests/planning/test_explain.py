@@ -20,7 +20,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Forty files, of which many share a passage; a near-duplicate, a secret, a licence, a folder left out."""
+    """Forty files, many of which share a passage, plus a near-duplicate, a secret, a license and an excluded folder."""
     rng = random.Random(2)
     token = "gh" + "p_" + "".join(rng.choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
     shared = prose(rng, 120)
@@ -42,25 +42,25 @@ def rows(dataset):
     return [json.loads(line) for line in (dataset / "files.jsonl").read_bytes().splitlines()]
 
 
-def test_a_kept_file_with_rules_licence_and_windows(dataset):
+def test_kept_file_has_rules_license_and_windows(dataset):
     found = explain(dataset, "repo/header.py")
     assert found.file.license == "ISC"
     assert {result.rule for result in found.rules} >= {"generated", "longest_line", "alphabetic"}
     assert not any(result.is_defect for result in found.rules)
     text = explanation_text(found)
     assert "kept in train" in text or "kept in validation" in text or "kept in test" in text
-    assert "ISC, by header" in text
+    assert "ISC, from header" in text
     assert "longest_line             30  at most 5000   ok" in text
 
 
-def test_a_dropped_file_says_which_rule_failed(dataset):
+def test_dropped_file_names_the_failed_rule(dataset):
     text = explanation_text(explain(dataset, "gen_pb2.py"))
-    assert "dropped, generated" in text
+    assert "dropped as generated" in text
     assert "FAILED" in text
     assert "windows" not in text
 
 
-def test_twins_know_each_other(dataset):
+def test_near_duplicates_name_each_other(dataset):
     kept = explain(dataset, "src/00.py")
     assert [name for name, _ in kept.duplicates] == ["repo/src/twin.py"]
     dropped = explain(dataset, "twin.py")
@@ -69,72 +69,72 @@ def test_twins_know_each_other(dataset):
     assert "repo/src/00.py" in explanation_text(dropped)
 
 
-def test_a_secret_is_named_by_kind_and_line_only(dataset):
+def test_secret_is_listed_by_kind_and_line_only(dataset):
     text = explanation_text(explain(dataset, "secret.py:2"))
     assert "line 2: github-token was redacted" in text
     assert "line 2:" not in explanation_text(explain(dataset, "secret.py:1"))
 
 
-def test_a_line_is_followed_to_its_windows_and_cuts(dataset):
+def test_line_is_traced_to_its_windows_and_cuts(dataset):
     row = next(row for row in rows(dataset) if row["cuts"])
     start, end, shared_with, first, last = row["cuts"][0]
     found = explain(dataset, f"{row['path']}:{first}")
     assert f"lines {first} to {last}" in explanation_text(found)
     assert shared_with in explanation_text(found)
     windows = [window for window in open_dataset(dataset)[row["split"]] if window["path"] == row["path"]]
-    shown = [window["start"] for window in windows if window["lines"][0] <= first <= window["lines"][1]]
-    assert [place.start for place in found.windows] == shown != []
-    everything = explain(dataset, row["path"])
-    assert [place.start for place in everything.windows] == [window["start"] for window in windows]
-    for place, window in zip(everything.windows, windows, strict=True):
-        split, _, number = place.row.partition(":")
+    expected = [window["start"] for window in windows if window["lines"][0] <= first <= window["lines"][1]]
+    assert [location.start for location in found.windows] == expected != []
+    all_lines = explain(dataset, row["path"])
+    assert [location.start for location in all_lines.windows] == [window["start"] for window in windows]
+    for location, window in zip(all_lines.windows, windows, strict=True):
+        split, _, number = location.row.partition(":")
         assert open_dataset(dataset)[split][int(number)] == window
     assert end > start
 
 
-def test_from_a_row_back_to_its_file(dataset):
+def test_row_is_traced_to_its_file(dataset):
     found = explain_row(dataset, "train", 7)
     window = open_dataset(dataset)["train"][7]
     assert (found.file.repo, found.file.path) == (window["repo"], window["path"])
-    assert [place.row for place in found.windows] == ["train:7"]
+    assert [location.row for location in found.windows] == ["train:7"]
     assert list(found.windows[0].lines) == window["lines"]
 
 
-def test_what_lies_in_a_folder_that_was_left_out_is_found_through_it(dataset):
+def test_file_in_an_excluded_folder_gives_the_folder(dataset):
     found = explain(dataset, "node_modules/lib/index.js")
     assert found.file.path == "node_modules/"
     assert "installed dependencies" in explanation_text(found)
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("src/0.py", "Did you mean 'src/[0-3]0.py'"),
         ("nowhere/at/all.rs", "was found when this dataset was built"),
         ("py", "was found when this dataset was built"),
         ("", "was found"),
         ("nowhere/node_modules/x.js", "was found when this dataset was built"),
-        ("3000", r"A row is named with --row train:3000\."),
-        ("test:12", r"A row is named with --row test:12\."),
+        ("3000", r"For a row, use --row train:3000\."),
+        ("test:12", r"For a row, use --row test:12\."),
         ("header.py:99", "has 2 lines: there is no line 99"),
         ("header.py:0", "there is no line 0"),
         ("header.py:" + "9" * 5000, "was found when this dataset was built"),
     ],
 )
-def test_an_unknown_file_gets_a_hint(dataset, path, said):
-    with pytest.raises(InputError, match=said):
+def test_unknown_file_gives_a_hint(dataset, path, message):
+    with pytest.raises(InputError, match=message):
         explain(dataset, path)
 
 
-def test_an_ambiguous_name_lists_the_choices(tmp_path):
+def test_ambiguous_name_lists_the_matches(tmp_path):
     repo = write_tree(tmp_path / "repo", {"a/x.py": "x = 1\n", "b/x.py": "y = 2\n"})
     build(Config(sources=[str(repo)], out=str(tmp_path / "out")))
-    with pytest.raises(InputError, match=r"one of 2 files: repo/a/x\.py, repo/b/x\.py"):
+    with pytest.raises(InputError, match=r"matches 2 files: repo/a/x\.py, repo/b/x\.py"):
         explain(tmp_path / "out", "x.py")
     assert explain(tmp_path / "out", "b/x.py").file.path == "b/x.py"
 
 
-def test_the_whole_name_wins_over_the_end_of_another(tmp_path):
+def test_full_name_takes_precedence_over_the_end_of_a_path(tmp_path):
     one = write_tree(tmp_path / "src", {"a.py": "x = 1\n", "src/a.py": "y = 2\n"})
     other = write_tree(tmp_path / "other", {"src/a.py": "z = 3\n"})
     build(Config(sources=[str(one), str(other)], out=str(tmp_path / "out")))
@@ -142,7 +142,7 @@ def test_the_whole_name_wins_over_the_end_of_another(tmp_path):
     assert (found.repo, found.path) == ("src", "a.py")
 
 
-def test_a_name_is_found_as_it_is_printed_and_as_the_system_has_it(tmp_path):
+def test_file_is_found_by_its_printed_and_its_raw_name(tmp_path):
     import os
 
     repo = write_tree(tmp_path / "repo", {"back\\slash.py": "x = 1\n"})
@@ -153,16 +153,16 @@ def test_a_name_is_found_as_it_is_printed_and_as_the_system_has_it(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [{"lines": [1]}, {"start": "x"}, {"input_ids": 5}, {"lines": None}])
-def test_a_damaged_row_is_said(tmp_path, damage):
+def test_damaged_row_is_reported(tmp_path, damage):
     repo = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     build(Config(sources=[str(repo)], out=str(tmp_path / "out")))
     row = json.loads((tmp_path / "out/train.jsonl").read_text())
     (tmp_path / "out/train.jsonl").write_text(json.dumps({**row, **damage}, separators=(",", ":")) + "\n")
-    with pytest.raises(DatasetError, match="train:0 is damaged"):
+    with pytest.raises(DatasetError, match=r"train:0 in .* is damaged"):
         explain_row(tmp_path / "out", "train", 0)
 
 
-def test_the_commit_is_told_and_terminal_escapes_are_not_sent(tmp_path):
+def test_commit_is_printed_and_control_characters_are_escaped(tmp_path):
     repo = write_tree(tmp_path / "repo", {"\x1b[31mred.py": "x = 1\n"})
     git(repo, "init", "-q")
     git(repo, "add", ".")
@@ -173,7 +173,7 @@ def test_the_commit_is_told_and_terminal_escapes_are_not_sent(tmp_path):
     assert "\x1b" not in text
 
 
-def test_a_row_that_does_not_exist_and_a_damaged_table(dataset, tmp_path):
+def test_missing_row_and_damaged_table_are_reported(dataset, tmp_path):
     with pytest.raises(InputError, match="counted from 0"):
         explain_row(dataset, "train", 10**9)
     with pytest.raises(InputError, match="no split 'dev'"):
@@ -184,7 +184,7 @@ def test_a_row_that_does_not_exist_and_a_damaged_table(dataset, tmp_path):
         explain(tmp_path / "out", "a.py")
 
 
-def test_on_the_command_line(dataset):
+def test_command_line(dataset):
     def run(*arguments):
         return called("explain", dataset, *arguments)
 

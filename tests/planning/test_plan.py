@@ -1,4 +1,4 @@
-"""What a plan promises, a build keeps."""
+"""A plan gives the numbers of the build."""
 
 import io
 import json
@@ -22,10 +22,10 @@ from gristmill.config.settings import OutputConfig, RunConfig, ScanConfig, Split
 from gristmill.core.errors import ConfigError, InputError
 from gristmill.core.records import SourceFile
 from gristmill.planning import overlaps, sample
-from gristmill.planning.overlap_choice import PlanOptions, pick
+from gristmill.planning.overlap_choice import PlanOptions, pick_overlap
 from gristmill.planning.plan_result import Budget, OverlapPlan
 from gristmill.planning.plan_text import plan_text
-from gristmill.planning.sample import TakenOut, draw, error_of
+from gristmill.planning.sample import PairLosses, draw_files, estimate_error
 from support.builds import in_a_process
 
 FOLDERS = ("email", "json", "encodings")
@@ -34,7 +34,7 @@ MORE_FOLDERS = ("asyncio", "logging", "unittest", "xml")
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, corpus):
-    """Files in a few folders, with copies, near-copies, a binary one and one that is generated."""
+    """Files in a few folders, with a copy, a near-duplicate, a binary file and a generated file."""
     root = tmp_path_factory.mktemp("plan") / "code"
     for folder in FOLDERS:
         for path in sorted((corpus / folder).glob("*.py")):
@@ -59,12 +59,12 @@ def default_plan(source, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def default_build(source, tmp_path_factory):
-    """Its manifest and its folder; only to be looked at."""
+    """Manifest and folder of a build. Tests must not change it."""
     out = tmp_path_factory.mktemp("default") / "built"
     return gristmill.build(config_for(source, out)), out
 
 
-def ways():
+def configurations():
     yield "default", {}
     yield "windows dropped", {"split": SplitConfig(decontaminate="drop")}
     yield "tails dropped", {"window": WindowConfig(tail="drop", min_fresh=100)}
@@ -73,7 +73,7 @@ def ways():
     yield "short windows", {"window": WindowConfig(length=128, overlap=17)}
 
 
-@pytest.fixture(scope="module", params=list(ways()), ids=lambda way: way[0])
+@pytest.fixture(scope="module", params=list(configurations()), ids=lambda one: one[0])
 def planned(request, source, tmp_path_factory):
     sections = request.param[1]
     folder = tmp_path_factory.mktemp("planned")
@@ -81,7 +81,7 @@ def planned(request, source, tmp_path_factory):
 
 
 def built(sections, folder, source, overlap, **output):
-    """The manifest and the folder, which stays as it is for whoever asks next."""
+    """Return manifest and folder of a build. It is built once and reused."""
     out = folder / f"built-{overlap}-{len(output)}"
     if out.exists():
         return gristmill.open_dataset(out).manifest, out
@@ -96,7 +96,7 @@ def data_bytes(manifest):
     return sum(facts.bytes for facts in manifest.files.values() if facts.split)
 
 
-def test_counts_and_sizes_are_those_of_a_build(planned, source):
+def test_counts_and_sizes_match_a_build(planned, source):
     plan, sections, folder = planned
     assert plan.sample is None
     assert [one.overlap for one in plan.overlaps] == sorted({one.overlap for one in plan.overlaps})
@@ -122,8 +122,8 @@ def test_compressed_sizes_are_within_five_percent(planned, source):
         assert one.parquet_bytes == pytest.approx(parquet_bytes(out), rel=0.05)
 
 
-def test_sizes_from_a_part_of_the_rows_are_near_too(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(overlaps, "MANY_SAMPLES", 2)
+def test_sizes_scaled_from_some_rows_are_within_five_percent(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(overlaps, "MIN_TRIAL_STEP", 2)
     plan = gristmill.plan(config_for(source, tmp_path / "none"))
     for overlap in (0, 384):
         manifest, _ = built({}, tmp_path, source, overlap, compress="zstd")
@@ -133,7 +133,7 @@ def test_sizes_from_a_part_of_the_rows_are_near_too(source, tmp_path, monkeypatc
 
 
 def parquet_bytes(out):
-    """By way of Python rows, one file per split, by the library alone."""
+    """Size of the rows as Parquet, written by pyarrow alone, one file per split."""
     size = 0
     for rows in gristmill.open_dataset(out).values():
         table = pa.Table.from_pylist(list(rows))
@@ -147,7 +147,7 @@ def parquet_bytes(out):
     return size
 
 
-def test_what_stays_and_what_goes_is_that_of_a_build(default_plan, default_build, source, tmp_path):
+def test_kept_and_dropped_files_match_a_build(default_plan, default_build, source, tmp_path):
     plan, (manifest, out) = default_plan, default_build
     counts = manifest.counts
     assert (plan.found, plan.kept) == (counts.found, counts.kept)
@@ -170,7 +170,7 @@ def test_what_stays_and_what_goes_is_that_of_a_build(default_plan, default_build
     assert plan.one_window_files == sum(row["windows"] == 1 for row in rows)
 
 
-def test_an_earlier_build_in_the_output_folder_counts_and_is_said(source, tmp_path, capsys):
+def test_splits_of_an_earlier_build_are_used_and_reported(source, tmp_path, capsys):
     out = tmp_path / "built"
     gristmill.build(config_for(source, out, split=SplitConfig(seed=7)))
     plan = gristmill.plan(config_for(source, out, split=SplitConfig(shares="0/50/50")))
@@ -181,7 +181,7 @@ def test_an_earlier_build_in_the_output_folder_counts_and_is_said(source, tmp_pa
     assert "--fresh-splits starts over" in plan_text(plan, "")
 
 
-def test_passes_become_epochs_and_steps(source, tmp_path):
+def test_passes_are_converted_to_epochs_and_steps(source, tmp_path):
     plan = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(batch_size=8))
     picked = plan.at(plan.pick.overlap)
     for one in plan.passes:
@@ -190,7 +190,7 @@ def test_passes_become_epochs_and_steps(source, tmp_path):
     assert [one.passes for one in plan.passes] == [4, 16]
 
 
-def test_redundancy_is_what_the_rows_show(default_plan, default_build):
+def test_redundancy_matches_the_rows(default_plan, default_build):
     plan, (_, out) = default_plan, default_build
     rows = [row for split in gristmill.open_dataset(out).values() for row in split]
     content = sum(len(row["input_ids"]) - 2 for row in rows)
@@ -199,7 +199,7 @@ def test_redundancy_is_what_the_rows_show(default_plan, default_build):
     assert plan.at(0).redundancy == 1
 
 
-def test_a_plan_is_the_same_for_any_number_of_workers(default_plan, source, tmp_path):
+def test_plan_is_the_same_for_any_number_of_workers(default_plan, source, tmp_path):
     config = Config(sources=[str(source)], out=str(tmp_path / "none"), run=RunConfig(workers=3))
     assert counted(in_a_process(gristmill.plan, config)) == counted(default_plan)
 
@@ -208,7 +208,7 @@ def counted(plan):
     return [(one.windows, one.jsonl_bytes, one.jsonl_zst_bytes, one.parquet_bytes) for one in plan.overlaps]
 
 
-def test_nothing_is_written(source, tmp_path, monkeypatch):
+def test_plan_leaves_no_files(source, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -218,8 +218,8 @@ def test_nothing_is_written(source, tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def of_many(source, corpus, tmp_path_factory):
-    """A configuration and its plan, of so many files that samples come close to the error they state."""
+def many_files(source, corpus, tmp_path_factory):
+    """Configuration and plan of enough files that samples come close to their stated error."""
     folder = tmp_path_factory.mktemp("many")
     shutil.copytree(source, folder / "code")
     for name in MORE_FOLDERS:
@@ -229,19 +229,19 @@ def of_many(source, corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize("count", [40, 80, 160])
-def test_a_sample_is_as_near_as_it_says(of_many, count):
-    config, whole = of_many
-    part = gristmill.plan(config, PlanOptions(sample=count))
-    assert part.sample is not None
-    assert part.sample.files < part.sample.of
-    assert part.found == whole.found
-    assert part.kept + sum(one.files for one in part.removed) == part.found
-    for one, other in zip(part.overlaps, whole.overlaps, strict=True):
-        assert abs(one.windows - other.windows) <= part.sample.error * one.windows
-        assert abs(one.tokens - other.tokens) <= part.sample.error * one.tokens
+def test_sample_is_within_its_stated_error(many_files, count):
+    config, complete = many_files
+    sampled = gristmill.plan(config, PlanOptions(sample=count))
+    assert sampled.sample is not None
+    assert sampled.sample.files < sampled.sample.of
+    assert sampled.found == complete.found
+    assert sampled.kept + sum(one.files for one in sampled.removed) == sampled.found
+    for one, other in zip(sampled.overlaps, complete.overlaps, strict=True):
+        assert abs(one.windows - other.windows) <= sampled.sample.error * one.windows
+        assert abs(one.tokens - other.tokens) <= sampled.sample.error * one.tokens
 
 
-def test_a_sample_of_everything_is_exact(source, tmp_path):
+def test_sample_of_all_files_is_exact(source, tmp_path):
     assert gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(sample=10**9)).sample is None
 
 
@@ -250,45 +250,45 @@ def files_of(sizes):
 
 
 @pytest.mark.parametrize(("count", "of"), [(30, 300), (150, 1500)])
-def test_by_chance_the_stated_error_is_exceeded_in_less_than_one_drawing_in_a_hundred(monkeypatch, count, of):
-    """Windows go with size, with noise, and every tenth file gives none; other files each time."""
-    monkeypatch.setattr(sample, "_missed", lambda *_: 0.0)
+def test_stated_error_is_exceeded_in_fewer_than_1_in_100_samples(monkeypatch, count, of):
+    """Windows are proportional to size, with noise. Every tenth file has none. Each drawing has new files."""
+    monkeypatch.setattr(sample, "_missed_share", lambda *_: 0.0)
     rng = random.Random(1)
     num_outside = 0
     for _ in range(400):
         files = files_of([int(rng.lognormvariate(8.5, 1.5)) + 1 for _ in range(of)])
         windows = [0 if rng.random() < 0.1 else round(file.size / 700 * rng.uniform(0.5, 1.5)) for file in files]
-        drawn = draw(files, count)
+        drawn = draw_files(files, count)
         chosen = {file.path for file in drawn.files}
         by_size, expected = {}, 0.0
         for file, number in zip(files, windows, strict=True):
             if file.path in chosen:
                 by_size[file.size] = by_size.get(file.size, 0) + number
                 expected += number * drawn.bytes_weight(file.size)
-        num_outside += abs(expected - sum(windows)) > error_of(drawn, by_size, TakenOut(0, 0.0)) * expected
+        num_outside += abs(expected - sum(windows)) > estimate_error(drawn, by_size, PairLosses(0, 0.0)) * expected
     assert num_outside <= 4
 
 
-def test_the_error_allows_for_pairs_of_which_a_sample_shows_few():
+def test_error_allows_for_pairs_that_a_sample_misses():
     files = files_of(range(1000, 3000))
-    drawn = draw(files, 200)
+    drawn = draw_files(files, 200)
     windows = {file.size: 10 for file in drawn.files}
-    alone, with_pairs = (error_of(drawn, windows, TakenOut(*seen)) for seen in ((0, 0.0), (10, 0.05)))
+    alone, with_pairs = (estimate_error(drawn, windows, PairLosses(*seen)) for seen in ((0, 0.0), (10, 0.05)))
     assert with_pairs > alone > 3 / len(drawn.files)
-    assert with_pairs >= 0.05 * (2000 / len(drawn.files)) - 0.05  # as if each stood for a pair
+    assert with_pairs >= 0.05 * (2000 / len(drawn.files)) - 0.05  # as if each were one of a pair
 
 
-def test_copies_are_in_a_sample_together():
-    drawn = draw(files_of([100 + number // 5 for number in range(5000)]), 500)
+def test_files_of_the_same_size_are_drawn_together():
+    drawn = draw_files(files_of([100 + number // 5 for number in range(5000)]), 500)
     sizes = [file.size for file in drawn.files]
     assert all(sizes.count(size) == 5 for size in sizes)
     assert 450 <= len(sizes) <= 550
 
 
-def test_a_draw_is_the_same_each_time_and_leaves_empty_files_out():
+def test_sample_is_reproducible_and_excludes_empty_files():
     files = files_of([0] * 50 + list(range(1, 1000)))
-    drawn = draw(files, 100)
-    assert drawn == draw(files, 100)
+    drawn = draw_files(files, 100)
+    assert drawn == draw_files(files, 100)
     assert drawn.num_empty == 50
     assert all(file.size for file in drawn.files)
 
@@ -308,26 +308,26 @@ CHOICES = [(0, 1.0), (128, 1.33), (256, 1.95), (384, 3.9)]
     ("passes", "expected"),
     [(None, 256), (100, 256), (1.95, 256), (1.5, 128), (1.2, 0), (0.1, 0)],
 )
-def test_the_pick_goes_by_what_the_budget_affords(passes, expected):
+def test_picked_overlap_depends_on_the_budget(passes, expected):
     budget = None if passes is None else Budget(tokens=round(40_000 * passes))
     overlaps = [overlap_plan(*choice, epochs=None if passes is None else 1.0) for choice in CHOICES]
-    picked = pick(overlaps, budget, 512)
+    picked = pick_overlap(overlaps, budget, 512)
     assert picked.overlap == expected
     why = " ".join(picked.why)
     assert ("costs no training time" in why) == (passes is not None and expected > 0)
-    assert ("the budget reaches" in why) == (expected < 256)
-    assert ("more than the data is worth" in why) == (passes == 100)
+    assert ("the budget allows only" in why) == (expected < 256)
+    assert ("too large for this data" in why) == (passes == 100)
     assert ("overlap 384 would take 2.0 times" in why) == (expected == 256)
 
 
-def test_rows_that_take_much_are_picked_compressed():
+def test_compression_is_recommended_for_large_datasets():
     large = [msgspec.structs.replace(overlap_plan(*choice), jsonl_bytes=2_000_000_000) for choice in CHOICES]
-    picked = pick(large, None, 512)
+    picked = pick_overlap(large, None, 512)
     assert picked.compress
     assert any("compressed" in reason for reason in picked.why)
 
 
-def test_the_old_budget_comes_back():
+def test_budget_from_epochs_and_sequences_or_tokens():
     assert PlanOptions(epochs=200, sequences=11000).budget(512).tokens == 200 * 11_000 * 512
     assert PlanOptions(budget_tokens=7).budget(512) == Budget(tokens=7)
     assert PlanOptions().budget(512) is None
@@ -337,14 +337,14 @@ def test_the_old_budget_comes_back():
     "options", [{"epochs": 3}, {"sequences": 3}, {"epochs": 1, "sequences": 1, "budget_tokens": 1}, {"batch_size": 0}, {"sample": -1},
                 {"epochs": float("nan"), "sequences": 1}, {"budget_tokens": 0}],
 )  # fmt: skip
-def test_a_question_that_makes_no_sense_is_refused(options):
+def test_invalid_plan_options_are_rejected(options):
     with pytest.raises(ConfigError, match="--"):
         PlanOptions(**options)
 
 
-def test_epochs_give_the_budget(source, tmp_path):
-    made = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(budget_tokens=123_456_789, batch_size=7))
-    for one in made.overlaps:
+def test_epochs_for_the_budget_process_its_tokens(source, tmp_path):
+    plan = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(budget_tokens=123_456_789, batch_size=7))
+    for one in plan.overlaps:
         assert one.epochs_for_budget * one.train_tokens == pytest.approx(123_456_789)
         assert one.steps_per_epoch == -(-one.train_windows // 7)
 
@@ -353,40 +353,40 @@ def test_epochs_give_the_budget(source, tmp_path):
     ("length", "expected"),
     [(512, [0, 64, 128, 256, 384]), (40, [0, 5, 10, 20, 30]), (8192, [0, 1024, 2048, 4096, 6144])],
 )
-def test_overlaps_go_with_the_window(source, tmp_path, length, expected):
+def test_compared_overlaps_scale_with_the_window(source, tmp_path, length, expected):
     window = WindowConfig(length=length, overlap=length // 2)
-    made = gristmill.plan(config_for(source, tmp_path / "none", window=window))
-    assert [one.overlap for one in made.overlaps] == expected
-    assert made.pick.overlap == length // 2
+    plan = gristmill.plan(config_for(source, tmp_path / "none", window=window))
+    assert [one.overlap for one in plan.overlaps] == expected
+    assert plan.pick.overlap == length // 2
 
 
-def test_an_overlap_that_does_not_fit_is_refused_as_in_a_build(source, tmp_path):
+def test_overlap_larger_than_the_window_is_rejected(source, tmp_path):
     with pytest.raises(ConfigError, match=r"window\.overlap"):
         gristmill.plan(config_for(source, tmp_path / "none", window=WindowConfig(length=100, overlap=150)))
 
 
 @pytest.mark.parametrize("options", [{}, {"budget_tokens": 1000}])
-def test_nothing_to_train_on_is_said(source, tmp_path, options):
+def test_empty_train_split_is_reported(source, tmp_path, options):
     split = SplitConfig(shares="0/50/50")
-    made = gristmill.plan(config_for(source, tmp_path / "none", split=split), PlanOptions(**options))
-    assert all(one.train_windows == 0 and one.epochs_for_budget is None for one in made.overlaps)
-    assert "no file is in train" in plan_text(made, "")
+    plan = gristmill.plan(config_for(source, tmp_path / "none", split=split), PlanOptions(**options))
+    assert all(one.train_windows == 0 and one.epochs_for_budget is None for one in plan.overlaps)
+    assert "no file is in train" in plan_text(plan, "")
 
 
 @pytest.mark.parametrize("num_files", [1, 2, 3])
-def test_a_few_large_files_are_enough(tmp_path, num_files):
+def test_few_large_files_can_be_planned(tmp_path, num_files):
     rng = random.Random(0)
     (tmp_path / "code").mkdir()
     for number in range(num_files):
         words = " ".join(f"name{rng.randrange(10**6)} = something_else\n" for _ in range(80_000))
         (tmp_path / f"code/{number}.py").write_text(words)
     scan = ScanConfig(max_file_bytes=10**8)
-    made = gristmill.plan(config_for(tmp_path / "code", tmp_path / "none", scan=scan))
+    plan = gristmill.plan(config_for(tmp_path / "code", tmp_path / "none", scan=scan))
     manifest = gristmill.build(config_for(tmp_path / "code", tmp_path / "built", scan=scan))
-    assert made.at(256).jsonl_bytes == data_bytes(manifest)
+    assert plan.at(256).jsonl_bytes == data_bytes(manifest)
 
 
-def test_nothing_to_plan_is_said(tmp_path):
+def test_source_without_files_is_rejected(tmp_path):
     (tmp_path / "code").mkdir()
     with pytest.raises(InputError, match="no files"):
         gristmill.plan(config_for(tmp_path / "code", tmp_path / "none"))
@@ -398,14 +398,14 @@ def run(capsys, *arguments):
     return code, captured.out, captured.err
 
 
-def test_the_command_answers_and_its_build_line_builds_that(source, tmp_path, capsys, monkeypatch):
+def test_build_command_of_a_plan_builds_what_was_planned(source, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ["--exclude", "xml/", "--exclude", "it's", "--tail", "shift", "--pad"]
     code, text, _ = run(capsys, "plan", str(source), *options, "--epochs", "200", "--sequences", "11000", "--json")
     assert code == 0
-    told = json.loads(text)
-    assert told["budget"]["tokens"] == 1_126_400_000
-    picked = next(one for one in told["overlaps"] if one["overlap"] == told["pick"]["overlap"])
+    output = json.loads(text)
+    assert output["budget"]["tokens"] == 1_126_400_000
+    picked = next(one for one in output["overlaps"] if one["overlap"] == output["pick"]["overlap"])
     assert {
         "windows",
         "tokens",
@@ -415,7 +415,7 @@ def test_the_command_answers_and_its_build_line_builds_that(source, tmp_path, ca
         "parquet_bytes",
         "build_seconds",
     } <= set(picked)
-    program, command, *arguments = shlex.split(told["command"])
+    program, command, *arguments = shlex.split(output["command"])
     assert (program, command) == ("gristmill", "build")
     code, text, _ = run(capsys, "build", *arguments, "--json")
     assert code == 0
@@ -424,20 +424,20 @@ def test_the_command_answers_and_its_build_line_builds_that(source, tmp_path, ca
 
 
 @pytest.mark.parametrize("has_out", [True, False])
-def test_a_configuration_file_is_planned_and_named_in_the_build_line(source, tmp_path, capsys, monkeypatch, has_out):
+def test_build_command_names_the_configuration_file(source, tmp_path, capsys, monkeypatch, has_out):
     monkeypatch.chdir(tmp_path)
     toml = tmp_path / "gristmill.toml"
     out = 'out = "here"\n' if has_out else ""
     toml.write_text(f'sources = ["{source}"]\n{out}[scan]\ninclude = ["json/"]\n[window]\noverlap = 100\n')
     code, text, _ = run(capsys, "plan", "--config", str(toml), "--json")
     assert code == 0
-    told = json.loads(text)
-    assert 100 in [one["overlap"] for one in told["overlaps"]]
-    assert told["command"] == f"gristmill build --config {toml} {'' if has_out else '--out dataset '}--overlap 256"
+    output = json.loads(text)
+    assert 100 in [one["overlap"] for one in output["overlaps"]]
+    assert output["command"] == f"gristmill build --config {toml} {'' if has_out else '--out dataset '}--overlap 256"
 
 
 @pytest.mark.parametrize("name", [b"-odd", b"it's here", b"new\nline", b"caf\xe9", b"back\\slash $HOME *"])
-def test_the_build_line_names_any_source_so_that_a_shell_takes_it(tmp_path, monkeypatch, capsysbinary, name):
+def test_build_command_quotes_any_source_name(tmp_path, monkeypatch, capsysbinary, name):
     monkeypatch.chdir(tmp_path)
     os.mkdir(name)
     Path(os.fsdecode(name), "a.py").write_text("x = 1\n" * 50)
@@ -450,7 +450,7 @@ def test_the_build_line_names_any_source_so_that_a_shell_takes_it(tmp_path, monk
     assert len(gristmill.open_dataset(os.fsdecode(name) + "-dataset")["train"]) == 1
 
 
-def test_the_text_says_it_all(source, tmp_path, capsys):
+def test_text_has_all_sections(source, tmp_path, capsys):
     code, text, _ = run(
         capsys, "plan", str(source), "--out", str(tmp_path / "d"), "--budget-tokens", "1000000000", "--sample", "60"
     )
@@ -466,7 +466,7 @@ def test_the_text_says_it_all(source, tmp_path, capsys):
         "one epoch",
         "budget",
         "pick",
-        "≈ from",
+        "≈ estimated from",
         "gristmill build",
     ):
         assert word in text
@@ -474,7 +474,7 @@ def test_the_text_says_it_all(source, tmp_path, capsys):
     assert max(map(len, text.split("pick ")[0].splitlines())) <= 130
 
 
-def test_parquet_without_pyarrow_is_told_not_guessed(source, tmp_path, capsys, monkeypatch):
+def test_text_without_pyarrow_names_the_extra(source, tmp_path, capsys, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -483,7 +483,7 @@ def test_parquet_without_pyarrow_is_told_not_guessed(source, tmp_path, capsys, m
     assert "pip install 'gristmill[parquet]'" in text
 
 
-def test_a_full_disk_says_what_to_do(source, tmp_path, monkeypatch):
+def test_full_disk_error_names_tmpdir(source, tmp_path, monkeypatch):
     import errno
 
     def full(*_, **__):
@@ -497,13 +497,13 @@ def test_a_full_disk_says_what_to_do(source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "options", [["--epochs", "1e308", "--sequences", "1000"], ["--budget-tokens", "1" + "0" * 400], ["--epochs", "nan", "--sequences", "1"], ["--sample", "0"], ["--budget-tokens", "1.5"]]
 )  # fmt: skip
-def test_a_number_that_cannot_be_is_one_line(source, tmp_path, capsys, options):
+def test_impossible_number_is_an_error_of_one_line(source, tmp_path, capsys, options):
     code, _, error = run(capsys, "plan", str(source), "--out", str(tmp_path / "d"), *options)
     assert code == 2
     assert error.count("\n") == 1
 
 
-def test_a_folder_that_a_build_would_refuse_is_refused(source, tmp_path, capsys):
+def test_output_folder_that_a_build_would_reject_is_rejected(source, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").touch()
     code, _, error = run(capsys, "plan", str(source), "--out", str(tmp_path / "mine"))
@@ -511,7 +511,7 @@ def test_a_folder_that_a_build_would_refuse_is_refused(source, tmp_path, capsys)
     assert "--out" in error
 
 
-def test_a_sample_of_which_nothing_is_kept_says_so(tmp_path, capsys):
+def test_sample_without_kept_files_is_reported(tmp_path, capsys):
     (tmp_path / "code").mkdir()
     for size in range(512, 1000):
         (tmp_path / f"code/{size}.bin").write_bytes((bytes(range(256)) * 4)[:size])

@@ -1,4 +1,4 @@
-"""A plan against the builds that it speaks of: random documents, and every option of a build."""
+"""Plans match the builds they estimate: for random documents, and for every option of a build."""
 
 import json
 import random
@@ -25,12 +25,12 @@ from support.codebert_with import MARKERS, codebert_with
 from support.source_trees import write_tree
 
 
-def documents_of(seed):
-    """Texts of words of their own between spans that others have too: of some, hardly a window is their own."""
+def random_documents(seed):
+    """Return texts of unique words between spans that they share. Some have hardly a window of unique text."""
     rng = random.Random(seed)
 
-    def words(kind, least, most):
-        return " ".join(f"{kind}{rng.randrange(10**6)}" for _ in range(rng.randrange(least, most)))
+    def words(kind, least, limit):
+        return " ".join(f"{kind}{rng.randrange(10**6)}" for _ in range(rng.randrange(least, limit)))
 
     shared = [words("shared", 20, 60) for _ in range(3)]
     files = {}
@@ -47,7 +47,7 @@ def with_overlap(config, overlap, out):
 
 
 def assert_as_planned(plan, manifest, out):
-    """All that holds at each overlap, and at the picked one what is said of files, tokens, splits and variants."""
+    """Compare a plan with a build: the counts at its overlap and, if picked, also files, tokens, splits and variants."""
     overlap = manifest.settings["window"]["overlap"]
     one, splits = plan.at(overlap), manifest.splits
     assert one.windows == sum(facts.windows for facts in splits.values())
@@ -67,8 +67,8 @@ def assert_as_planned(plan, manifest, out):
         assert {one.reason: one.files for one in plan.removed} == manifest.counts.dropped_by_reason
         assert plan.distinct_tokens == sum(facts.tokens for facts in splits.values())
         assert plan.cut_tokens == sum(manifest.decontamination.tokens_cut.values())
-        told = {split: (facts.files, facts.tokens, facts.share) for split, facts in splits.items()}
-        assert {one.split: (one.files, one.tokens, one.share) for one in plan.splits} == told
+        output = {split: (facts.files, facts.tokens, facts.share) for split, facts in splits.items()}
+        assert {one.split: (one.files, one.tokens, one.share) for one in plan.splits} == output
         by_language = {name: sum(tokens.values()) for name, tokens in manifest.tokens_by_language.items()}
         assert {one.name: one.tokens for one in plan.languages} == by_language
         assert (plan.sampling, plan.variants) == (manifest.sampling, manifest.variants)
@@ -76,7 +76,7 @@ def assert_as_planned(plan, manifest, out):
 
 
 def num_content(row, manifest):
-    """Ids of a row without special tokens and padding."""
+    """Count the ids of a row without special tokens and padding."""
     if manifest.has_documents:
         return row["tokens"]
     num_ids, facts = sum(row.get("attention_mask", [1] * len(row["input_ids"]))), manifest.tokenizer
@@ -107,14 +107,14 @@ windows = st.builds(
     decontaminate=st.sampled_from(["drop", "cut", "train", "off"]),
     sampling=sizes,
 )
-@example(  # a file of which no window is left at overlap 4, and one at each of the others
+@example(  # one file has no window at overlap 4, and one window at each of the other overlaps
     seed=7, window=WindowConfig(length=40, overlap=4, tail="shift"), decontaminate="drop", sampling=SamplingConfig()
 )
 @settings(max_examples=12, deadline=None)
-def test_a_plan_of_random_documents_is_what_builds_with_each_overlap_give(seed, window, decontaminate, sampling):
+def test_plan_of_random_documents_matches_builds_with_each_overlap(seed, window, decontaminate, sampling):
     with tempfile.TemporaryDirectory() as folder:
         config = Config(
-            sources=[str(write_tree(Path(folder, "code"), documents_of(seed)))],
+            sources=[str(write_tree(Path(folder, "code"), random_documents(seed)))],
             out=f"{folder}/none",
             window=window,
             split=SplitConfig(shares="50/30/20", decontaminate=decontaminate),
@@ -146,23 +146,23 @@ PLANNED = {
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m "
     "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",
 }
-"""Options of a build that a plan is of, several at once."""
+"""Options of a build that a plan supports, several at once."""
 REFUSED = {
     "--pack": "--pack repo",
     "--variants": "--variants rewrite --rewrite-endpoint http://localhost:9/v1",
 }
-"""Options that only a build can answer, and how."""
-NOT_TRIED = {"--ray-address": "a cluster changes no row, and a plan runs in processes here"}
+"""Options that a plan rejects, each with arguments."""
+NOT_TRIED = {"--ray-address": "a cluster changes no row, and a plan runs in local processes"}
 
 
-def test_it_is_decided_for_every_option_of_a_build_what_a_plan_makes_of_it():
+def test_every_build_option_is_covered():
     tried = {word for line in PLANNED.values() for word in line.split() if word.startswith("--")}
     assert {option.flag for option in all_options()} == tried | set(NOT_TRIED)
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory, corpus):
-    """Files of a few folders, a few hundred windows."""
+    """Files of a few folders, with a few hundred windows."""
     root = tmp_path_factory.mktemp("planned") / "code"
     for folder in ("email", "json", "logging"):
         for path in sorted((corpus / folder).glob("*.py"))[:9]:
@@ -187,7 +187,7 @@ def run(capsys, *words):
 
 
 @pytest.mark.parametrize("name", PLANNED)
-def test_a_plan_is_of_the_build_that_the_same_options_give(name, code, earlier, tmp_path):
+def test_plan_matches_a_build_with_the_same_options(name, code, earlier, tmp_path):
     source, out = code, tmp_path / "out"
     benchmark = tmp_path / "benchmark.txt"
     benchmark.write_bytes((code / "email/charset.py").read_bytes())
@@ -209,15 +209,15 @@ def test_a_plan_is_of_the_build_that_the_same_options_give(name, code, earlier, 
 
 
 OVER_PROCESSES = {"variants", "drawn variants", "table"}
-"""Those that start some: quick ones where no other thread runs, and otherwise an interpreter for each overlap."""
+"""Cases that start processes. Forks are quick without other threads. With threads, each overlap starts an interpreter."""
 
 
 def plan_and_build(words, folder):
     done = called("plan", *words, "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, done.stderr.count("note:")) == (0, len(told["warnings"]))
-    command = shlex.split(told.pop("command"))
-    plan = msgspec.convert(told, Plan)
+    output = json.loads(done.stdout)
+    assert (done.returncode, done.stderr.count("note:")) == (0, len(output["warnings"]))
+    command = shlex.split(output.pop("command"))
+    plan = msgspec.convert(output, Plan)
     for overlap in dict.fromkeys((plan.pick.overlap, plan.overlaps[-1].overlap)):
         built = folder / f"built-{overlap}"
         assert called(*command[1:], "--overlap", overlap, "--out", built, "--quiet").returncode == 0
@@ -225,7 +225,7 @@ def plan_and_build(words, folder):
 
 
 @pytest.mark.parametrize("flag", REFUSED)
-def test_what_only_a_build_can_say_is_refused_in_a_line(flag, code, tmp_path, capsys):
+def test_unsupported_options_are_rejected_in_one_line(flag, code, tmp_path, capsys):
     done, text, error = run(capsys, "plan", code, "--out", tmp_path / "out", *REFUSED[flag].split())
     assert (done, text, error.count("\n")) == (2, "", 1)
     assert flag in error
@@ -233,52 +233,52 @@ def test_what_only_a_build_can_say_is_refused_in_a_line(flag, code, tmp_path, ca
 
 
 @pytest.mark.parametrize("size", [{"max_windows": 100}, {"target_windows": 60}, {"target_windows": 1500}])
-def test_a_size_is_one_story_in_all_that_a_plan_says(code, tmp_path, capsys, size):
+def test_requested_size_is_consistent_across_a_plan(code, tmp_path, capsys, size):
     ((name, count),) = size.items()
     words = (f"--{name.replace('_', '-')}", count, "--budget-tokens", 10**7, "--batch-size", 8)
-    told = json.loads(run(capsys, "plan", code, "--out", tmp_path / "out", *words, "--json")[1])
-    for one in told["overlaps"]:
-        most = (
+    output = json.loads(run(capsys, "plan", code, "--out", tmp_path / "out", *words, "--json")[1])
+    for one in output["overlaps"]:
+        limit = (
             count if name == "max_windows" else one["train_windows"] + one["validation_windows"] + one["test_windows"]
         )
-        assert one["windows"] == one["train_windows"] + one["validation_windows"] + one["test_windows"] <= most
+        assert one["windows"] == one["train_windows"] + one["validation_windows"] + one["test_windows"] <= limit
         assert one["epochs_for_budget"] == pytest.approx(10**7 / one["train_tokens"])
         assert one["steps_per_epoch"] == -(-one["train_windows"] // 8)
-    picked = next(one for one in told["overlaps"] if one["overlap"] == told["pick"]["overlap"])
+    picked = next(one for one in output["overlaps"] if one["overlap"] == output["pick"]["overlap"])
     text = run(capsys, "plan", code, "--out", tmp_path / "out", *words)[1]
-    assert f"the same here: {picked['epochs_for_budget']:,.1f} epochs" in text
+    assert f"equals {picked['epochs_for_budget']:,.1f} epochs of this dataset" in text
     assert f"one epoch at overlap {picked['overlap']}: {picked['train_windows']:,} windows" in text
 
 
 @pytest.mark.parametrize(
     ("size", "shares", "overlap"),
     [
-        ({"max_windows": 50}, "85/10/5", 0),  # not all there are even without overlap
+        ({"max_windows": 50}, "85/10/5", 0),  # fewer than there are without overlap
         ({"max_windows": 50}, "0/50/50", 0),
         ({"target_windows": 50}, "85/10/5", 0),
         ({"max_windows": 10_000}, "85/10/5", 256),  # more than there are
         ({"target_windows": 10_000, "max_epochs": 20}, "85/10/5", 256),  # repeats do not count as overlap
     ],
 )
-def test_overlap_is_not_picked_at_the_cost_of_text(code, tmp_path, size, shares, overlap):
+def test_overlap_does_not_displace_text(code, tmp_path, size, shares, overlap):
     sampling, split = SamplingConfig(**size), SplitConfig(shares=shares)
     plan = gristmill.plan(Config(sources=[str(code)], out=str(tmp_path / "none"), sampling=sampling, split=split))
     assert plan.pick.overlap == overlap
-    assert any("more windows than are asked for" in reason for reason in plan.pick.why) == (overlap == 0)
+    assert any("more windows than requested" in reason for reason in plan.pick.why) == (overlap == 0)
 
 
-def test_repeats_do_not_make_a_budget_smaller(code, tmp_path):
-    """Four passes over the text are four, in four epochs or in one that repeats it four times."""
+def test_repeats_do_not_reduce_the_budget(code, tmp_path):
+    """Four epochs, or one epoch that repeats the text four times, are both four passes."""
     config = Config(sources=[str(code)], out=str(tmp_path / "none"), split=SplitConfig(shares="100/0/0"))
     natural = gristmill.plan(config).overlaps[0]
-    wanted = PlanOptions(budget_tokens=4 * natural.train_tokens)
+    options = PlanOptions(budget_tokens=4 * natural.train_tokens)
     sampling = SamplingConfig(target_windows=4 * natural.train_windows, max_epochs=9)
-    repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), wanted)
-    assert repeated.pick.overlap == gristmill.plan(config, wanted).pick.overlap == 256
-    assert any("goes over each token 4.0 times" in reason for reason in repeated.pick.why)
+    repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), options)
+    assert repeated.pick.overlap == gristmill.plan(config, options).pick.overlap == 256
+    assert any("covers each token 4.0 times" in reason for reason in repeated.pick.why)
 
 
-def whole_and_part(config):
+def complete_and_sampled(config):
     return gristmill.plan(config), gristmill.plan(config, PlanOptions(sample=15))
 
 
@@ -290,10 +290,12 @@ def whole_and_part(config):
         {"variants": VariantsConfig(rates={"rename": 0.5})},
     ],
 )
-def test_a_sample_goes_by_the_size_that_is_asked_for(code, tmp_path, sections):
+def test_sample_is_scaled_to_the_requested_size(code, tmp_path, sections):
     config = Config(sources=[str(code)], out=str(tmp_path / "none"), scan=ScanConfig(include=["*.py"]), **sections)
-    whole, part = in_a_process(whole_and_part, config) if "variants" in sections else whole_and_part(config)
-    assert part.sample is not None
-    for one, other in zip(part.overlaps, whole.overlaps, strict=True):
+    complete, sampled = (
+        in_a_process(complete_and_sampled, config) if "variants" in sections else complete_and_sampled(config)
+    )
+    assert sampled.sample is not None
+    for one, other in zip(sampled.overlaps, complete.overlaps, strict=True):
         assert one.windows == pytest.approx(other.windows, rel=0.25)
         assert one.train_windows == pytest.approx(other.train_windows, rel=0.25)

@@ -187,7 +187,7 @@ def test_unknown_or_missing_format_is_reported(make_dataset, tmp_path):
         export(tmp_path / "out", "xml")
     with pytest.raises(ConfigError, match=r"output.formats must be one or several of jsonl, .* got xml"):
         OutputConfig(formats=["xml"])
-    with pytest.raises(DatasetError, match=r"has jsonl and no bin\. Try gristmill export --format bin"):
+    with pytest.raises(DatasetError, match=r"has jsonl but not bin\. Run gristmill export --format bin"):
         open_dataset(tmp_path / "out").stored("bin", "train")[0]
     assert run(["export", str(tmp_path / "out")]) == 2
     assert OutputConfig(formats=["bin", "jsonl", "bin"]).formats == ["jsonl", "bin"]

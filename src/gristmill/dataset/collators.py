@@ -1,7 +1,7 @@
-"""Items -> a batch: input_ids, attention_mask and labels, all at once for the whole batch.
+"""Collate items into a batch of input_ids, attention_mask and labels. All windows are processed at once.
 
-Labels stand below the ids they are about, unshifted as transformers expects, and are -100 where nothing is asked. With
-`fresh_only` each token of a file is asked for once, in the window that is the first to show it: for evaluation.
+Labels are aligned with the ids, unshifted as transformers expects, and are -100 for ids without a label. With
+`fresh_only`, which is for evaluation, each token of a file has a label once, in the first window that contains it.
 
 collate = dataset.masked_collator(whole_identifiers=True)
 """
@@ -22,39 +22,41 @@ from gristmill.tokenizers.control_tokens import MASK_NAMES
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 Batch = dict[str, torch.Tensor]
-PACKED = (IDS, POSITION_IDS, LABELS)
+PACKED_COLUMNS = (IDS, POSITION_IDS, LABELS)
 
 
-class Padded(NamedTuple):
-    """Windows side by side."""
+class PaddedWindows(NamedTuple):
+    """The windows of a batch, padded to one width."""
 
     windows: Sequence[Numbers]
     """Without padding."""
     ids: Numbers
     lengths: Numbers
-    is_there: Flags
-    """Not padding."""
+    is_unpadded: Flags
+    """False for padding."""
 
     def batch(self, ids: Numbers, labels: Numbers) -> Batch:
-        mask = self.is_there.astype(np.int64)
+        mask = self.is_unpadded.astype(np.int64)
         return {name: torch.from_numpy(array) for name, array in ((IDS, ids), (MASK, mask), (LABELS, labels))}
 
 
-class Padding(NamedTuple):
+class Padder(NamedTuple):
+    """Pads the windows of a batch to one width."""
+
     frame: Frame
     pad: Pad = "batch"
     multiple_of: int = 1
-    """With pad "batch": the longest window's length is rounded up to one."""
+    """With pad "batch", the length of the longest window is rounded up to a multiple of this number."""
 
-    def padded(self, items: Sequence[Item]) -> Padded:
+    def pad_items(self, items: Sequence[Item]) -> PaddedWindows:
         windows = [_without_padding(item) for item in items]
         lengths = np.array([len(window) for window in windows], np.int64)
-        self.frame.require_sound(windows, items)
+        self.frame.require_valid_ids(windows, items)
         width = self._width(int(lengths.max(initial=0)))
-        is_there: Flags = np.arange(width) < lengths[:, None]
+        is_unpadded: Flags = np.arange(width) < lengths[:, None]
         ids = np.full((len(windows), width), self.frame.pad_id, np.int64)
-        ids[is_there] = np.concatenate(windows)
-        return Padded(windows, ids, lengths, is_there)
+        ids[is_unpadded] = np.concatenate(windows)
+        return PaddedWindows(windows, ids, lengths, is_unpadded)
 
     def _width(self, longest: int) -> int:
         if self.pad == "length":
@@ -67,40 +69,44 @@ class CausalCollator:
 
     Other special tokens have no label.
 
-    A batch of packed rows has `position_ids` and no mask: models of transformers keep the files of a row apart by
-    them, with use_cache=False. There, every id except the first of a segment has a label. With `fresh_only`, only the
+    A batch of packed rows has `position_ids` instead of a mask: with use_cache=False, models of transformers use them
+    to keep the files of a row apart. Every id except the first of a segment has a label. With `fresh_only`, only the
     fresh tokens of each file and the end of a document have labels.
     """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:
         self.fresh_only = fresh_only
-        self._padding = _padding(frame, pad, multiple_of)
+        self._padder = _make_padder(frame, pad, multiple_of)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
-        padded = self._padding.padded(items)
+        padded = self._padder.pad_items(items)
         if any(POSITION_IDS in item for item in items):
-            return self._packed(items, padded)
-        frame, width = self._padding.frame, padded.ids.shape[1]
-        is_asked = _is_asked(items, padded, frame, fresh_only=self.fresh_only)
-        is_asked |= frame.is_closing(padded.windows, width)
-        return padded.batch(padded.ids, np.where(is_asked, padded.ids, IGNORED_LABEL))
+            return self._collate_packed(items, padded)
+        frame, width = self._padder.frame, padded.ids.shape[1]
+        has_label = _has_label(items, padded, frame, fresh_only=self.fresh_only)
+        has_label |= frame.is_closing(padded.windows, width)
+        return padded.batch(padded.ids, np.where(has_label, padded.ids, IGNORED_LABEL))
 
-    def _packed(self, items: Sequence[Item], padded: Padded) -> Batch:
-        """Rows of several files: positions keep them apart, in the place of a mask."""
+    def _collate_packed(self, items: Sequence[Item], padded: PaddedWindows) -> Batch:
+        """Collate packed rows. Positions, instead of a mask, keep the files of a row apart."""
         positions = np.zeros_like(padded.ids)
-        positions[padded.is_there] = np.concatenate([_per_id(item, POSITION_IDS) for item in items])
-        # What comes first in its segment follows from nothing.
-        is_asked = padded.is_there & (positions > 0)
+        positions[padded.is_unpadded] = np.concatenate([_per_id(item, POSITION_IDS) for item in items])
+        # The first id of a segment has no context to be predicted from.
+        has_label = padded.is_unpadded & (positions > 0)
         if self.fresh_only:
-            is_asked[padded.is_there] &= np.concatenate([_per_id(item, "fresh") for item in items]) > 0
-        labels = np.where(is_asked, padded.ids, IGNORED_LABEL)
+            has_label[padded.is_unpadded] &= np.concatenate([_per_id(item, "fresh") for item in items]) > 0
+        labels = np.where(has_label, padded.ids, IGNORED_LABEL)
         return {
-            name: torch.from_numpy(array) for name, array in zip(PACKED, (padded.ids, positions, labels), strict=True)
+            name: torch.from_numpy(array)
+            for name, array in zip(PACKED_COLUMNS, (padded.ids, positions, labels), strict=True)
         }
 
 
 class MaskedCollator:
-    """Find out hidden tokens. Control tokens and padding are never hidden, nor put in place of a token."""
+    """Batches for masked models, with labels for the masked tokens.
+
+    Control tokens and padding are never masked, and never replace a token.
+    """
 
     def __init__(
         self,
@@ -115,45 +121,45 @@ class MaskedCollator:
         multiple_of: int = 1,
     ) -> None:
         if not 0 < rate <= 1:
-            raise ConfigError(f"the rate of masking must be above 0 and at most 1, got {rate}. 0.15 is usual.")
+            raise ConfigError(f"rate must be larger than 0 and at most 1, got {rate}. The default is {MASK_RATE}.")
         vocabulary = Vocabulary.of(tokenizer)
         mask_id = _mask_id(tokenizer)
         self.fresh_only = fresh_only
-        self._padding = _padding(frame, pad, multiple_of)
+        self._padder = _make_padder(frame, pad, multiple_of)
         self._is_control = vocabulary.is_control
         self._masking = Masking(mask_id, vocabulary.plain_ids[vocabulary.plain_ids != mask_id], rate, seed)
         if whole_identifiers:
             if vocabulary.edges is None:
                 raise ConfigError(
-                    f"the tokens of {tokenizer.definition.name!r} do not spell the text, so nobody can tell which "
-                    "belong to one identifier. Leave out whole_identifiers, or use a tokenizer like codebert."
+                    f"the tokenizer {tokenizer.definition.name!r} does not restore the text, so the tokens of an "
+                    "identifier cannot be found. Leave out whole_identifiers, or use a tokenizer like codebert."
                 )
-            self._masking = self._masking._replace(joins=vocabulary.edges)
+            self._masking = self._masking._replace(edges=vocabulary.edges)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         if any(POSITION_IDS in item for item in items):
-            raise ConfigError("rows that were packed (--pack) are for causal training: use causal_collator.")
-        padded = self._padding.padded(items)
-        frame, width = self._padding.frame, padded.ids.shape[1]
+            raise ConfigError("packed rows (--pack) are for causal training. Use causal_collator.")
+        padded = self._padder.pad_items(items)
+        frame, width = self._padder.frame, padded.ids.shape[1]
         is_maskable = frame.is_content(padded.windows, width) & ~self._is_control.take(padded.ids)
-        epochs, positions = _numbers(items, "epoch"), _numbers(items, "position")
-        hidden = self._masking.hide(padded.ids, is_maskable, epochs, positions)
-        is_asked = hidden.is_hidden & _is_asked(items, padded, frame, fresh_only=self.fresh_only)
-        return padded.batch(hidden.ids, np.where(is_asked, padded.ids, IGNORED_LABEL))
+        epochs, positions = _column_numbers(items, "epoch"), _column_numbers(items, "position")
+        masked = self._masking.mask(padded.ids, is_maskable, epochs, positions)
+        has_label = masked.is_selected & _has_label(items, padded, frame, fresh_only=self.fresh_only)
+        return padded.batch(masked.ids, np.where(has_label, padded.ids, IGNORED_LABEL))
 
 
-def _padding(frame: Frame, pad: Pad, multiple_of: int) -> Padding:
+def _make_padder(frame: Frame, pad: Pad, multiple_of: int) -> Padder:
     check_pad(pad)
     if multiple_of < 1:
         raise ConfigError(f"multiple_of must be at least 1, got {multiple_of}.")
-    return Padding(frame, pad, multiple_of)
+    return Padder(frame, pad, multiple_of)
 
 
-def _is_asked(items: Sequence[Item], padded: Padded, frame: Frame, *, fresh_only: bool) -> Flags:
+def _has_label(items: Sequence[Item], padded: PaddedWindows, frame: Frame, *, fresh_only: bool) -> Flags:
     width = padded.ids.shape[1]
     if not fresh_only:
         return frame.is_content(padded.windows, width)
-    return frame.is_fresh(padded.windows, _numbers(items, "fresh"), width)
+    return frame.is_fresh(padded.windows, _column_numbers(items, "fresh"), width)
 
 
 def _without_padding(item: Item) -> Numbers:
@@ -162,34 +168,34 @@ def _without_padding(item: Item) -> Numbers:
 
 
 def _per_id(item: Item, column: str) -> Numbers:
-    """Numbers of a packed row, one for each id, without padding."""
+    """Return a column of a packed row that has one number per id, without padding."""
     if POSITION_IDS not in item:
-        raise ConfigError("one of these rows is packed and another is not: they are of two datasets.")
+        raise ConfigError("a batch has packed and other rows. Use the rows of one dataset.")
     if column not in item:
-        raise _unknown(column)
+        raise _missing_column(column)
     numbers: Numbers = item[column].numpy()
     return numbers[: len(_without_padding(item))]
 
 
-def _numbers(items: Sequence[Item], column: str) -> Numbers:
+def _column_numbers(items: Sequence[Item], column: str) -> Numbers:
     try:
         return np.array([item[column] for item in items], np.int64)
     except KeyError:
-        raise _unknown(column) from None
+        raise _missing_column(column) from None
 
 
-def _unknown(column: str) -> ConfigError:
+def _missing_column(column: str) -> ConfigError:
     return ConfigError(
-        f"a collator of gristmill needs to know {column!r} of each window. Let dataset.loader(…) draw them, or index "
+        f"the collators of gristmill need {column!r} of each window. Draw windows with dataset.loader(…), or index "
         "the dataset with a Draw."
     )
 
 
 def _mask_id(tokenizer: Tokenizer) -> int:
-    found = tokenizer.definition.named_id("mask_token", MASK_NAMES)
-    if found is None or found >= tokenizer.vocab_size:
+    mask_id = tokenizer.definition.named_id("mask_token", MASK_NAMES)
+    if mask_id is None or mask_id >= tokenizer.vocab_size:
         raise ConfigError(
             f"the tokenizer {tokenizer.definition.name!r} has no mask token, which masked training needs. Train "
-            "causally, or use a tokenizer with one, like codebert."
+            "a causal model, or use a tokenizer with a mask token, like codebert."
         )
-    return found
+    return mask_id

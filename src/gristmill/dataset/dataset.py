@@ -1,4 +1,6 @@
-"""open_dataset(): what a trainer uses. Rows one at a time or by number; where each begins is found once per split.
+"""Read a finished dataset: rows in order or by number, and splits for PyTorch. The entry point is open_dataset().
+
+The start of each row is located once per split.
 
 dataset = open_dataset("dataset")
 for row in dataset["train"]: ...
@@ -38,28 +40,28 @@ if TYPE_CHECKING:
 
 
 class RowSource(NamedTuple):
-    """Where rows lie, in plain values: it goes along wherever a row is sent."""
+    """Folder and split that a row comes from, as plain strings that can be pickled with the row."""
 
     folder: str
     split: str
 
 
 class Row(dict[str, Any]):
-    """A row is a dict. A notebook shows it token by token, if its dataset is still where it was."""
+    """A row: a dict. A notebook displays it token by token, if its dataset is still in the same folder."""
 
     __slots__ = ("number", "source")
     source: RowSource
     number: int
 
     def _repr_html_(self) -> str:
-        # By name, as looking is a layer above: it reads datasets.
+        # Imported by name: views is a layer above, and reads datasets.
         notebook = importlib.import_module("gristmill.views.notebook")
-        shown: str = notebook.shown_row(self)
-        return shown
+        html: str = notebook.shown_row(self)
+        return html
 
 
 class RowFile(Protocol):
-    """A file of rows, or all rows of a split in a format that is not by lines: each row as a line of JSON."""
+    """Rows as lines of JSON: one JSONL file, or all rows of a split in a format without lines."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[bytes]: ...
@@ -67,25 +69,25 @@ class RowFile(Protocol):
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
-    """A finished dataset in this folder."""
+    """Open the dataset in `folder` for reading. Raises DatasetError if `folder` is not a dataset."""
     return Dataset(Path(os.path.expanduser(folder)))
 
 
 class Dataset(Mapping[str, "Rows"]):
-    """A finished dataset: its manifest, its tokenizer, and per split its rows."""
+    """A finished dataset: its manifest, its tokenizer, and the rows of each split as a mapping."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.edition = Edition(folder)
-        """The build that is in the folder: while another takes its place, nothing of that is read as if of this one."""
+        """Build that the folder contains. Reading raises DatasetError if another build has replaced it."""
         self.record: RowsRecord = self.edition.record
-        """The manifest, or the little that is known of rows that no build has made."""
+        """Manifest, or the smaller record of rows that gristmill did not build."""
         self._rows: dict[str, Rows] = {}
         self._tokenizer: Tokenizer | None = None
 
     @property
     def manifest(self) -> Manifest:
-        """Raises DatasetError for rows that no build has made."""
+        """Manifest of the build. Raises DatasetError for rows that gristmill did not build."""
         return require_manifest(self.record, self.folder)
 
     @property
@@ -96,19 +98,19 @@ class Dataset(Mapping[str, "Rows"]):
         return self._tokenizer
 
     @property
-    def continuing(self) -> Tokenizer:
-        """The tokenizer for a text that goes on after other tokens: it puts no blank before it."""
+    def continuing_tokenizer(self) -> Tokenizer:
+        """Tokenizer for text that follows other tokens: it adds no leading space."""
         return tokenizer_for(self.tokenizer.definition.continuing)
 
     @cached_property
     def fim_frame(self) -> FimFrame:
-        """Special ids of rows of fill in the middle."""
+        """Special ids of fill-in-the-middle rows."""
         window = msgspec.convert(self.manifest.settings["window"], WindowConfig)
         return fim_frame(window, self.tokenizer.definition, has_documents=self.record.has_documents)
 
     def __getitem__(self, split: str) -> "Rows":
         if split not in list(Split):
-            raise KeyError(f"no split {split!r}: there are {', '.join(Split)}")
+            raise KeyError(f"no split {split!r}: the splits are {', '.join(Split)}")
         if split not in self._rows:
             self._rows[split] = Rows(self._files_of(Split(split)), self.record, self._source(split))
         return self._rows[split]
@@ -142,14 +144,17 @@ class Dataset(Mapping[str, "Rows"]):
         columns: Sequence[str] | None = ...,
     ) -> "WindowStream": ...
     def torch(self, split: str, *, streaming: bool = False, **options: Any) -> "WindowDataset | WindowStream":
-        """A split for PyTorch: windows by number, or as a stream.
+        """Return a split for PyTorch: a WindowDataset, or a WindowStream if `streaming`.
 
-        `without=["noise"]` leaves out such variants; `pad="length"` pads each window; `columns` besides `input_ids` are
-        those of a row, `attention_mask` and `labels`. Rank and world size are found where a training is distributed.
+        `shuffle` and `seed` determine the order of windows in each epoch. `pad="length"` pads every window to the
+        window length; by default, a batch is padded to its longest window. `without=["noise"]` leaves out these kinds
+        of variants. `columns` names the columns of an item besides `input_ids`: columns of the rows, `attention_mask`
+        and `labels`. `rank` and `world_size` default to those of the distributed training, if any. Raises
+        MissingExtraError if PyTorch is not installed.
         """
         require_ids(self.record, self.folder, "dataset.torch()")
         require_torch()
-        from gristmill.dataset.torch_stream import WindowStream  # noqa: PLC0415 - slow to import, and not always there
+        from gristmill.dataset.torch_stream import WindowStream  # noqa: PLC0415 - slow to import, and optional
         from gristmill.dataset.torch_windows import WindowDataset  # noqa: PLC0415
 
         if streaming:
@@ -157,10 +162,12 @@ class Dataset(Mapping[str, "Rows"]):
         return WindowDataset(self[split].unpacked(), self.record, self.folder, **options)
 
     def stored(self, name: str, split: str) -> StoredSplit:
-        """A split's rows in one of its formats."""
+        """Return the rows of a split in the format `name`, one of the formats of the dataset."""
         if name not in self.record.formats:
-            there = ", ".join(self.record.formats)
-            raise DatasetError(f"{str(self.folder)!r} has {there} and no {name}. Try gristmill export --format {name}.")
+            formats = ", ".join(self.record.formats)
+            raise DatasetError(
+                f"{str(self.folder)!r} has {formats} but not {name}. Run gristmill export --format {name}."
+            )
         num_rows = self.manifest.splits[Split(split)].windows
         return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows, edition=self.edition)
 
@@ -174,7 +181,7 @@ class Dataset(Mapping[str, "Rows"]):
         return files
 
     def _row_file(self, split: Split, name: str, num_rows: int, first: int) -> RowFile:
-        """`first`: the number of its first row in the split."""
+        """Open one data file. `first` is the number of its first row in the split."""
         path = self.folder / name
         if not path.is_file():
             self.edition.require()
@@ -183,7 +190,7 @@ class Dataset(Mapping[str, "Rows"]):
             return ZstdJsonlFile(path, num_rows, self.edition)
         return self._plain_file(split, path, num_rows, first)
 
-    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:  # noqa: ARG002 - for viewers
+    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:  # noqa: ARG002 - for views
         return JsonlFile(path, num_rows, self.edition)
 
     def _source(self, split: str) -> RowSource:
@@ -200,12 +207,12 @@ class Dataset(Mapping[str, "Rows"]):
         return f"Dataset({str(self.folder)!r}, {rows})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: by name, as what draws it reads datasets and stands above them."""
+        # Imported by name: views is a layer above, and reads datasets.
         return str(importlib.import_module("gristmill.views.notebook").dataset_html(self))
 
 
 def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those of a row that holds several files' windows, each with its ids; any other row is one."""
+    """Split a packed row into its windows, each with its own ids. Any other row is one window."""
     if "segments" not in row:
         return [row]
     try:
@@ -220,50 +227,53 @@ def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Rows:
-    """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
+    """Rows of one split, as dicts. `rows.padded()` returns the same rows padded to the window length."""
 
     def __init__(self, files: Sequence[RowFile], record: RowsRecord, source: RowSource, *, pad: bool = False) -> None:
         self._files, self._record, self._source, self._pad = files, record, source, pad
         self._first_rows = [0, *accumulate(map(len, files))]
 
     def opened(self) -> "Rows":
-        """With all files open and where rows begin known, so that processes that are forked later share it."""
+        """Open all files and locate their rows now, so that processes forked later share the result. Return self."""
         for file in self._files:
             if len(file):
                 file[0]
         return self
 
     def unpacked(self) -> "Rows":
-        """The same rows, each within microseconds: what is compressed is unpacked into a file without a name."""
+        """Return the same rows with access in microseconds. Compressed rows are unpacked into an unnamed file."""
         files = [
             UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
         return Rows(files, self._record, self._source, pad=self._pad).opened()
 
     def padded(self) -> "Rows":
-        """With `input_ids` of the full window length and an `attention_mask`."""
+        """Return the same rows with `input_ids` padded to the window length, and with an `attention_mask`.
+
+        Raises DatasetError if the tokenizer has no padding token.
+        """
         require_ids(self._record, Path(self._source.folder), "padding")
         if self._record.tokenizer.pad_id is None:
             name = self._record.tokenizer.name
-            raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
+            raise DatasetError(f"the tokenizer {name!r} has no padding token. Pad the rows yourself, with any id.")
         return Rows(self._files, self._record, self._source, pad="attention_mask" not in self._record.columns)
 
     def __len__(self) -> int:
         return self._first_rows[-1]
 
     def __repr__(self) -> str:
-        what = "document" if self._record.has_documents else "window"
-        return f"Rows({counted(len(self), what)} of {', '.join(self._record.columns)})"
+        unit = "document" if self._record.has_documents else "window"
+        return f"Rows({counted(len(self), unit)} of {', '.join(self._record.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
         return map(self._parse, self.lines(), count())
 
     def lines(self) -> Iterator[bytes]:
-        """The rows as they are stored, one JSON object each."""
+        """Iterate over the rows as stored, one JSON object each."""
         return (line for file in self._files for line in file)
 
     def line(self, row: int) -> bytes:
-        """One of them, by its number."""
+        """Return one row as stored, by its number."""
         file = bisect_right(self._first_rows, row) - 1
         return self._files[file][row - self._first_rows[file]]
 
@@ -276,11 +286,11 @@ class Rows:
             return [self[row] for row in range(*index.indices(len(self)))]
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
+            raise IndexError(f"no row {index} in {len(self)} rows")
         return self._parse(self.line(row), row)
 
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """A file's windows, with the numbers of their rows."""
+        """Yield the windows of a file, each with the number of its row."""
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
         for number, line in enumerate(self.lines()):
             if names in line:
@@ -293,9 +303,9 @@ class Rows:
             row = Row(orjson.loads(line))
             row.source, row.number = self._source, number
             if self._pad:
-                missing = self._record.window_length - len(row["input_ids"])
-                row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
-                row["input_ids"] = row["input_ids"] + [self._record.tokenizer.pad_id] * missing
+                num_missing = self._record.window_length - len(row["input_ids"])
+                row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * num_missing
+                row["input_ids"] = row["input_ids"] + [self._record.tokenizer.pad_id] * num_missing
                 for name, padding in PER_ID.items():
                     if name in row:
                         row[name] += [padding] * (len(row["input_ids"]) - len(row[name]))

@@ -1,14 +1,15 @@
-"""Rows that gristmill did not build: read as they are, and made a folder that `open_dataset` reads.
+"""Read rows that gristmill did not build, and convert them to a folder that `open_dataset` reads.
 
-A row is a JSON object with `input_ids`, special tokens included, and `attention_mask` if it is padded. `repo`, `path`
-and `start` say which tokens of which file it shows: `gristmill compare` goes by them to find what is held out.
-Text without ids is no row: `gristmill build` reads tables of texts.
+A row is a JSON object with `input_ids`, special tokens included, and with `attention_mask` if it is padded. `repo`,
+`path` and `start` identify the file and the tokens it contains: `gristmill compare` uses them to find held-out text.
+Rows of text without ids are not supported: `gristmill build` reads tables of texts.
 
-adopt(Path("theirs"), Path("dataset"), definition, made_by="somebody")
+adopt(Path("other-rows"), Path("dataset"), definition, made_by="other-tool")
 
-`.jsonl` and `.jsonl.zst` have a row a line. A `.json` is what `json.dump(rows, stream, indent=2)` leaves of flat rows:
-between two of them always stand the same nine bytes, which no row holds, as a line feed inside a string is escaped.
-So it is cut there, and not gone through line by line: a gigabyte has a hundred million of them.
+`.jsonl` and `.jsonl.zst` files have one row per line. A `.json` file must be the output of
+`json.dump(rows, stream, indent=2)` for flat rows. Two rows are then always separated by the same nine bytes, which no
+row contains, since a line feed inside a string is escaped. So the file is split at these bytes and not at lines: a
+gigabyte has a hundred million lines.
 """
 
 import hashlib
@@ -42,15 +43,17 @@ from gristmill.formats.zstd import ZstdJsonlFile, read_table
 from gristmill.tokenizers.definition import Definition
 
 BLOCK_BYTES = 1 << 22
-LONGEST_ROW_BYTES = 1 << 26
+MAX_ROW_BYTES = 1 << 26
 DATA_FILE = re.compile(rf"({'|'.join(Split)})(-\d+-of-\d+)?\.(jsonl\.zst|jsonl|json)")
 HEAD, BETWEEN, FOOT = b"[\n  {", b"\n  },\n  {", b"\n  }\n]"
 NO_ROWS = b"[]"
 
-Kind = TypeVar("Kind")
+Record = TypeVar("Record")
 
 
 class ForeignRow(msgspec.Struct, frozen=True):
+    """A row that gristmill did not build."""
+
     input_ids: list[int]
     path: str = ""
     repo: str = ""
@@ -59,7 +62,7 @@ class ForeignRow(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.attention_mask is not None and len(self.attention_mask) != len(self.input_ids)):
-            raise ValueError(f"a window of {self.path!r} begins before its file, or its mask has another length")
+            raise ValueError(f"a window of {self.path!r} has a negative start, or a mask of the wrong length")
 
     @property
     def key(self) -> FileKey:
@@ -67,33 +70,33 @@ class ForeignRow(msgspec.Struct, frozen=True):
 
     @property
     def num_ids(self) -> int:
-        """Without padding, which stands at the end."""
+        """Number of ids without padding, which is at the end."""
         mask = self.attention_mask
         return len(self.input_ids) if mask is None or 0 not in mask else mask.index(0)
 
     def window(self) -> Ids:
-        """Its ids without padding."""
+        """Return the ids without padding."""
         try:
             return np.frombuffer(array("I", self.input_ids), np.uint32)[: self.num_ids]
         except OverflowError:
-            raise DatasetError(f"a window of {self.path!r} is damaged: it has a number that is no id.") from None
+            raise DatasetError(f"a window of {self.path!r} is damaged: it has a number that cannot be an id.") from None
 
 
 def data_files(folder: Path, split: Split) -> list[Path]:
-    """In the order of their names; none where there is nothing of this split."""
+    """Return the data files of a split, sorted by name."""
     matches = ((path, DATA_FILE.fullmatch(path.name)) for path in sorted(folder.iterdir()) if path.is_file())
     return [path for path, match in matches if match is not None and match[1] == split]
 
 
 def rows_of(folder: Path, split: Split) -> Iterator[ForeignRow]:
-    """One at a time and in flat memory, whatever they are written as."""
+    """Read the rows of a split one at a time, in constant memory, from any of the file formats."""
     for path in data_files(folder, split):
-        yield from decoded(path, raw_rows(path), ForeignRow)
+        yield from decode_rows(path, read_raw_rows(path), ForeignRow)
 
 
-def decoded(path: Path, rows: Iterator[bytes], kind: type[Kind]) -> Iterator[Kind]:
-    """The rows of this file as records, or as `dict`."""
-    decoder = msgspec.json.Decoder(kind)
+def decode_rows(path: Path, rows: Iterator[bytes], record_type: type[Record]) -> Iterator[Record]:
+    """Decode the rows of a file as records, or as `dict`."""
+    decoder = msgspec.json.Decoder(record_type)
     for number, row in enumerate(rows, 1):
         try:
             yield decoder.decode(row)
@@ -101,8 +104,8 @@ def decoded(path: Path, rows: Iterator[bytes], kind: type[Kind]) -> Iterator[Kin
             raise DatasetError(f"{str(path)!r} is damaged in row {number}: {error}.") from None
 
 
-def raw_rows(path: Path) -> Iterator[bytes]:
-    """Each row's JSON."""
+def read_raw_rows(path: Path) -> Iterator[bytes]:
+    """Read the JSON of each row."""
     try:
         if path.name.endswith(".zst"):
             yield from ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
@@ -110,31 +113,32 @@ def raw_rows(path: Path) -> Iterator[bytes]:
             with open_plain(path) as stream:
                 yield from stream
         else:
-            yield from _rows_of_list(path)
+            yield from _read_list(path)
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
 
 
-def _rows_of_list(path: Path) -> Iterator[bytes]:
+def _read_list(path: Path) -> Iterator[bytes]:
+    """Read the JSON of each row in a `.json` file."""
     with open_plain(path) as stream:
         head = stream.read(len(HEAD))
         if head.rstrip() == NO_ROWS:
             return
         rest = b""
-        while head == HEAD and len(rest) < LONGEST_ROW_BYTES and (block := stream.read(BLOCK_BYTES)):
+        while head == HEAD and len(rest) < MAX_ROW_BYTES and (block := stream.read(BLOCK_BYTES)):
             *rows, rest = (rest + block).split(BETWEEN)
             yield from (b"{%b}" % row for row in rows)
     rest = rest.rstrip()
     if not rest.endswith(FOOT):
-        raise DatasetError(f"{str(path)!r} is damaged: not a whole list of rows as json.dump(…, indent=2) writes it.")
+        raise DatasetError(f"{str(path)!r} is damaged: not a complete list of rows from json.dump(…, indent=2).")
     yield b"{%b}" % rest.removesuffix(FOOT)
 
 
-# Rows, made a dataset folder.
+# Conversion to a dataset folder.
 
 
 class Shown:
-    """Which tokens of which files windows show."""
+    """Token ranges of each file that are covered by windows."""
 
     def __init__(self) -> None:
         self._ranges: dict[FileKey, set[Range]] = {}
@@ -146,14 +150,15 @@ class Shown:
         return self._ranges.keys()
 
     def num_tokens(self, file: FileKey) -> int:
-        """Distinct ones."""
-        num_shown = done = 0
+        """Count the distinct tokens of a file that are covered."""
+        num_covered = covered_to = 0
         for start, end in sorted(self._ranges.get(file, ())):
-            num_shown += max(0, end - max(start, done))
-            done = max(done, end)
-        return num_shown
+            num_covered += max(0, end - max(start, covered_to))
+            covered_to = max(covered_to, end)
+        return num_covered
 
     def num_places(self) -> int:
+        """Count the distinct token ranges of all files."""
         return sum(map(len, self._ranges.values()))
 
 
@@ -166,87 +171,89 @@ def adopt(
     window_length: int | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> ForeignRows:
-    """Make an existing, empty folder the dataset of the rows in `source`, whose `.jsonl` files are moved there.
+    """Convert the rows in `source` to a dataset in `folder`, which must exist and be empty.
 
-    `window_length`: ids in a row at most; None: as many as the longest has. `renamed`: columns of theirs under other
-    names, `{"tokens": "input_ids"}`.
+    `.jsonl` files are moved to `folder`, unless columns are renamed. `window_length` is the maximum number of ids in a
+    row, and defaults to that of the longest row. `renamed` maps column names of `source` to those of the dataset, like
+    `{"tokens": "input_ids"}`. Raises DatasetError if a row is longer than `window_length`.
     """
     definition.write(folder)
-    taken = {split: _Taken.of(split, source, folder, definition, renamed or {}) for split in Split}
-    files = {name: facts for one in taken.values() for name, facts in one.files.items()}
+    converted = {split: _ConvertedSplit.of(split, source, folder, definition, renamed or {}) for split in Split}
+    files = {name: facts for one in converted.values() for name, facts in one.files.items()}
     rows = ForeignRows(
         format=FORMAT,
         gristmill=__version__,
         made_by=made_by,
         tokenizer=_tokenizer_facts(definition, made_by),
-        window_length=_window_length(window_length, max(one.longest for one in taken.values())),
-        columns=next((one.columns for one in taken.values() if one.columns), []),
-        splits={split: one.counts() for split, one in taken.items()},
+        window_length=_window_length(window_length, max(one.longest for one in converted.values())),
+        columns=next((one.columns for one in converted.values() if one.columns), []),
+        splits={split: one.counts() for split, one in converted.items()},
         files={**files, **{name: facts_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}},
     )
     write_manifest(rows, folder, is_synced=False)
     return rows
 
 
-def _window_length(asked: int | None, longest: int) -> int:
-    if asked is not None and asked < longest:
-        raise DatasetError(f"a row has {counted(longest, 'id')}, more than the {asked} that a window is said to have.")
-    return max(1, longest) if asked is None else asked
+def _window_length(given: int | None, longest: int) -> int:
+    if given is not None and given < longest:
+        raise DatasetError(f"a row has {counted(longest, 'id')}, more than the {given} of window_length.")
+    return max(1, longest) if given is None else given
 
 
-class _Taken:
-    """A split's rows, and what was found in them."""
+class _ConvertedSplit:
+    """Counts and files of one split."""
 
     def __init__(self, num_special: int) -> None:
         self._num_special = num_special
-        self._shown = Shown()
+        self._coverage = Shown()
         self._num_windows = self._num_emitted = 0
         self.longest = 0
-        """Of its rows, in ids."""
+        """Number of ids in the longest row."""
         self.columns: list[str] = []
         self.files: dict[str, FileFacts] = {}
 
     @classmethod
     def of(
         cls, split: Split, source: Path, folder: Path, definition: Definition, renamed: Mapping[str, str]
-    ) -> "_Taken":
-        """Of a split without rows, no file."""
-        taken = cls(len(definition.template.prefix) + len(definition.template.suffix))
-        paths = [path for path in data_files(source, split) if next(raw_rows(path), None) is not None]
+    ) -> "_ConvertedSplit":
+        """Move or rewrite the files of a split. A split without rows has no file."""
+        converted = cls(len(definition.template.prefix) + len(definition.template.suffix))
+        paths = [path for path in data_files(source, split) if next(read_raw_rows(path), None) is not None]
         for index, path in enumerate(paths):
             name = data_file_name(split, index, len(paths), compressed=False)
             if path.name.endswith(".jsonl") and not renamed:
                 shutil.move(path, folder / name)
             else:
                 _write_rows(path, folder / name, renamed)
-            taken.files[name] = taken.read(folder / name, split)
-        return taken
+            converted.files[name] = converted.count_rows(folder / name, split)
+        return converted
 
-    def read(self, path: Path, split: Split) -> FileFacts:
+    def count_rows(self, path: Path, split: Split) -> FileFacts:
+        """Count the rows of a file."""
         digest, num_bytes, num_rows = hashlib.sha256(), 0, 0
 
         def lines() -> Iterator[bytes]:
             nonlocal num_bytes, num_rows
-            for line in raw_rows(path):
+            for line in read_raw_rows(path):
                 digest.update(line)
                 num_bytes += len(line)
                 num_rows += 1
                 yield line
 
-        self.columns = self.columns or list(next(decoded(path, raw_rows(path), dict[str, Any])))
-        for row in decoded(path, lines(), ForeignRow):
-            self._shown.add(row.key, row.start, max(0, row.num_ids - self._num_special))
+        self.columns = self.columns or list(next(decode_rows(path, read_raw_rows(path), dict[str, Any])))
+        for row in decode_rows(path, lines(), ForeignRow):
+            self._coverage.add(row.key, row.start, max(0, row.num_ids - self._num_special))
             self._num_windows += 1
             self._num_emitted += len(row.input_ids)
             self.longest = max(self.longest, len(row.input_ids))
         return FileFacts(bytes=num_bytes, sha256=digest.hexdigest(), rows=num_rows, split=split, format="jsonl")
 
     def counts(self) -> RowCounts:
-        files = self._shown.files()
+        files = self._coverage.files()
         return RowCounts(
             files=len(files),
             windows=self._num_windows,
-            tokens=sum(map(self._shown.num_tokens, files)),
+            tokens=sum(map(self._coverage.num_tokens, files)),
             emitted_tokens=self._num_emitted,
         )
 
@@ -254,7 +261,7 @@ class _Taken:
 def _write_rows(path: Path, target: Path, renamed: Mapping[str, str]) -> None:
     encoder = msgspec.json.Encoder()
     with target.open("wb") as stream:
-        for row in decoded(path, raw_rows(path), dict[str, Any]):
+        for row in decode_rows(path, read_raw_rows(path), dict[str, Any]):
             stream.write(encoder.encode({renamed.get(name, name): value for name, value in row.items()}) + b"\n")
 
 

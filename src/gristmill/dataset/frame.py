@@ -1,4 +1,4 @@
-"""Special tokens, content and padding of a window.
+"""Layout of a window: special tokens, content and padding.
 
 <s> x = 1 </s> <pad> <pad>      num_prefix 1, num_suffix 1
 x = 1 <|endoftext|>             num_suffix 0, closing (50256,): the last window of its document
@@ -21,59 +21,62 @@ Numbers = npt.NDArray[np.int64]
 
 class Frame(NamedTuple):
     length: int
-    """Of a window, special tokens and padding included."""
+    """Window length in ids, including special tokens and padding."""
     num_prefix: int
     num_suffix: int
     pad_id: int
     vocab_size: int
     closing: tuple[int, ...] = ()
-    """Special ids behind the last window of a document."""
+    """Special ids after the last window of a document."""
 
     @classmethod
     def of(cls, record: RowsRecord) -> "Frame":
         facts = record.tokenizer
-        # Where a tokenizer has no padding token any id will do: the attention mask is 0 there, and no label asks.
+        # Without a padding token any id will do: the attention mask of padding is 0, and it has no label.
         pad_id = 0 if facts.pad_id is None else facts.pad_id
         return cls(record.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size, facts.closing)
 
-    def require_sound(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
-        """An id that no token has would crash a GPU, or wrap around and be another."""
+    def require_valid_ids(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
+        """Raise DatasetError if a window is too long or has an id outside the vocabulary.
+
+        Such an id would crash a GPU, or wrap around and select another token.
+        """
         for window, item in zip(windows, items, strict=True):
             if len(window) > self.length or (len(window) and not 0 <= window.min() <= window.max() < self.vocab_size):
                 row = f" {item['row']}" if "row" in item else ""
                 raise DatasetError(
-                    f"row{row} is damaged: {counted(len(window), 'id')} of at most {self.length}, from "
-                    f"{window.min()} to {window.max()} of {self.vocab_size:,}. Build the dataset again."
+                    f"row{row} is damaged: it has {counted(len(window), 'id')} (at most {self.length}) "
+                    f"from {window.min()} to {window.max()} (below {self.vocab_size:,}). Build the dataset again."
                 )
 
-    def num_behind(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
-        """Special ids behind the content of a window without padding."""
+    def num_trailing(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
+        """Count the special ids after the content of a window without padding."""
         num_closing = len(self.closing)
         is_closed = bool(num_closing) and tuple(ids[-num_closing:]) == self.closing
         return self.num_suffix + (num_closing if is_closed else 0)
 
     def num_content(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
-        """Tokens between the special ones, in a window without padding."""
-        return max(0, len(ids) - self.num_prefix - self.num_behind(ids))
+        """Count the tokens between the special ones, in a window without padding."""
+        return max(0, len(ids) - self.num_prefix - self.num_trailing(ids))
 
     def is_content(self, windows: Sequence[Numbers], width: int) -> Flags:
-        """In a batch of these windows, padded to `width`."""
-        ends = np.array([len(window) - self.num_behind(window) for window in windows], np.int64)
-        place = np.arange(width)
-        flags: Flags = (place >= self.num_prefix) & (place < ends[:, None])
+        """Flag the content tokens in a batch of these windows, padded to `width`."""
+        ends = np.array([len(window) - self.num_trailing(window) for window in windows], np.int64)
+        positions = np.arange(width)
+        flags: Flags = (positions >= self.num_prefix) & (positions < ends[:, None])
         return flags
 
     def is_fresh(self, windows: Sequence[Numbers], fresh: Numbers, width: int) -> Flags:
-        """The last `fresh` content tokens of each window: those that no earlier window of its file has shown."""
-        ends = np.array([len(window) - self.num_behind(window) for window in windows], np.int64)
+        """Flag the last `fresh` content tokens of each window: those that no earlier window of its file contains."""
+        ends = np.array([len(window) - self.num_trailing(window) for window in windows], np.int64)
         return self.is_content(windows, width) & (np.arange(width) >= (ends - fresh)[:, None])
 
     def is_closing(self, windows: Sequence[Numbers], width: int) -> Flags:
-        """The special ids that end a document."""
+        """Flag the special ids that end a document."""
         ends = np.array([len(window) for window in windows], np.int64)
-        starts = ends - [self.num_behind(window) - self.num_suffix for window in windows]
-        place = np.arange(width)
-        flags: Flags = (place >= starts[:, None]) & (place < ends[:, None])
+        starts = ends - [self.num_trailing(window) - self.num_suffix for window in windows]
+        positions = np.arange(width)
+        flags: Flags = (positions >= starts[:, None]) & (positions < ends[:, None])
         return flags
 
 

@@ -1,4 +1,4 @@
-"""A stored row -> an item: a dict of tensors and plain values, as collators of ours and of transformers take it.
+"""Convert a stored row to an item: a dict of tensors and plain values, for collators of gristmill or transformers.
 
 {"input_ids": tensor([0, 9232, …, 2]), "attention_mask": tensor([1, 1, …, 1])}
 """
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Item = dict[str, Any]
 
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
-"""Of a window that is drawn; our collators look at them."""
+"""Columns added to the item of a drawn window. The collators of gristmill need them."""
 DEFAULT_COLUMNS = (IDS, MASK)
 
 
@@ -34,35 +34,35 @@ class ItemFormat(NamedTuple):
     frame: Frame
     pad: Pad
     columns: frozenset[str]
-    """All that were asked for."""
-    others: tuple[str, ...]
-    """Those that are given as they are stored."""
+    """Requested columns."""
+    copied_columns: tuple[str, ...]
+    """Requested columns that are copied from the stored row unchanged."""
 
     @classmethod
     def of(cls, record: RowsRecord, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
         check_pad(pad)
         known = {*record.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
-        if wrong := next((column for column in columns if column not in known), None):
-            raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
-        asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        if POSITION_IDS in record.columns:  # or nobody could keep a row's files apart
-            asked |= {POSITION_IDS}
-        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITION_IDS})
-        return cls(Frame.of(record), pad, asked, tuple(sorted(others)))
+        if unknown := next((column for column in columns if column not in known), None):
+            raise ConfigError(f"there is no column {unknown!r}: the columns are {', '.join(sorted(known))}.")
+        requested = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
+        if POSITION_IDS in record.columns:  # they mark where each file of a packed row begins
+            requested |= {POSITION_IDS}
+        copied_columns = requested.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITION_IDS})
+        return cls(Frame.of(record), pad, requested, tuple(sorted(copied_columns)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
-        """With what our collators want to know of it."""
-        num_ids = num_ids_of(row)
+        """Convert a drawn row to an item that includes DRAW_COLUMNS."""
+        num_ids = count_ids(row)
         item = self._item(row, num_ids)
         item["epoch"], item["position"], item["row"] = draw
-        item["fresh"] = self._fresh(row, num_ids)
+        item["fresh"] = self._fresh_tokens(row, num_ids)
         return item
 
     def item(self, row: Row) -> Item:
-        num_ids = num_ids_of(row)
+        num_ids = count_ids(row)
         item = self._item(row, num_ids)
         if "fresh" in self.columns:
-            item["fresh"] = self._fresh(row, num_ids)
+            item["fresh"] = self._fresh_tokens(row, num_ids)
         return item
 
     def _item(self, row: Row, num_ids: int) -> Item:
@@ -72,16 +72,18 @@ class ItemFormat(NamedTuple):
             item[MASK] = self._mask(num_ids)
         if LABELS in self.columns:
             item[LABELS] = self._tensor(_labels(row, ids), IGNORED_LABEL)
-        for column in self.others:
+        for column in self.copied_columns:
             item[column] = row[column]
         if POSITION_IDS in self.columns:
             item[POSITION_IDS] = self._tensor(row[POSITION_IDS][:num_ids], 0)
         return item
 
-    def _fresh(self, row: Row, num_ids: int) -> int | torch.Tensor:
-        """Count the fresh tokens of a window; all of them where nothing is known, and where the window is by itself.
+    def _fresh_tokens(self, row: Row, num_ids: int) -> int | torch.Tensor:
+        """Count the fresh tokens of a window: those that no earlier window of its file contains.
 
-        For a packed row, return a flag per id: it is a fresh token of its file, or ends a document.
+        All tokens count as fresh if the row has no `fresh` column, or if the ids are changed by noise or reordered for
+        fill-in-the-middle. For a packed row, return a flag per id: 1 for a fresh token of its file or the end of a
+        document.
         """
         if SEGMENTS in row:
             return self._tensor(self._fresh_flags(row, num_ids), 0)
@@ -93,16 +95,16 @@ class ItemFormat(NamedTuple):
     def _fresh_flags(self, row: Row, num_ids: int) -> list[int]:
         flags, ids, closing = [0] * num_ids, row[IDS], list(self.frame.closing)
         try:
-            for one in row[SEGMENTS]:
-                start, length = one["at"], one["length"]
-                is_alone = one.get("fim") or one.get("variant") in BY_THEMSELVES
-                fresh, end = length if is_alone else one["fresh"], start + length
+            for segment in row[SEGMENTS]:
+                start, length = segment["at"], segment["length"]
+                is_altered = segment.get("fim") or segment.get("variant") in BY_THEMSELVES
+                fresh, end = length if is_altered else segment["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
                     raise ValueError(f"{fresh} of {length} tokens at {start}, in {num_ids} ids")
                 flags[end - fresh : end] = [1] * fresh
-                behind = end + self.frame.num_suffix
-                if closing and ids[behind : behind + len(closing)] == closing:
-                    flags[behind : behind + len(closing)] = [1] * len(closing)
+                closing_start = end + self.frame.num_suffix
+                if closing and ids[closing_start : closing_start + len(closing)] == closing:
+                    flags[closing_start : closing_start + len(closing)] = [1] * len(closing)
         except (LookupError, TypeError, ValueError) as error:
             raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
         return flags
@@ -122,12 +124,12 @@ class ItemFormat(NamedTuple):
 
 
 def _labels(row: Row, ids: list[int]) -> list[int]:
-    """The stored ones, of a dataset with noise; else the ids themselves."""
+    """Return the stored labels of a dataset with noise, without padding. Otherwise return the ids."""
     return [label for label in row[LABELS] if label != IGNORED_LABEL] if LABELS in row else ids
 
 
-def num_ids_of(row: Row) -> int:
-    """Without padding."""
+def count_ids(row: Row) -> int:
+    """Count the ids of a row without padding."""
     try:
         return sum(row[MASK]) if MASK in row else len(row[IDS])
     except (LookupError, TypeError) as error:

@@ -1,9 +1,8 @@
-"""Which tokens are hidden from a masked model, and what it sees in their place.
+"""Select the tokens that a masked model must predict, and the ids it sees in their place.
 
-    15 % of all maskable tokens     of these 80 % the mask token, 10 % another token by chance, 10 % themselves
-
-Chance is a hash of seed, epoch, position of the draw and index of the token. So it is the same in any batch, worker,
-rank and version of torch.
+15 % of all maskable tokens are selected. Of these, 80 % become the mask token, 10 % become a random token, and 10 %
+remain unchanged. The selection is a hash of seed, epoch, position of the draw and index of the token. So it is the same
+in any batch, worker, rank and version of torch.
 """
 
 from typing import NamedTuple
@@ -13,40 +12,44 @@ import numpy.typing as npt
 
 from gristmill.core.seeded_random import STEP, mix, number_of
 from gristmill.dataset.frame import Flags, Numbers
-from gristmill.dataset.token_edges import Edges
+from gristmill.dataset.token_edges import WordEdges
 
 Bits = npt.NDArray[np.uint64]
 
 MASK_RATE = 0.15
 MASKED_SHARE = 0.8
 REPLACED_SHARE = 0.1
-"""The rest stays as it is."""
+"""The rest remain unchanged."""
 
 
-class Hidden(NamedTuple):
+class MaskedBatch(NamedTuple):
+    """A masked batch."""
+
     ids: Numbers
-    """What the model sees."""
-    is_hidden: Flags
-    """What it is asked for, also where a token stands for itself."""
+    """Ids that the model sees."""
+    is_selected: Flags
+    """True for tokens that the model must predict, including those that remain unchanged."""
 
 
 class Masking(NamedTuple):
+    """Settings of the masking."""
+
     mask_id: int
     random_ids: Numbers
-    """What may stand in a token's place."""
+    """Ids that may replace a selected token."""
     rate: float = MASK_RATE
     seed: int = 0
-    joins: Edges | None = None
-    """With these, tokens that spell one identifier are hidden together or not at all."""
+    edges: WordEdges | None = None
+    """If given, the tokens of an identifier are selected together or not at all."""
 
-    def hide(self, ids: Numbers, is_maskable: Flags, epochs: Numbers, positions: Numbers) -> Hidden:
-        """A batch of windows, and of which draw each is."""
+    def mask(self, ids: Numbers, is_maskable: Flags, epochs: Numbers, positions: Numbers) -> MaskedBatch:
+        """Mask a batch of windows, given the epoch and position of each draw."""
         bits = self._bits(epochs, positions, ids.shape[1])
-        deciding = bits if self.joins is None else np.take_along_axis(bits, self._leaders(ids, is_maskable), axis=1)
-        is_hidden = is_maskable & (deciding >> np.uint64(11) < np.uint64(round(self.rate * (1 << 53))))
-        shown = ids.copy()
-        shown[is_hidden] = self._in_place_of(ids[is_hidden], bits[is_hidden])
-        return Hidden(shown, is_hidden)
+        selecting = bits if self.edges is None else np.take_along_axis(bits, self._leaders(ids, is_maskable), axis=1)
+        is_selected = is_maskable & (selecting >> np.uint64(11) < np.uint64(round(self.rate * (1 << 53))))
+        masked = ids.copy()
+        masked[is_selected] = self._replacements(ids[is_selected], bits[is_selected])
+        return MaskedBatch(masked, is_selected)
 
     def _bits(self, epochs: Numbers, positions: Numbers, width: int) -> Bits:
         step = np.uint64(STEP)
@@ -56,23 +59,25 @@ class Masking(NamedTuple):
         return mix(of_window[:, None] + np.arange(1, width + 1, dtype=np.uint64) * step)
 
     def _leaders(self, ids: Numbers, is_maskable: Flags) -> Numbers:
-        """Per token, the index of the first one of its identifier: its own, if it is by itself."""
-        assert self.joins is not None
-        goes_on = np.zeros(ids.shape, np.bool_)
-        goes_on[:, 1:] = self.joins.ends_in_word.take(ids[:, :-1]) & self.joins.begins_in_word.take(ids[:, 1:])
-        goes_on[:, 1:] &= is_maskable[:, :-1] & is_maskable[:, 1:]
-        leaders: Numbers = np.maximum.accumulate(np.where(goes_on, 0, np.arange(ids.shape[1])), axis=1)
+        """Return, for each token, the index of the first token of its identifier."""
+        assert self.edges is not None
+        continues = np.zeros(ids.shape, np.bool_)
+        continues[:, 1:] = self.edges.ends_in_word.take(ids[:, :-1]) & self.edges.starts_in_word.take(ids[:, 1:])
+        continues[:, 1:] &= is_maskable[:, :-1] & is_maskable[:, 1:]
+        leaders: Numbers = np.maximum.accumulate(np.where(continues, 0, np.arange(ids.shape[1])), axis=1)
         return leaders
 
-    def _in_place_of(self, ids: Numbers, bits: Bits) -> Numbers:
-        again = mix(bits + np.uint64(STEP))
-        fate = fractions_of(again)
-        others = self.random_ids[(fractions_of(mix(again + np.uint64(STEP))) * len(self.random_ids)).astype(np.int64)]
-        replaced = np.where(fate < MASKED_SHARE + REPLACED_SHARE, others, ids)
-        return np.where(fate < MASKED_SHARE, self.mask_id, replaced)
+    def _replacements(self, ids: Numbers, bits: Bits) -> Numbers:
+        next_bits = mix(bits + np.uint64(STEP))
+        choice = to_fractions(next_bits)
+        others = self.random_ids[
+            (to_fractions(mix(next_bits + np.uint64(STEP))) * len(self.random_ids)).astype(np.int64)
+        ]
+        replaced = np.where(choice < MASKED_SHARE + REPLACED_SHARE, others, ids)
+        return np.where(choice < MASKED_SHARE, self.mask_id, replaced)
 
 
-def fractions_of(bits: Bits) -> npt.NDArray[np.float64]:
-    """From 0 to below 1."""
+def to_fractions(bits: Bits) -> npt.NDArray[np.float64]:
+    """Convert 64 random bits to fractions in [0, 1)."""
     fractions: npt.NDArray[np.float64] = (bits >> np.uint64(11)) / (1 << 53)
     return fractions

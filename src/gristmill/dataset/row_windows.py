@@ -1,13 +1,13 @@
-"""A row -> its windows: what it says of each, and where their tokens are among its ids.
+"""Read the windows of rows: their metadata, and the positions of their tokens among the ids of the row.
 
-read_row(dataset, "test", 12)          one row, by its number
-read_rows(dataset, Split.TRAIN)        all of a split, in order
+read_row(dataset, "test", 12)          one row, by number
+read_rows(dataset, Split.TRAIN)        all rows of a split, in order
 read_windows(dataset, Split.TRAIN)     the same without ids, which are only counted
 windows_of_file(dataset, split, key)   the same for one file
 
-A row that is a document has no ids: its text is tokenized, or its `tokens` are counted.
-In order, ids are parsed as digits, many rows at once, where rows are written the way gristmill writes them; other
-spellings of the same JSON are taken row by row.
+A document row has no ids: its text is tokenized, or only its column `tokens` is read.
+Rows in order are read 64 at a time: their ids are parsed as digits, if the rows are formatted the way gristmill writes
+them. Rows in any other JSON formatting are decoded one by one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,14 +32,14 @@ from gristmill.tokenizers.tokenizer import tokenizer_for
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
-"""As `gristmill check` has measured: their ids stay in a core's cache."""
+"""The ids of 64 rows remain in the cache of a core, as measured with `gristmill check`."""
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
 _Label = Annotated[int, msgspec.Meta(ge=IGNORED_LABEL, lt=LARGEST_VOCABULARY)]
 
 
 class TextKey(NamedTuple):
-    """A file, or a variant of it: a text of its own."""
+    """Key of a text: a file, or a variant of a file."""
 
     repo: str
     path: str
@@ -52,36 +52,36 @@ class TextKey(NamedTuple):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that no build has made may say less of it."""
+    """A window of a text. Rows that gristmill did not build may lack any of the fields."""
 
     repo: str = ""
     path: str = ""
     language: str = ""
     lines: tuple[Count, Count] = (0, 0)
     start: Count = 0
-    """Its first token, among the text's."""
+    """Position of its first token in the text."""
     fresh: Count = 0
-    """So many of its tokens, at its end, are not in the window before it."""
+    """Number of tokens, at its end, that are not in the previous window."""
     repeat: Count = 0
     variant: str = ""
     variant_seed: int = 0
     fim: str = ""
-    """Order of the parts of fill in the middle; empty without it."""
+    """Order of the fill-in-the-middle parts, or empty."""
     middle: str = ""
     middle_tokens: Count = 0
     at: Count = 0
-    """Where its tokens begin among the row's ids."""
+    """Position of its first token among the ids of the row."""
     length: Count = 0
-    """So many tokens, without special ones."""
+    """Number of tokens, without special tokens."""
 
     @property
     def end(self) -> int:
-        """Place of its last token among the text's, and one."""
+        """Position after its last token in the text."""
         return self.start + (self.fresh if self.fim else self.length)
 
     @property
     def is_alone(self) -> bool:
-        """Its ids are not a stretch of the text: they have noise in them, or the middle comes last."""
+        """True if its ids are not a span of the text: they contain noise, or the middle comes last."""
         return bool(self.fim) or self.variant in BY_THEMSELVES
 
     @property
@@ -94,19 +94,23 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowWindows(NamedTuple):
+    """Windows of a row, without their ids."""
+
     num_ids: int
-    """With special tokens, without padding."""
+    """Number of ids, with special tokens but without padding."""
     windows: list[Window]
-    """One, or those that share the row."""
+    """One window, or all windows of a packed row."""
 
 
-class ReadRow(NamedTuple):
+class DecodedRow(NamedTuple):
+    """Ids and windows of a row."""
+
     ids: Ids
-    """With special tokens, without padding."""
+    """Ids with special tokens but without padding."""
     windows: list[Window]
-    """One, or those that share the row."""
+    """One window, or all windows of a packed row."""
     clean: Ids | None
-    """What a window with noise shows without it; None where there is none."""
+    """Ids of a noise variant before the noise. None for other rows."""
 
     def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
@@ -116,39 +120,42 @@ class ReadRow(NamedTuple):
 
 
 class ShownWindow(NamedTuple):
+    """A window with its ids."""
+
     window: Window
     ids: Ids
-    """Without special tokens around them."""
+    """Ids without the special tokens around them."""
 
     @property
     def stretch(self) -> Stretch:
-        """The ids at their place, for a window that is not alone."""
+        """The ids with their position in the text. Not valid if `window.is_alone`."""
         return Stretch(self.window.start, self.ids)
 
 
-def join_windows(dataset: Dataset, shown: Iterable[ShownWindow]) -> list[Stretch] | None:
-    """Join windows of one file, in any order, repeated or not. None if two contradict each other.
+def join_windows(dataset: Dataset, parts: Iterable[ShownWindow]) -> list[Stretch] | None:
+    """Join windows of one file, in any order and with repeats. Return None if two windows contradict each other.
 
-    Windows of fill in the middle are put together again and encoded.
+    The text of fill-in-the-middle windows is put back in order and encoded again.
     """
-    windows = list(shown)
+    windows = list(parts)
     if not any(one.window.fim for one in windows):
         return join(one.stretch for one in windows)
-    firsts = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
-    stretches: list[Stretch] = []
-    for run in _without_gaps(firsts):
+    originals = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
+    spans: list[Stretch] = []
+    for run in _group_contiguous(originals):
         start = run[0].window.start
-        engine = dataset.tokenizer if not start else dataset.continuing
+        engine = dataset.tokenizer if not start else dataset.continuing_tokenizer
         try:
-            text = b"".join(_text_of(dataset, one) for one in run).decode()
-        except (LookupError, ValueError) as error:  # ids that no token has, or bytes that are no text
+            text = b"".join(_decode_window(dataset, one) for one in run).decode()
+        except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
             what = f"rows of {run[0].window.path} are damaged: {error!r}"
             raise DatasetError(f"{what}. Run `gristmill check` for details.") from None
-        stretches.append(Stretch(start, engine.encode(text).ids.astype(np.uint32)))
-    return stretches
+        spans.append(Stretch(start, engine.encode(text).ids.astype(np.uint32)))
+    return spans
 
 
-def _without_gaps(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]:
+def _group_contiguous(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]:
+    """Group windows that follow each other without a gap."""
     run: list[ShownWindow] = []
     for one in ordered:
         if run and one.window.start != run[-1].window.end:
@@ -159,33 +166,33 @@ def _without_gaps(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]
         yield run
 
 
-def _with_sentinels(dataset: Dataset, text: bytes) -> Ids:
-    """The ids of a document that is rewritten for fill in the middle: sentinels are tokens, and parts are apart."""
-    tokenizer, frame = dataset.continuing, dataset.fim_frame
-    spelled = tokenizer.definition.added_texts
+def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
+    """Encode a document that is rewritten for fill-in-the-middle: each part separately, sentinels as single tokens."""
+    tokenizer, frame = dataset.continuing_tokenizer, dataset.fim_frame
+    token_texts = tokenizer.definition.added_texts
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
-        if sentinel not in spelled:
-            raise DatasetError("a row of fill in the middle is damaged: its text cannot spell a sentinel.")
-        before, _, text = text.partition(spelled[sentinel].encode())
+        if sentinel not in token_texts:
+            raise DatasetError("a fill-in-the-middle row is damaged: the tokenizer has no text for a sentinel.")
+        before, _, text = text.partition(token_texts[sentinel].encode())
         parts += [tokenizer.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, tokenizer.encode(text).ids]).astype(np.uint32)
 
 
-def _text_of(dataset: Dataset, shown: ShownWindow) -> bytes:
-    window, ids = shown
+def _decode_window(dataset: Dataset, part: ShownWindow) -> bytes:
+    window, ids = part
     if not window.fim:
-        return (dataset.continuing if window.start else dataset.tokenizer).decode(ids)
+        return (dataset.continuing_tokenizer if window.start else dataset.tokenizer).decode(ids)
     frame = dataset.fim_frame
-    places = [np.flatnonzero(ids == one).tolist() for one in (frame.prefix, frame.suffix, frame.middle)]
-    if [len(one) for one in places] != [1, 1, 1]:
-        raise DatasetError(f"a row of {window.path} is damaged: it has not the sentinels of fill in the middle.")
-    (_,), (at,), (to,) = places
+    positions = [np.flatnonzero(ids == one).tolist() for one in (frame.prefix, frame.suffix, frame.middle)]
+    if [len(one) for one in positions] != [1, 1, 1]:
+        raise DatasetError(f"a row of {window.path} is damaged: it must have each fill-in-the-middle sentinel once.")
+    (_,), (at,), (to,) = positions
     end = len(ids) - (frame.end is not None and ids[-1] == frame.end)
-    return b"".join(map(dataset.continuing.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
+    return b"".join(map(dataset.continuing_tokenizer.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
 
 
-# What is stored, by who wrote it: a build says all of a window.
+# Stored rows. A build writes all fields of a window; rows from other sources may lack some.
 
 
 class _BuiltWindow(Window, frozen=True, kw_only=True):
@@ -235,20 +242,21 @@ class _DocumentRow(Window, frozen=True, kw_only=True):
         return self.with_length(self.tokens)
 
     def with_length(self, length: int) -> Window:
-        """By its own tokens: a piece of a file may have other ones than there."""
+        """Return the window with `length` tokens: a part of a file, encoded separately, may have different tokens."""
         fresh = self.tokens if self.fim else length
-        return _window(self, 0, length, fresh=0 if self.repeat else fresh)
+        return _make_window(self, 0, length, fresh=0 if self.repeat else fresh)
 
 
 _Row = _PackedRow | _BuiltRow | _ForeignRow
 
 
-def read_row(dataset: Dataset, split: str, row: int) -> ReadRow:
+def read_row(dataset: Dataset, split: str, row: int) -> DecodedRow:
+    """Read one row, by its number."""
     return next(_Decoder(dataset, split).rows([dataset[split].line(row)], row))
 
 
-def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[ReadRow]:
-    """In order; `advance` hears of every few rows that are done."""
+def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[DecodedRow]:
+    """Read all rows of a split in order. `advance` is called with the number of rows done, every 64 rows."""
     decoder, lines, first = _Decoder(dataset, split), dataset[split].lines(), 0
     while batch := list(islice(lines, ROWS_AT_ONCE)):
         yield from decoder.rows(batch, first)
@@ -257,13 +265,19 @@ def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lam
 
 
 def read_windows(dataset: Dataset, split: str, lines: Iterable[bytes] | None = None) -> Iterator[RowWindows]:
-    """In order; `lines`: all rows of the split as they are stored, for who looks at these too."""
+    """Read the windows of all rows in order, without ids.
+
+    `lines` are the stored rows of the split, from a caller that reads them too. By default they are read here.
+    """
     decoder = _Decoder(dataset, split)
     return map(decoder.windows, dataset[split].lines() if lines is None else lines, count())
 
 
 def windows_of_file(dataset: Dataset, split: str, file: FileKey) -> Iterator[tuple[int, RowWindows]]:
-    """Rows in which a build has windows of a file, by number, with these windows alone; no other row is parsed."""
+    """Yield the number of each row that contains windows of a file, with these windows only.
+
+    The rows must be from a build. Other rows are not parsed.
+    """
     repo, path = file
     names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
     decoder = _Decoder(dataset, split)
@@ -275,7 +289,7 @@ def windows_of_file(dataset: Dataset, split: str, file: FileKey) -> Iterator[tup
 
 
 class _Decoder:
-    """Stored rows of one split -> what is in them."""
+    """Decoder of the stored rows of one split."""
 
     def __init__(self, dataset: Dataset, split: str) -> None:
         self._dataset, self._split = dataset, split
@@ -287,7 +301,7 @@ class _Decoder:
         self._frame = Frame.of(record)
 
     def windows(self, line: bytes, number: int) -> RowWindows:
-        rest = _without_ids(line)
+        rest = _strip_ids(line)
         try:
             if self._documents is not None:
                 document = self._documents.decode(line)
@@ -295,85 +309,87 @@ class _Decoder:
             row = self._json.decode(rest or line)
             digits = line[len(HEAD) : line.index(b"]")] if rest else b",".join(b"%d" % one for one in row.input_ids)
             num_ids = _num_unpadded(row, _num_ids(digits))
-            return RowWindows(num_ids, self._windows(row, num_ids, self._num_behind(digits, num_ids)))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # not UTF-8 is a ValueError
-            raise self._damage(number, error) from None
+            return RowWindows(num_ids, self._windows(row, num_ids, self._num_trailing(digits, num_ids)))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
+            raise self._damage_error(number, error) from None
 
-    def rows(self, lines: Sequence[bytes], first: int) -> Iterator[ReadRow]:
-        """`first`: the number of the first of these."""
+    def rows(self, lines: Sequence[bytes], first: int) -> Iterator[DecodedRow]:
+        """Decode consecutive rows. `first` is the number of the first one."""
         if self._documents is not None:
-            yield from self._tokenized(lines, first, self._documents)
+            yield from self._tokenize(lines, first, self._documents)
             return
-        parsed = _parsed_ids(lines) if len(lines) > 1 else None
+        parsed = _parse_ids(lines) if len(lines) > 1 else None
         for number, line in enumerate(lines):
             try:
-                row = self._json.decode(line if parsed is None else _without_ids(line) or b"")
+                row = self._json.decode(line if parsed is None else _strip_ids(line) or b"")
                 ids = np.array(row.input_ids, np.uint32) if parsed is None else parsed[number]
-                read = self._read(row, ids)
+                read = self._decode(row, ids)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise self._damage(first + number, error) from None
+                raise self._damage_error(first + number, error) from None
             yield read
 
-    def _tokenized(
+    def _tokenize(
         self, lines: Sequence[bytes], first: int, decoder: msgspec.json.Decoder[_DocumentRow]
-    ) -> Iterator[ReadRow]:
+    ) -> Iterator[DecodedRow]:
         tokenizer = self._dataset.tokenizer
-        goes_on = tokenizer_for(tokenizer.definition.continuing)
+        continuing = tokenizer_for(tokenizer.definition.continuing)
         for number, line in enumerate(lines, first):
             try:
                 row = decoder.decode(line)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise self._damage(number, error) from None
+                raise self._damage_error(number, error) from None
             if row.fim:
-                ids = _with_sentinels(self._dataset, row.body.encode())
+                ids = _encode_with_sentinels(self._dataset, row.body.encode())
             else:
-                ids = (goes_on if row.start else tokenizer).encode(row.body).ids
-            yield ReadRow(ids, [row.with_length(len(ids))], None)
+                ids = (continuing if row.start else tokenizer).encode(row.body).ids
+            yield DecodedRow(ids, [row.with_length(len(ids))], None)
 
-    def _read(self, row: _Row, stored: Ids) -> ReadRow:
+    def _decode(self, row: _Row, stored: Ids) -> DecodedRow:
         if len(stored) > self._length:
-            raise ValueError(f"it has {counted(len(stored), 'id')}, and windows have at most {self._length}")
+            raise ValueError(f"it has {counted(len(stored), 'id')}, more than the window length of {self._length}")
         ids = stored[: _num_unpadded(row, len(stored))]
         if len(ids) and int(ids.max()) >= self._vocab_size:
-            raise ValueError(f"it has the id {ids.max()}, and the tokenizer has {self._vocab_size:,}")
-        windows = self._windows(row, len(ids), self._frame.num_behind(ids))
-        return ReadRow(ids, windows, self._clean(row.labels, windows))
+            raise ValueError(f"it has the id {ids.max()}, but the vocabulary size is {self._vocab_size:,}")
+        windows = self._windows(row, len(ids), self._frame.num_trailing(ids))
+        return DecodedRow(ids, windows, self._clean_ids(row.labels, windows))
 
-    def _num_behind(self, digits: bytes, num_ids: int) -> int:
-        """Special ids behind the content of a row whose ids are written so, padding included."""
+    def _num_trailing(self, digits: bytes, num_ids: int) -> int:
+        """Count the special ids after the content. `digits` are the ids of the row as text, including padding."""
         num_closing = len(self._frame.closing)
         if not num_closing:
             return self._frame.num_suffix
         is_padded = _num_ids(digits) > num_ids
         ids = digits.split(b",", num_ids)[:num_ids] if is_padded else digits.rsplit(b",", num_closing)
         last = ids[-num_closing:]
-        return self._frame.num_behind([int(one) for one in last])
+        return self._frame.num_trailing([int(one) for one in last])
 
-    def _clean(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
+    def _clean_ids(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
         if labels is None or not any(window.variant == VariantKind.NOISE for window in windows):
             return None
         own = [label for label in labels if label != IGNORED_LABEL]
-        return np.array(own[self._frame.num_prefix : len(own) - self._frame.num_behind(own)], np.uint32)
+        return np.array(own[self._frame.num_prefix : len(own) - self._frame.num_trailing(own)], np.uint32)
 
-    def _windows(self, row: _Row, num_ids: int, num_behind: int) -> list[Window]:
+    def _windows(self, row: _Row, num_ids: int, num_trailing: int) -> list[Window]:
         if not isinstance(row, _PackedRow):
-            length = num_ids - self._frame.num_prefix - num_behind
+            length = num_ids - self._frame.num_prefix - num_trailing
             if length < 0:
-                raise ValueError(f"it has {counted(num_ids, 'id')}, fewer than are special in a row")
-            return [_window(row, self._frame.num_prefix, length)]
+                raise ValueError(f"it has {counted(num_ids, 'id')}, fewer than its special tokens")
+            return [_make_window(row, self._frame.num_prefix, length)]
         end = 0
         for one in row.segments:
             if one.at < end or one.at + one.length > num_ids:
-                raise ValueError(f"it has {counted(num_ids, 'id')}, and a window of {one.length} at {one.at}")
+                raise ValueError(f"it has {counted(num_ids, 'id')}, but a window of {one.length} at {one.at}")
             end = one.at + one.length
         return list(row.segments)
 
-    def _damage(self, number: int, error: Exception) -> DatasetError:
-        place = f"row {self._split}:{number} is damaged, in {str(self._dataset.folder)!r}"
-        return DatasetError(f"{place}: {error}. `gristmill check` tells more.")
+    def _damage_error(self, number: int, error: Exception) -> DatasetError:
+        what = f"row {self._split}:{number} in {str(self._dataset.folder)!r} is damaged"
+        return DatasetError(f"{what}: {error}. Run `gristmill check` for details.")
 
 
-def _window(row: _BuiltRow | _ForeignRow | _DocumentRow, at: int, length: int, *, fresh: int | None = None) -> Window:
+def _make_window(
+    row: _BuiltRow | _ForeignRow | _DocumentRow, at: int, length: int, *, fresh: int | None = None
+) -> Window:
     return Window(
         repo=row.repo,
         path=row.path,
@@ -401,14 +417,14 @@ def _num_ids(digits: bytes) -> int:
     return digits.count(b",") + 1 if digits else 0
 
 
-def _without_ids(line: bytes) -> bytes | None:
-    """`{"input_ids":[1,2],"path":…}` -> `{"path":…}`, if it is written just so."""
+def _strip_ids(line: bytes) -> bytes | None:
+    """Cut `{"input_ids":[1,2],"path":…}` to `{"path":…}`. Return None if the line is formatted differently."""
     end = line.find(b"],")
     return b"{" + line[end + 2 :] if line.startswith(HEAD) and end > 0 else None
 
 
-def _parsed_ids(lines: Sequence[bytes]) -> list[Ids] | None:
-    """None where one of them is written otherwise."""
+def _parse_ids(lines: Sequence[bytes]) -> list[Ids] | None:
+    """Parse the ids of all lines at once. Return None if a line is formatted differently."""
     if not all(line.startswith(HEAD) and line.find(b"],") > 0 for line in lines):
         return None
     parsed = numbers_in([line[len(HEAD) : line.index(b"]")] for line in lines])

@@ -1,6 +1,6 @@
-"""Windows -> stretches: tokens of a text without a gap, each once, as far as windows show them.
+"""Join windows into spans: consecutive tokens of a text, each once, without a gap.
 
-join([Stretch(0, ids[:512]), Stretch(256, ids[256:768]), Stretch(900, ids[900:])])     two stretches, a gap of 132
+join([Stretch(0, ids[:512]), Stretch(256, ids[256:768]), Stretch(900, ids[900:])])     two spans, 132 tokens apart
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.uint32]
 UNKNOWN = np.iinfo(np.uint32).max
-"""More than any id."""
+"""Larger than any id."""
 
 
 class Stretch(NamedTuple):
-    """A window, or several that were joined."""
+    """Consecutive tokens of a text: one window, or several joined windows."""
 
     start: int
-    """Of its first id, in the text."""
+    """Position of the first id in the text."""
     ids: Ids
 
     @property
@@ -27,21 +27,22 @@ class Stretch(NamedTuple):
 
 
 def join(windows: Iterable[Stretch]) -> list[Stretch] | None:
-    """Windows of one text, in any order, repeated or not; None where two contradict each other."""
-    stretches: list[Stretch] = []
-    for group in _touching(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
+    """Join windows of one text, in any order and with repeats. Return None if two windows contradict each other."""
+    spans: list[Stretch] = []
+    for group in _group_touching(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
         start, end = group[0].start, max(window.end for window in group)
-        canvas = np.full(end - start, UNKNOWN, np.uint32)
+        ids = np.full(end - start, UNKNOWN, np.uint32)
         for window in group:
-            place = canvas[window.start - start : window.end - start]
-            if ((place != window.ids) & (place != UNKNOWN)).any():
+            covered = ids[window.start - start : window.end - start]
+            if ((covered != window.ids) & (covered != UNKNOWN)).any():
                 return None
-            place[:] = window.ids
-        stretches.append(Stretch(start, canvas))
-    return stretches
+            covered[:] = window.ids
+        spans.append(Stretch(start, ids))
+    return spans
 
 
-def _touching(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+def _group_touching(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+    """Group windows, sorted by start, that overlap or touch."""
     group: list[Stretch] = []
     end = 0
     for window in ordered:

@@ -1,6 +1,6 @@
-"""What is known of each token id by itself: how many bytes it spells, and whether a word goes on at its edges.
+"""Properties of each token id: its number of bytes, and whether it starts or ends in a word.
 
-len_of = Vocabulary.of(tokenizer).num_bytes; len_of[ids].sum()     # bits per byte divide by this
+num_bytes = Vocabulary.of(tokenizer).num_bytes; num_bytes[ids].sum()     # the divisor of bits per byte
 """
 
 import string
@@ -13,50 +13,53 @@ from gristmill.tokenizers.tokenizer import Tokenizer
 
 Flags = npt.NDArray[np.bool_]
 
-# Bytes from 0x80 on belong to characters beyond ASCII, nearly all of which are letters where code has them.
+# Bytes from 0x80 up belong to non-ASCII characters. In code, nearly all of these are letters.
 WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode()) | frozenset(range(0x80, 0x100))
 
 
-class Edges(NamedTuple):
-    """Per id: whether its first and its last byte are of a word."""
+class WordEdges(NamedTuple):
+    """Flags per id: its first byte, and its last byte, is part of a word."""
 
-    begins_in_word: Flags
+    starts_in_word: Flags
     ends_in_word: Flags
 
 
 class Vocabulary(NamedTuple):
+    """Properties of all token ids of a tokenizer."""
+
     size: int
-    """One more than the largest id."""
+    """Largest id plus one."""
     is_control: Flags
     num_bytes: npt.NDArray[np.int64] | None
-    """Per id; None where tokens do not spell the text."""
-    edges: Edges | None
+    """Number of bytes per id. None if decoding does not restore the text."""
+    edges: WordEdges | None
+    """None if decoding does not restore the text."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        """Once per process."""
+        """Return the properties of a tokenizer's ids, computed once per process."""
         key = tokenizer.definition.key
-        if key not in _known:
-            _known[key] = _vocabulary(tokenizer)
-        return _known[key]
+        if key not in _cache:
+            _cache[key] = _make_vocabulary(tokenizer)
+        return _cache[key]
 
     @property
     def plain_ids(self) -> npt.NDArray[np.int64]:
-        """Those that text may become: no control token, and none that spells nothing."""
+        """Ids that text can be encoded to: no control tokens, and no tokens without bytes."""
         is_plain = ~self.is_control
         return np.flatnonzero(is_plain if self.num_bytes is None else is_plain & (self.num_bytes > 0))
 
 
-_known: dict[str, Vocabulary] = {}
+_cache: dict[str, Vocabulary] = {}
 
 
-def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+def _make_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
-    is_control[[index for index in tokenizer.definition.control_ids if index < tokenizer.vocab_size]] = True
+    is_control[[token_id for token_id in tokenizer.definition.control_ids if token_id < tokenizer.vocab_size]] = True
     if not tokenizer.gives_text_back:
         return Vocabulary(tokenizer.vocab_size, is_control, None, None)
     tokens = token_bytes(tokenizer)
-    edges = Edges(
+    edges = WordEdges(
         np.array([token[:1] != b"" and token[0] in WORD_BYTES for token in tokens]),
         np.array([token[:1] != b"" and token[-1] in WORD_BYTES for token in tokens]),
     )
@@ -64,12 +67,12 @@ def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """What each id spells; nothing for a number that no token has."""
-    return [_bytes_of(tokenizer, index) for index in range(tokenizer.vocab_size)]
+    """Decode each id separately. An id without a token gives no bytes."""
+    return [_decode_token(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
 
 
-def _bytes_of(tokenizer: Tokenizer, index: int) -> bytes:
+def _decode_token(tokenizer: Tokenizer, token_id: int) -> bytes:
     try:
-        return tokenizer.decode([index])
+        return tokenizer.decode([token_id])
     except (LookupError, RuntimeError, ValueError):
         return b""

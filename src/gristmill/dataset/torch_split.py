@@ -1,4 +1,4 @@
-"""What both ways of feeding PyTorch share: the split, its collators, the loader, and which process this is."""
+"""Common parts of WindowDataset and WindowStream: the split, its collators, the loader, and the rank of the process."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,28 +21,30 @@ from gristmill.dataset.items import DEFAULT_COLUMNS, Item, ItemFormat, StoredRow
 from gristmill.dataset.masking import MASK_RATE
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
-# How batches come from a worker: as one array through its pipe. Tensors would go through shared memory, and for each of
-# them the reader would open a connection to the worker, with a handshake: 4.5 million tokens a second instead of 7.9
+# A worker sends a batch as one array through its pipe. Tensors would go through shared memory, and for each tensor the
+# reader would open a connection to the worker, with a handshake: 4.5 million tokens a second instead of 7.9
 # (benchmarks/feeding.md).
 
 
 @dataclass(frozen=True)
-class Packed:
+class StackedBatch:
+    """A batch of tensors of one shape and type, stacked into one array."""
+
     names: tuple[str, ...]
     arrays: npt.NDArray[Any] | torch.Tensor
-    """One below the other; pinned, a tensor."""
+    """A numpy array, or a tensor after pinning."""
 
-    def unpacked(self) -> dict[str, torch.Tensor]:
+    def unstack(self) -> dict[str, torch.Tensor]:
         stacked = self.arrays if isinstance(self.arrays, torch.Tensor) else torch.from_numpy(self.arrays)
         return dict(zip(self.names, stacked.unbind(), strict=True))
 
-    def pin_memory(self, *_: object) -> "Packed":
-        """DataLoader calls it, where its memory is to be pinned."""
-        return Packed(self.names, torch.as_tensor(self.arrays).pin_memory())
+    def pin_memory(self, *_: object) -> "StackedBatch":
+        """Return a copy in pinned memory. DataLoader calls this method if its option `pin_memory` is set."""
+        return StackedBatch(self.names, torch.as_tensor(self.arrays).pin_memory())
 
 
-class Packing:
-    """A collator in a worker. A batch that is no dict of like tensors travels as it is."""
+class StackingCollator:
+    """Collator for a worker. It stacks a batch, unless that is not a dict of CPU tensors of one shape and type."""
 
     def __init__(self, collate: Callable[[list[Item]], Any]) -> None:
         self._collate = collate
@@ -56,11 +58,11 @@ class Packing:
             return batch
         if len({(tensor.dtype, tensor.shape) for tensor in tensors}) > 1:
             return batch
-        return Packed(tuple(batch), np.stack([tensor.numpy() for tensor in tensors]))
+        return StackedBatch(tuple(batch), np.stack([tensor.numpy() for tensor in tensors]))
 
 
-class PackingLoader(DataLoader[Item]):
-    """A DataLoader whose workers pack, and that takes nothing from torch's global generator."""
+class StackingLoader(DataLoader[Item]):
+    """DataLoader whose workers send stacked batches. It does not use the global random generator of torch."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class PackingLoader(DataLoader[Item]):
     ) -> None:
         super().__init__(
             dataset,
-            collate_fn=Packing(collate) if num_workers else collate,
+            collate_fn=StackingCollator(collate) if num_workers else collate,
             num_workers=num_workers,
             generator=torch.Generator().manual_seed(seed),
             **options,
@@ -81,41 +83,47 @@ class PackingLoader(DataLoader[Item]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
         for batch in super().__iter__():
-            yield batch.unpacked() if isinstance(batch, Packed) else batch
+            yield batch.unstack() if isinstance(batch, StackedBatch) else batch
 
 
-# Which process of a training this is, and of how many.
+# The rank of this process in a training.
 
 
-class Place(NamedTuple):
+class ProcessRank(NamedTuple):
     rank: int
     world_size: int
 
 
-def place_of(rank: int | None = None, world_size: int | None = None) -> Place:
-    """As said; else what torch.distributed says, if it is initialised; else RANK and WORLD_SIZE; else the only one."""
+def place_of(rank: int | None = None, world_size: int | None = None) -> ProcessRank:
+    """Return rank and world size as given, or detect them.
+
+    They are detected from torch.distributed if it is initialized, and otherwise from the environment variables RANK and
+    WORLD_SIZE. The default is rank 0 of 1. Raises ConfigError if they are invalid.
+    """
     if (rank is None) != (world_size is None):
-        raise ConfigError(f"rank and world_size go together, got rank={rank} and world_size={world_size}.")
-    place = _found() if rank is None or world_size is None else Place(rank, world_size)
-    if not 0 <= place.rank < place.world_size:
-        raise ConfigError(f"rank must be from 0 to world_size - 1 ({place.world_size - 1}), got {place.rank}.")
-    return place
+        raise ConfigError(f"rank and world_size must be given together, got rank={rank} and world_size={world_size}.")
+    process = _detect_rank() if rank is None or world_size is None else ProcessRank(rank, world_size)
+    if not 0 <= process.rank < process.world_size:
+        raise ConfigError(f"rank must be from 0 to world_size - 1 ({process.world_size - 1}), got {process.rank}.")
+    return process
 
 
-def _found() -> Place:
+def _detect_rank() -> ProcessRank:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return Place(torch.distributed.get_rank(), torch.distributed.get_world_size())
-    named = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        return ProcessRank(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    values = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     try:
-        return Place(int(named[0]), int(named[1]))
+        return ProcessRank(int(values[0]), int(values[1]))
     except ValueError:
-        raise ConfigError(f"RANK and WORLD_SIZE must be numbers, got {named[0]!r} and {named[1]!r}.") from None
+        raise ConfigError(f"RANK and WORLD_SIZE must be integers, got {values[0]!r} and {values[1]!r}.") from None
 
 
 # The split itself.
 
 
-class FedSplit:
+class TorchSplit:
+    """A split for PyTorch: base class of WindowDataset and WindowStream."""
+
     default_columns: tuple[str, ...] = DEFAULT_COLUMNS
 
     def __init__(
@@ -132,9 +140,9 @@ class FedSplit:
         without: Collection[str] = (),
         columns: Sequence[str] | None = None,
     ) -> None:
-        """`folder` is the dataset's, for its tokenizer; `without`: kinds of variants that are left out."""
-        if wrong := set(without).difference(VariantKind):
-            raise ConfigError(f"there are no variants {min(wrong)!r}: there are {', '.join(VariantKind)}.")
+        """`folder` contains the dataset and its tokenizer. `without` names kinds of variants to leave out."""
+        if unknown := set(without).difference(VariantKind):
+            raise ConfigError(f"there is no kind of variant {min(unknown)!r}: the kinds are {', '.join(VariantKind)}.")
         self.rows, self.record, self.folder = rows, record, folder
         self.shuffle, self.seed, self.pad = shuffle, seed, pad
         self.without = frozenset(without if "variant" in record.columns else ())
@@ -147,12 +155,12 @@ class FedSplit:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        found = tokenizer_in(self.folder)
-        if found.definition.sha256 != self.record.tokenizer.sha256:
+        tokenizer = tokenizer_in(self.folder)
+        if tokenizer.definition.sha256 != self.record.tokenizer.sha256:
             raise DatasetError(
-                f"{str(self.folder)!r} has another tokenizer than when it was opened: it was rebuilt. Open it again."
+                f"the dataset in {str(self.folder)!r} was rebuilt with another tokenizer meanwhile. Open it again."
             )
-        return found
+        return tokenizer
 
     @property
     def has_weights(self) -> bool:
@@ -167,6 +175,12 @@ class FedSplit:
         seed: int | None = None,
         multiple_of: int = 1,
     ) -> MaskedCollator:
+        """Return a collator for masked models.
+
+        `rate` is the share of tokens to predict. `whole_identifiers` masks the tokens of an identifier together.
+        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. `seed` defaults to
+        that of the split. `multiple_of` rounds the padded length up.
+        """
         return MaskedCollator(
             self.frame,
             self.tokenizer,
@@ -179,4 +193,9 @@ class FedSplit:
         )
 
     def causal_collator(self, *, fresh_only: bool = False, multiple_of: int = 1) -> CausalCollator:
+        """Return a collator for causal models.
+
+        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. `multiple_of` rounds
+        the padded length up.
+        """
         return CausalCollator(self.frame, fresh_only=fresh_only, pad=self.pad, multiple_of=multiple_of)

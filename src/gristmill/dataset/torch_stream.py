@@ -1,8 +1,8 @@
-"""WindowStream: the windows of a split as they come, for splits that are too large to jump about in.
+"""WindowStream: the windows of a split as a stream, for splits that are too large for random access.
 
-    blocks of 128 rows, in an order by chance      file by file, so that reading is nearly in order
-    dealt out to ranks, and to their workers       block 7 of 2 ranks: the fourth of rank 1
-    32 blocks of a worker are a pool               the buffer, some 10 MB, shuffled and then shown
+    blocks of 128 rows, in random order            rows within a block are read in order
+    distributed to ranks, and to their workers     with 2 ranks, block 7 is the fourth block of rank 1
+    32 blocks of a worker are a pool               the shuffle buffer, about 10 MB
 
 for batch in stream.loader(32, stream.masked_collator(), num_workers=2): …
 """
@@ -17,17 +17,17 @@ from gristmill.core.errors import ConfigError
 from gristmill.core.seeded_random import Dice, luck
 from gristmill.dataset.batches import Draw, Order
 from gristmill.dataset.items import DEFAULT_COLUMNS, DRAW_COLUMNS, Item, Row
-from gristmill.dataset.torch_split import FedSplit, PackingLoader
+from gristmill.dataset.torch_split import StackingLoader, TorchSplit
 
 State = dict[str, Any]
 
 BLOCK_ROWS = 128
-"""About a frame of a .jsonl.zst."""
+"""About one frame of a .jsonl.zst file."""
 POOL_BLOCKS = 32
 
 
 class Shard(NamedTuple):
-    """Who reads: one worker of one rank."""
+    """Share of the rows that one worker of one rank reads."""
 
     rank: int
     world_size: int
@@ -35,92 +35,95 @@ class Shard(NamedTuple):
     num_workers: int
 
 
-class Drawn(NamedTuple):
+class DrawnItem(NamedTuple):
     draw: Draw
     item: Item
-    luck: int
-    """Decides about its place in the pool."""
+    sort_key: int
+    """Random sort key, which determines the position in the pool."""
 
 
-class WindowStream(FedSplit, IterableDataset[Item]):
-    """Windows of this rank, as they come.
+class WindowStream(TorchSplit, IterableDataset[Item]):
+    """The windows of this rank as a stream.
 
-    Which an epoch shows and how each is masked depends on seed and epoch alone; in which order they come, on the
-    numbers of ranks and workers too. Ranks may have up to one block of rows more than others.
+    The windows of an epoch and their masks depend only on seed and epoch. Their order also depends on the number of
+    ranks and workers. A rank may have up to one block of rows more than another.
 
-    Where rows have a weight each comes that often, rounded down or up by chance. `position` is the row's number, and
-    that of its nth copy n times the number of rows more.
+    If rows have weights, each row comes as often as its weight, rounded down or up at random. The `position` of a
+    window is the number of its row. For the nth copy, n times the number of rows is added.
 
-    `state_dict` and `load_state_dict` resume in the middle of an epoch; under workers each has a state of its own, to
-    be taken and given back there, as StatefulDataLoader of torchdata does.
+    `state_dict` and `load_state_dict` resume within an epoch. With workers, each worker has its own state, which must
+    be saved and restored in that worker, as StatefulDataLoader of torchdata does.
     """
 
     default_columns = (*DEFAULT_COLUMNS, *DRAW_COLUMNS)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As FedSplit's."""
+        """Take the arguments of TorchSplit."""
         super().__init__(*arguments, **options)
-        # In shared memory, so that workers that live on from epoch to epoch hear of it.
+        # In shared memory, so that persistent workers see the new epoch.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call] # torch's
-        self._at = self._start = (0, 0)
+        self._position = self._resume_at = (0, 0)
         self._shard: Shard | None = None
-        self._not_asked = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)
+        self._unrequested = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)
 
     @property
     def epoch(self) -> int:
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """The one that the next iteration shows. To set it again to what it is changes nothing."""
+        """Set the epoch of the next iteration. Setting the current epoch again has no effect."""
         if epoch != self.epoch:
             self._epoch.fill_(epoch)
-            self._at = self._start = (0, 0)
+            self._position = self._resume_at = (0, 0)
 
     def __iter__(self) -> Iterator[Item]:
-        epoch, shard = self.epoch, self._shard_here()
-        self._at, self._start = self._start, (0, 0)
-        first_pool, num_shown = self._at
+        epoch, shard = self.epoch, self._current_shard()
+        self._position, self._resume_at = self._resume_at, (0, 0)
+        first_pool, num_delivered = self._position
         blocks = self._blocks_of(epoch, shard)
         pools = [blocks[at : at + POOL_BLOCKS] for at in range(0, len(blocks), POOL_BLOCKS)]
         for number, pool in enumerate(pools[first_pool:], first_pool):
-            items = self._pool(pool, epoch)
-            for shown in range(num_shown, len(items)):
-                self._at = (number, shown + 1)
-                yield items[shown]
-            num_shown = 0
-            self._at = (number + 1, 0)
+            items = self._read_pool(pool, epoch)
+            for index in range(num_delivered, len(items)):
+                self._position = (number, index + 1)
+                yield items[index]
+            num_delivered = 0
+            self._position = (number + 1, 0)
 
     def loader(
         self, batch_size: int, collate: Callable[[list[Item]], Any], *, num_workers: int = 0, **options: Any
-    ) -> PackingLoader:
-        """Batches of this rank, an epoch in each iteration; `options` are those of DataLoader."""
-        return PackingLoader(self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options)
+    ) -> StackingLoader:
+        """Return a loader for the batches of this rank, with one epoch per iteration.
+
+        `options` are those of DataLoader.
+        """
+        return StackingLoader(self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options)
 
     def state_dict(self) -> State:
-        pool, shown = self._at
+        pool, num_delivered = self._position
         shard = None if self._shard is None else list(self._shard)
         identity = {"seed": self.seed, "num_rows": len(self.rows)}
-        return {"epoch": self.epoch, "pool": pool, "shown": shown, "shard": shard, **identity}
+        return {"epoch": self.epoch, "pool": pool, "shown": num_delivered, "shard": shard, **identity}
 
     def load_state_dict(self, state: State) -> None:
-        for name, here in (("seed", self.seed), ("num_rows", len(self.rows))):
-            if state.get(name) != here:
+        for name, own in (("seed", self.seed), ("num_rows", len(self.rows))):
+            if state.get(name) != own:
                 raise ConfigError(
-                    f"this state is of another order: its {name} is {state.get(name)}, here it is {here}."
+                    f"this state is of another stream: its {name} is {state.get(name)}, but here it is {own}."
                 )
         if min(state["epoch"], state["pool"], state["shown"]) < 0:
             raise ConfigError(f"this state is damaged: {state}.")
         self._epoch.fill_(state["epoch"])
-        self._at = self._start = (state["pool"], state["shown"])
+        self._position = self._resume_at = (state["pool"], state["shown"])
         self._shard = None if state["shard"] is None else Shard(*state["shard"])
 
-    def _shard_here(self) -> Shard:
+    def _current_shard(self) -> Shard:
         info = get_worker_info()
         shard = Shard(self.rank, self.world_size, info.id if info else 0, info.num_workers if info else 1)
-        if self._start != (0, 0) and self._shard not in {None, shard}:
+        if self._resume_at != (0, 0) and self._shard not in {None, shard}:
             raise ConfigError(
-                f"this state is of {self._shard}, and this is {shard}. Resume with as many ranks and workers, each "
-                "with its own state."
+                f"this state is of {self._shard}, but this process is {shard}. Resume with the same number of ranks "
+                "and workers, each with its own state."
             )
         self._shard = shard
         return shard
@@ -130,23 +133,23 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         order = Order(num_blocks, seed=self.seed, shuffle=self.shuffle).rows(epoch)
         return order[shard.rank :: shard.world_size][shard.worker :: shard.num_workers].tolist()  # type: ignore[no-any-return] # numpy's
 
-    def _pool(self, blocks: list[int], epoch: int) -> list[Item]:
-        drawn = [one for block in blocks for one in self._drawn(block, epoch)]
+    def _read_pool(self, blocks: list[int], epoch: int) -> list[Item]:
+        drawn = [one for block in blocks for one in self._draw_block(block, epoch)]
         if self.shuffle:
-            drawn.sort(key=lambda one: (one.luck, one.draw.position))
+            drawn.sort(key=lambda one: (one.sort_key, one.draw.position))
         return [one.item for one in drawn]
 
-    def _drawn(self, block: int, epoch: int) -> Iterator[Drawn]:
+    def _draw_block(self, block: int, epoch: int) -> Iterator[DrawnItem]:
         rows = range(block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, len(self.rows)))
-        lucks = Dice("feeding", "pool", self.seed, epoch, block).many_bits(len(rows)).tolist()
-        for number, by_chance in zip(rows, lucks, strict=True):
+        sort_keys = Dice("feeding", "pool", self.seed, epoch, block).many_bits(len(rows)).tolist()
+        for number, sort_key in zip(rows, sort_keys, strict=True):
             row = self.rows[number]
             if row.get("variant", "") in self.without:
                 continue
             for copy in range(self._num_copies(row, number, epoch)):
                 draw = Draw(epoch, number + copy * len(self.rows), number)
-                # Copies are far apart: the golden ratio's multiples are.
-                yield Drawn(draw, self._item(row, draw), (by_chance + copy * 0x9E3779B97F4A7C15) % (1 << 64))
+                # Multiples of the golden ratio spread the copies over the pool.
+                yield DrawnItem(draw, self._item(row, draw), (sort_key + copy * 0x9E3779B97F4A7C15) % (1 << 64))
 
     def _num_copies(self, row: Row, number: int, epoch: int) -> int:
         if not self.has_weights:
@@ -155,6 +158,6 @@ class WindowStream(FedSplit, IterableDataset[Item]):
 
     def _item(self, row: Row, draw: Draw) -> Item:
         item = self._items.drawn(row, draw)
-        for name in self._not_asked:
+        for name in self._unrequested:
             del item[name]
         return item

@@ -13,17 +13,16 @@ import numpy as np
 import torch.utils.data
 
 from gristmill.core.errors import DatasetError
-from gristmill.dataset.batches import Batches, Draw, Order, RowNumbers, State, Weights, can_draw_by
+from gristmill.dataset.batches import Batches, Draw, Order, RowNumbers, State, Weights, are_valid_weights
 from gristmill.dataset.items import Item
-from gristmill.dataset.torch_split import FedSplit, PackingLoader
-
-# WindowLoader: a DataLoader over a WindowDataset that resumes where it was.
+from gristmill.dataset.torch_split import StackingLoader, TorchSplit
 
 
-class WindowLoader(PackingLoader):
-    """As with torch's own samplers, an iteration shows the epoch that was last set, from its first batch.
+class WindowLoader(StackingLoader):
+    """DataLoader over a WindowDataset that can resume within an epoch.
 
-    Only the first iteration after `load_state_dict` begins further on.
+    As with the samplers of torch, an iteration delivers the epoch that was set last, from its first batch. Only the
+    first iteration after `load_state_dict` starts later.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class WindowLoader(PackingLoader):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
         self._num_delivered = self.batches.start
         for batch in super().__iter__():
-            # Counted before it is handed over: who saves a state after a step has had this batch.
+            # Counted before it is delivered: a state saved after a training step includes this batch.
             self._num_delivered += 1
             yield batch
 
@@ -45,12 +44,12 @@ class WindowLoader(PackingLoader):
         return self.batches.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """The one that the next iteration shows. To set it again to what it is changes nothing."""
+        """Set the epoch of the next iteration. Setting the current epoch again has no effect."""
         if epoch != self.batches.epoch:
             self.batches.epoch, self.batches.start, self._num_delivered = epoch, 0, 0
 
     def state_dict(self) -> State:
-        """Of the batches that were delivered, however many more workers have made."""
+        """Return the state after the batches delivered so far. Batches prefetched by workers do not count."""
         return {**self.batches.state_dict(), "batch": self._num_delivered}
 
     def load_state_dict(self, state: State) -> None:
@@ -58,32 +57,33 @@ class WindowLoader(PackingLoader):
         self._num_delivered = self.batches.start
 
 
-class WindowDataset(FedSplit, torch.utils.data.Dataset[Item]):
-    """All ranks see all windows, and `loader` deals them out. By number they come in the order of the split.
+class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
+    """The windows of a split by number, in the order of the split.
 
-    Indexed by a Draw, an item also says `epoch`, `position`, `row` and how many of its tokens are `fresh`.
+    Every rank can access all windows; `loader` distributes them. Indexed by a Draw, an item also has `epoch`,
+    `position`, `row` and `fresh`, the number of its fresh tokens.
     """
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._row_numbers)
 
     def __getitem__(self, index: int | Draw) -> Item:
         if isinstance(index, Draw):
             return self._items.drawn(self.rows[index.row], index)
         if not -len(self) <= index < len(self):
-            raise IndexError(f"window {index} of {len(self)}")
-        return self._items.item(self.rows[int(self._kept[index])])
+            raise IndexError(f"no window {index} in {len(self)} windows")
+        return self._items.item(self.rows[int(self._row_numbers[index])])
 
     def __getitems__(self, indices: Sequence[int | Draw]) -> list[Item]:
-        """A whole batch; DataLoader asks for these."""
+        """Return the items of a batch. DataLoader calls this method."""
         return [self[index] for index in indices]
 
     @cached_property
     def order(self) -> Order:
-        return Order(self._kept, seed=self.seed, shuffle=self.shuffle, weights=self._weights)
+        return Order(self._row_numbers, seed=self.seed, shuffle=self.shuffle, weights=self._weights)
 
     def batches(self, batch_size: int, **options: Any) -> Batches:
-        """Of this rank; `options` are those of Batches."""
+        """Return the batches of this rank. `options` are those of Batches."""
         return Batches(self.order, batch_size, rank=self.rank, world_size=self.world_size, **options)
 
     def loader(
@@ -98,9 +98,10 @@ class WindowDataset(FedSplit, torch.utils.data.Dataset[Item]):
         num_batches: int | None = None,
         **options: Any,
     ) -> "WindowLoader":
-        """Batches of this rank, an epoch in each iteration; `options` are those of DataLoader.
+        """Return a loader for the batches of this rank, with one epoch per iteration.
 
-        `across_epochs=True, epochs=None`: without end, and every batch full. See Batches.
+        With `across_epochs=True, epochs=None`, batches have no end and all are full. See Batches for these parameters.
+        `options` are those of DataLoader.
         """
         batches = self.batches(
             batch_size, epochs=epochs, across_epochs=across_epochs, drop_last=drop_last, num_batches=num_batches
@@ -108,8 +109,8 @@ class WindowDataset(FedSplit, torch.utils.data.Dataset[Item]):
         return WindowLoader(self, batches, collate, num_workers=num_workers, **options)
 
     @cached_property
-    def _kept(self) -> RowNumbers:
-        """The rows that are not left out."""
+    def _row_numbers(self) -> RowNumbers:
+        """Numbers of the rows that are not left out."""
         if not self.without:
             return np.arange(len(self.rows), dtype=np.int64)
         is_kept = [row.get("variant") not in self.without for row in self.rows]
@@ -119,7 +120,7 @@ class WindowDataset(FedSplit, torch.utils.data.Dataset[Item]):
     def _weights(self) -> Weights | None:
         if not self.has_weights or not len(self):
             return None
-        weights = np.array([row["weight"] for row in self.rows], np.float64)[self._kept]
-        if not can_draw_by(weights):
+        weights = np.array([row["weight"] for row in self.rows], np.float64)[self._row_numbers]
+        if not are_valid_weights(weights):
             raise DatasetError(f"the weights in {str(self.folder)!r} are damaged. Build the dataset again.")
         return weights

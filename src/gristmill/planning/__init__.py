@@ -1,1 +1,1 @@
-"""Questions about a build, before and after: plan, explain, diff."""
+"""Estimate a build before it runs (plan), and explain or compare datasets afterwards (explain, diff)."""

@@ -1,4 +1,4 @@
-"""gristmill diff: what is not the same in two datasets, file by file, and which version step that asks for."""
+"""Compare two datasets file by file, and decide which part of the version number the changes increase."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,21 +14,21 @@ from gristmill.core.layout import FILES
 from gristmill.core.manifest import Edition, Manifest, SplitFacts
 from gristmill.core.records import Cut, DropReason, FileKey, Split
 from gristmill.planning.diff_result import (
+    BeforeAfter,
     Difference,
     FileChange,
     FileChanges,
     FileKind,
-    Numbers,
     SplitChange,
     Step,
     ValueChange,
 )
 
-# Two files.jsonl side by side, in one pass: both are in order of repo and path, so neither is held in memory.
+# Both files.jsonl are sorted by repo and path. They are compared in one pass, so neither is held in memory.
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Of files.jsonl, what decides a file's rows."""
+    """Columns of files.jsonl that determine the rows of a file."""
 
     repo: str
     path: str
@@ -60,28 +60,28 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """With the same text, tokenizer and settings: the same shape, the same rows."""
+        """Values that determine the rows, if text, tokenizer and settings are the same."""
         cuts = tuple((cut.start, cut.end) for cut in self.cuts)
-        made = tuple(one for one in self.variants if one.missing is None)
-        shown = (self.draw, self.left_tokens, self.weight, self.fim)
-        return self.language, self.tokens, self.windows, shown, made, cuts
+        variants = tuple(one for one in self.variants if one.missing is None)
+        sampling = (self.draw, self.left_tokens, self.weight, self.fim)
+        return self.language, self.tokens, self.windows, sampling, variants, cuts
 
 
-def compare_tables(before: Path, after: Path, most: int | None) -> dict[FileKind, FileChanges]:
-    """`most`: examples of a kind; None: all."""
-    found = {kind: FileChanges() for kind in FileKind}
-    for old, new in paired(read_rows(before), read_rows(after)):
-        kinds = kinds_of(old, new)
+def compare_tables(before: Path, after: Path, max_examples: int | None) -> dict[FileKind, FileChanges]:
+    """Count the changed files by kind. `max_examples` is the maximum number of examples per kind, or None for all."""
+    by_kind = {kind: FileChanges() for kind in FileKind}
+    for old, new in pair_rows(read_rows(before), read_rows(after)):
+        kinds = classify_change(old, new)
         for kind in kinds:
-            changes = found[kind]
+            changes = by_kind[kind]
             changes.count += 1
-            if most is None or len(changes.examples) < most:
-                changes.examples.append(_told(old, new))
-    return found
+            if max_examples is None or len(changes.examples) < max_examples:
+                changes.examples.append(_file_change(old, new))
+    return by_kind
 
 
-def kinds_of(old: Row | None, new: Row | None) -> list[FileKind]:
-    """None of a file that is dropped in both, or in one and unknown to the other."""
+def classify_change(old: Row | None, new: Row | None) -> list[FileKind]:
+    """Return the kinds of change of a file. Empty if neither dataset keeps the file."""
     if old is None or not old.is_kept:
         if new is None or not new.is_kept:
             return []
@@ -98,8 +98,8 @@ def kinds_of(old: Row | None, new: Row | None) -> list[FileKind]:
     return kinds or ([FileKind.RESHAPED] if old.shape != new.shape else [])
 
 
-def paired(before: Iterator[Row], after: Iterator[Row]) -> Iterator[tuple[Row | None, Row | None]]:
-    """Every file of either, with its row of both."""
+def pair_rows(before: Iterator[Row], after: Iterator[Row]) -> Iterator[tuple[Row | None, Row | None]]:
+    """Yield the two rows of every file. A row is None if that dataset does not list the file."""
     old, new = next(before, None), next(after, None)
     while old is not None or new is not None:
         if new is None or (old is not None and old.key < new.key):
@@ -118,14 +118,14 @@ def read_rows(folder: Path) -> Iterator[Row]:
     last: FileKey | None = None
     for number, (_, row) in enumerate(decoded_lines(path, Row), 1):
         if last is not None and row.key <= last:
-            raise DatasetError(f"{str(path)!r} is damaged: line {number:,} is not in order. Build it again.")
+            raise DatasetError(f"{str(path)!r} is damaged: line {number:,} is out of order. Build the dataset again.")
         last = row.key
         yield row
 
 
-def _told(old: Row | None, new: Row | None) -> FileChange:
+def _file_change(old: Row | None, new: Row | None) -> FileChange:
     one = new or old
-    assert one is not None, "one of the two has the file"
+    assert one is not None, "one of the datasets lists the file"
     return FileChange(
         file=f"{one.repo}/{one.path}",
         before=None if old is None else old.state,
@@ -135,10 +135,10 @@ def _told(old: Row | None, new: Row | None) -> FileChange:
 
 EXAMPLES = 10
 ROW_SETTINGS = ("window.", "fim.", "variants.", "rewrite.", "sampling.seed")
-"""With another one of these, rows of the same text may be others."""
+"""Settings that can change the rows of the same text."""
 PADDING = "output.pad"
 WEIGHTS = ("sampling.preset", "sampling.weights")
-"""With --weights-only, rows of the same ids have another weight by these; content_sha256 does not show that."""
+"""With --weights-only, these settings change the weight of rows. content_sha256 does not include weights."""
 LOSSES = (FileKind.REMOVED, FileKind.DROPPED, FileKind.CHANGED, FileKind.MOVED, FileKind.RESHAPED)
 GAINS = (FileKind.ADDED, FileKind.TAKEN_IN)
 
@@ -146,7 +146,11 @@ GAINS = (FileKind.ADDED, FileKind.TAKEN_IN)
 def diff(
     before: str | os.PathLike[str], after: str | os.PathLike[str], *, examples: int | None = EXAMPLES
 ) -> Difference:
-    """Goes by the manifests and files.jsonl; rows are not read. `examples`: files named of each kind; None: all."""
+    """Compare two datasets by their manifests and files.jsonl. Rows are not read.
+
+    `examples` is the number of files named for each kind of change, or None for all. Raises DatasetError if a folder is
+    not a dataset, or if its files.jsonl is damaged.
+    """
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
     earlier, later = Edition(old_folder), Edition(new_folder)
     old, new = earlier.manifest, later.manifest
@@ -154,7 +158,7 @@ def diff(
         files = compare_tables(old_folder, new_folder, examples)
     settings = changed_values(dotted(old.settings), dotted(new.settings))
     tokenizer = changed_values(msgspec.to_builtins(old.tokenizer), msgspec.to_builtins(new.tokenizer))
-    step, why = step_between(old, new, files, [*settings, *tokenizer])
+    step, why = decide_step(old, new, files, [*settings, *tokenizer])
     return Difference(
         before=os.fspath(before),
         after=os.fspath(after),
@@ -169,48 +173,48 @@ def diff(
             {"gristmill": old.gristmill, **old.versions}, {"gristmill": new.gristmill, **new.versions}
         ),
         tokenizer=tokenizer,
-        columns=_only_in(old.columns, new.columns),
-        formats=_only_in(old.formats, new.formats),
+        columns=_one_sided(old.columns, new.columns),
+        formats=_one_sided(old.formats, new.formats),
         data=changed_values(_digests(old), _digests(new)),
     )
 
 
-def step_between(
+def decide_step(
     old: Manifest, new: Manifest, files: Mapping[FileKind, FileChanges], values: list[ValueChange]
 ) -> tuple[Step, str]:
-    """By Croissant's rule (see Step). What was there can be had again by the repo and path of its rows."""
+    """Apply the rule of Croissant (see Step). Earlier rows can be selected again by their repo and path."""
     is_same_content = old.content_sha256 == new.content_sha256
-    lost_columns, new_columns = _only_in(old.columns, new.columns)
+    lost_columns, new_columns = _one_sided(old.columns, new.columns)
     losses = {kind: files[kind].count for kind in LOSSES if files[kind].count}
     gains = {kind: files[kind].count for kind in GAINS if files[kind].count}
     if is_same_content and "text" not in new.columns:
-        losses.pop(FileKind.CHANGED, None)  # another text with the same ids, and nothing else of it is in the rows
+        losses.pop(FileKind.CHANGED, None)  # the new text has the same ids, and the rows contain only these
     if losses:
-        return Step.MAJOR, f"files: {_counts(losses)}"
+        return Step.MAJOR, f"files: {_counts_text(losses)}"
     if lost_columns:
-        return Step.MAJOR, f"columns that are gone: {', '.join(lost_columns)}"
+        return Step.MAJOR, f"removed columns: {', '.join(lost_columns)}"
     edits = (PADDING, *(WEIGHTS if "weight" in new.columns else ()))
-    if shaping := [
+    if causes := [
         one.name for one in values if one.name.startswith(edits) or (_shapes_rows(one) and not is_same_content)
     ]:
-        return Step.MAJOR, f"rows of the same files are others: {', '.join(shaping)}"
+        return Step.MAJOR, f"rows of the same files differ because of {', '.join(causes)}"
     if gains:
-        return Step.MINOR, f"files: {_counts(gains)}; all others are as they were"
+        return Step.MINOR, f"files: {_counts_text(gains)}; all others are unchanged"
     if not is_same_content:
-        return Step.MAJOR, "rows of the same files are others, though nothing here says why"
+        return Step.MAJOR, "rows of the same files differ for an unknown reason"
     if new_columns:
-        return Step.MINOR, f"new columns: {', '.join(new_columns)}; the rest is as it was"
+        return Step.MINOR, f"new columns: {', '.join(new_columns)}; everything else is unchanged"
     if _digests(old) != _digests(new):
-        return Step.PATCH, "the same rows, in other files"
+        return Step.PATCH, "the same rows in different files"
     return Step.NONE, "every file is the same, byte for byte"
 
 
 def _shapes_rows(change: ValueChange) -> bool:
-    is_of_tokenizer = change.name in {"sha256", "prefix", "suffix", "pad_id"}
-    return is_of_tokenizer or change.name.startswith(ROW_SETTINGS)
+    is_tokenizer_value = change.name in {"sha256", "prefix", "suffix", "pad_id"}
+    return is_tokenizer_value or change.name.startswith(ROW_SETTINGS)
 
 
-def _counts(kinds: Mapping[FileKind, int]) -> str:
+def _counts_text(kinds: Mapping[FileKind, int]) -> str:
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.items())
 
 
@@ -224,13 +228,13 @@ def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 
 
 def _split_change(old: SplitFacts | None, new: SplitFacts | None) -> SplitChange:
-    def numbers(name: str) -> Numbers:
-        return Numbers(before=getattr(old, name, 0), after=getattr(new, name, 0))
+    def numbers(name: str) -> BeforeAfter:
+        return BeforeAfter(before=getattr(old, name, 0), after=getattr(new, name, 0))
 
     return SplitChange(files=numbers("files"), windows=numbers("windows"), tokens=numbers("tokens"))
 
 
-def _only_in(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+def _one_sided(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
     return [one for one in before if one not in after], [one for one in after if one not in before]
 
 

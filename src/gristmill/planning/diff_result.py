@@ -1,4 +1,4 @@
-"""What `gristmill diff` found: records that tell themselves."""
+"""Records of the differences that `gristmill diff` finds."""
 
 from enum import StrEnum
 from typing import Any
@@ -9,11 +9,11 @@ from gristmill.core.records import Split
 
 
 class Step(StrEnum):
-    """Which part of a version MAJOR.MINOR.PATCH a change asks for, by Croissant's rule.
+    """Part of a version MAJOR.MINOR.PATCH that a change must increase, by the rule of Croissant.
 
-    docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html#version says in effect: PATCH where the data are the same
-    and only written in another way; MINOR where what was there can still be had as it was, and fields or records came
-    in; MAJOR where something that was there was edited, removed or put into another split.
+    In short (docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html#version): PATCH if the data are the same but
+    stored differently. MINOR if fields or records were added, and all existing data are still available unchanged.
+    MAJOR if existing data were edited, removed or moved to another split.
     """
 
     NONE = "none"
@@ -23,7 +23,7 @@ class Step(StrEnum):
 
 
 class FileKind(StrEnum):
-    """What became of a file."""
+    """Kind of change of a file."""
 
     ADDED = "added"
     TAKEN_IN = "taken_in"
@@ -35,68 +35,84 @@ class FileKind(StrEnum):
 
 
 FILE_KINDS: dict[FileKind, str] = {
-    FileKind.ADDED: "kept now, and not found before",
-    FileKind.TAKEN_IN: "kept now, and dropped before",
-    FileKind.REMOVED: "kept before, and not found now",
-    FileKind.DROPPED: "kept before, and dropped now",
-    FileKind.CHANGED: "another text",
+    FileKind.ADDED: "kept now, not found before",
+    FileKind.TAKEN_IN: "kept now, dropped before",
+    FileKind.REMOVED: "kept before, not found now",
+    FileKind.DROPPED: "kept before, dropped now",
+    FileKind.CHANGED: "different text",
     FileKind.MOVED: "in another split",
-    FileKind.RESHAPED: "the same text in the same split, but other rows",
+    FileKind.RESHAPED: "same text in the same split, but different rows",
 }
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Change of a file."""
+
     file: str
-    """With its repo in front."""
+    """Path of the file, with its repo in front."""
     before: str | None
-    """The split it was in, or the reason it was dropped for; None: it was not found."""
+    """Split of the file, or the reason it was dropped. None if it was not found."""
     after: str | None
+    """Split or reason in the later dataset. None if it was not found."""
 
 
 class FileChanges(msgspec.Struct, kw_only=True):
+    """Changed files of one kind."""
+
     count: int = 0
     examples: list[FileChange] = msgspec.field(default_factory=list)
-    """The first in path order; all of them if so asked."""
+    """First files in path order, or all files on request."""
 
 
-class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
+    """A count in the two datasets."""
+
     before: int
     after: int
 
 
 class SplitChange(msgspec.Struct, frozen=True, kw_only=True):
-    files: Numbers
-    windows: Numbers
-    tokens: Numbers
+    """Change of a split."""
+
+    files: BeforeAfter
+    windows: BeforeAfter
+    tokens: BeforeAfter
 
 
 class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Change of a named value."""
+
     name: str
-    """Dotted, like `window.overlap`."""
+    """Dotted name, like `window.overlap`."""
     before: Any
+    """None if there is no such value."""
     after: Any
-    """None: it has no such value."""
+    """None if there is no such value."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Differences between two datasets."""
+
     before: str
+    """Folder of the earlier dataset."""
     after: str
-    """The two folders."""
+    """Folder of the later dataset."""
     is_same: bool
-    """The same rows of the same columns in the same splits, however they are written."""
+    """True if the splits have the same rows with the same columns, in any format."""
     step: Step
     why: str
-    """What decides the step."""
+    """Reason for the step."""
     content_sha256: tuple[str, str]
     files: dict[FileKind, FileChanges]
-    """A file may be of several kinds: changed, and moved."""
+    """Keyed by kind. A file may have several kinds, like changed and moved."""
     splits: dict[Split, SplitChange]
     settings: list[ValueChange]
     versions: list[ValueChange]
-    """Of gristmill and of the packages that decide what comes out."""
+    """Changed versions of gristmill and of the packages that affect its output."""
     tokenizer: list[ValueChange]
     columns: tuple[list[str], list[str]]
-    """Those that only one of the two has."""
+    """Columns that only the earlier dataset has, and those that only the later one has."""
     formats: tuple[list[str], list[str]]
+    """Formats that only the earlier dataset has, and those that only the later one has."""
     data: list[ValueChange]
-    """Files of the two folders with other digests."""
+    """Files of the datasets whose digests differ."""

@@ -1,4 +1,4 @@
-"""A difference, for people and for scripts."""
+"""Format a difference as text for people and as JSON for scripts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ import msgspec
 
 from gristmill.core.names import path_text, printable
 from gristmill.core.text import table_text
-from gristmill.planning.diff_result import FILE_KINDS, Difference, FileChange, FileKind, Numbers, Step, ValueChange
+from gristmill.planning.diff_result import FILE_KINDS, BeforeAfter, Difference, FileChange, FileKind, Step, ValueChange
 
 SHORT_DIGEST = 12
 INDENT = " " * 10
@@ -20,28 +20,28 @@ def difference_json(difference: Difference) -> str:
 def difference_text(difference: Difference) -> str:
     return printable_lines(
         [
-            *_verdict(difference),
+            *_summary(difference),
             *_splits(difference),
             *_files(difference),
             *_values("settings", difference.settings),
             *_values("versions", difference.versions),
             *_values("tokenizer", difference.tokenizer),
-            *_sides("columns", difference.columns),
-            *_sides("formats", difference.formats),
+            *_added_and_removed("columns", difference.columns),
+            *_added_and_removed("formats", difference.formats),
         ]
     )
 
 
 def printable_lines(lines: Sequence[str]) -> str:
-    """A name may hold anything, a line feed too; what is ours holds none but at the ends of lines."""
+    """Join lines and escape control characters. A file name may contain any, including line feeds."""
     return "\n".join(printable(line) for line in lines)
 
 
-def _verdict(difference: Difference) -> Iterator[str]:
+def _summary(difference: Difference) -> Iterator[str]:
     old, new = (digest[:SHORT_DIGEST] for digest in difference.content_sha256)
     yield f"content   {'the same' if old == new else 'differs'}: {old if old == new else f'{old}…, {new}'}…"
-    step = "no new version" if difference.step is Step.NONE else f"a {difference.step.upper()} version"
-    yield f"version   {step}: {difference.why}"
+    bump = "no version bump needed" if difference.step is Step.NONE else f"{difference.step.upper()} bump needed"
+    yield f"version   {bump}: {difference.why}"
 
 
 def _splits(difference: Difference) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _splits(difference: Difference) -> Iterator[str]:
     yield ""
 
 
-def _numbers(numbers: Numbers) -> str:
+def _numbers(numbers: BeforeAfter) -> str:
     if numbers.before == numbers.after:
         return f"{numbers.before:,}"
     return f"{numbers.before:,} -> {numbers.after:,}"
@@ -84,7 +84,7 @@ def _values(title: str, changes: Sequence[ValueChange]) -> Iterator[str]:
         yield f"{title:<9} {change.name}: {before} -> {after}"
 
 
-def _sides(title: str, sides: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
-    gone, came = sides
-    if gone or came:
-        yield f"{title:<9} {', '.join((*(f'-{one}' for one in gone), *(f'+{one}' for one in came)))}"
+def _added_and_removed(title: str, sides: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
+    removed, added = sides
+    if removed or added:
+        yield f"{title:<9} {', '.join((*(f'-{one}' for one in removed), *(f'+{one}' for one in added)))}"

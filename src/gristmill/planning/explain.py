@@ -1,4 +1,4 @@
-"""Why is this file in, out, or in that split; and which file does this row come from.
+"""Explain why a file was kept or dropped and how it got its split, and which file a row comes from.
 
 explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123)
 """
@@ -23,30 +23,37 @@ from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Respe
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.dataset.row_windows import Window, read_row, windows_of_file
 
-NAMES_LISTED = 10
-LONGEST_LINE_DIGITS = 12
-WINDOWS_LISTED = 12
+MAX_NAMES = 10
+MAX_LINE_DIGITS = 12
+MAX_WINDOWS = 12
 MINIMA = {rule.name for rule in RULES if rule.is_minimum}
 RULE_WIDTH = 2 + max(len(rule.name) for rule in RULES)
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a quality rule for a file."""
+
     rule: str
     value: float | str | None
     limit: float | None
-    """None: the rule has none."""
+    """None if the rule has no limit."""
     is_off: bool
-    """For this language."""
+    """True if the rule is off for the language of the file."""
     is_defect: bool
+    """True if the file was dropped because of this rule."""
 
 
-class WindowPlace(msgspec.Struct, frozen=True, kw_only=True):
+class WindowLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Row and position of a window."""
+
     row: str
-    """`test:123`: what `--row` takes."""
+    """Split and number of the row, as for `--row`, like `test:123`."""
     lines: tuple[int, int]
     start: int
+    """Position of its first token in the text."""
     num_ids: int
     fresh: int
+    """Number of tokens that are not in the previous window."""
     repeat: int = 0
     variant: str | None = None
     fim: str | None = None
@@ -54,35 +61,41 @@ class WindowPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a dataset records about a file."""
+
     file: FileRow
     line: int | None
-    """What was asked about; None: the whole file."""
+    """Requested line. None for the complete file."""
     commit: str | None
     rules: list[RuleResult]
     group_members: list[str]
     """Other kept files that must be in the same split."""
     duplicates: list[tuple[str, float]]
-    """Files that were dropped in favour of this one, and how similar they are; 1: the same text."""
-    windows: list[WindowPlace]
-    """All, or those that show the line."""
+    """Files that were dropped in favor of this one, with their similarity. 1 means the same text."""
+    windows: list[WindowLocation]
+    """All windows, or those that contain the line."""
     rates: dict[str, float]
-    """Of the variants that were asked for."""
+    """Rates of the configured variants, keyed by kind."""
     beside: list[str] = []
-    """What else is in the row that was asked about, with --pack."""
+    """Other windows in the requested row, with --pack."""
 
 
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
-    """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
+    """Explain why a file was kept or dropped, and list its windows.
+
+    `path` is a path from files.jsonl or the end of one, optionally with the repo in front and `:LINE` at the end.
+    Raises InputError if it matches no file, or several.
+    """
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     with dataset.edition.reading():
         table = {row.key: row for row in file_rows(dataset.folder / FILES)}
-        row, line = _find(path, table)
+        row, line = _find_file(path, table)
         return _explain(dataset, manifest, table, row, line)
 
 
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
-    """The file that a row shows, with this one window."""
+    """Explain the file of a row, with the window of this row only. Raises InputError if there is no such row."""
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     if split not in list(Split):
@@ -97,50 +110,50 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
     read = read_row(dataset, split, number)
     if not read.windows:
-        raise InputError(f"row {split}:{number} holds only the markers before a file, and no tokens of one.")
+        raise InputError(f"row {split}:{number} contains only the markers before a file, and no tokens of it.")
     window, *others = read.windows
     table = {row.key: row for row in file_rows(dataset.folder / FILES)}
     row = table.get(window.file)
     if row is None:
-        raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
+        raise DatasetError(f"row {split}:{number} belongs to no file in {FILES}. Run `gristmill check` for details.")
     explained = _explain(dataset, manifest, table, row, None)
     beside = [f"{one.repo}/{one.path}, lines {one.lines[0]} to {one.lines[1]}" for one in others]
-    place = _place(f"{split}:{number}", window, len(read.ids) if manifest.packing is None else window.length)
-    return msgspec.structs.replace(explained, windows=[place], beside=beside)
+    location = _locate_window(f"{split}:{number}", window, len(read.ids) if manifest.packing is None else window.length)
+    return msgspec.structs.replace(explained, windows=[location], beside=beside)
 
 
-def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:
-    """By its whole name, its path, the end of its path; else by the folder that was left out as a whole."""
-    path, _, digits = asked.rpartition(":")
-    is_line = bool(path) and digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_LINE_DIGITS
-    choices = [(asked, None), (path, int(digits))] if is_line else [(asked, None)]
+def _find_file(request: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:
+    """Find a file by name, path or end of path, or by the excluded folder that contains it. Return it with the line."""
+    path, _, digits = request.rpartition(":")
+    is_line = bool(path) and digits.isascii() and digits.isdecimal() and len(digits) <= MAX_LINE_DIGITS
+    choices = [(request, None), (path, int(digits))] if is_line else [(request, None)]
     for name, line in choices:
-        found = _named(name.removeprefix("./"), table) or _named(path_text(name).removeprefix("./"), table)
+        found = _match_name(name.removeprefix("./"), table) or _match_name(path_text(name).removeprefix("./"), table)
         if len(found) > 1:
-            listed = ", ".join(row.name for row in found[:NAMES_LISTED])
-            raise InputError(f"{name!r} may be one of {counted(len(found), 'file')}: {listed}. Give more of its path.")
+            listed = ", ".join(row.name for row in found[:MAX_NAMES])
+            raise InputError(f"{name!r} matches {counted(len(found), 'file')}: {listed}. Give more of the path.")
         if found and line is not None and not 1 <= line <= (found[0].lines or line):
             raise InputError(f"{found[0].name} has {counted(found[0].lines or 0, 'line')}: there is no line {line}.")
         if found:
             return found[0], line
     paths = (row.path for row in table.values())
-    otherwise = "What a .gitignore hides is not found either."
+    default_hint = "Files that a .gitignore excludes are not listed."
     if digits.isdecimal() and path in {"", *Split}:
-        otherwise = f"A row is named with --row {path or Split.TRAIN}:{digits}."
-    hint = did_you_mean(choices[-1][0], paths, otherwise)
-    raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
+        default_hint = f"For a row, use --row {path or Split.TRAIN}:{digits}."
+    hint = did_you_mean(choices[-1][0], paths, default_hint)
+    raise InputError(f"no file {request!r} was found when this dataset was built. {hint}")
 
 
-def _named(wanted: str, table: dict[FileKey, FileRow]) -> list[FileRow]:
-    """The best way in which this names any file."""
-    ways: tuple[Callable[[FileRow], bool], ...] = (
-        lambda row: row.name == wanted,
-        lambda row: row.path == wanted,
-        lambda row: f"/{row.path}".endswith(f"/{wanted}"),
-        lambda row: row.path.endswith("/") and wanted.startswith((row.path, row.name)),
+def _match_name(name: str, table: dict[FileKey, FileRow]) -> list[FileRow]:
+    """Return the files that match a name, by the first matcher that matches any."""
+    matchers: tuple[Callable[[FileRow], bool], ...] = (
+        lambda row: row.name == name,
+        lambda row: row.path == name,
+        lambda row: f"/{row.path}".endswith(f"/{name}"),
+        lambda row: row.path.endswith("/") and name.startswith((row.path, row.name)),
     )
-    found = ([row for row in table.values() if way(row)] for way in ways)
-    return next((rows for rows in found if rows), []) if wanted else []
+    found = ([row for row in table.values() if matches(row)] for matches in matchers)
+    return next((rows for rows in found if rows), []) if name else []
 
 
 def _explain(
@@ -161,7 +174,11 @@ def _explain(
         group_members=members,
         duplicates=dropped,
         rates=manifest.settings.get("variants", {}).get("rates", {}),
-        windows=[place for place in _windows(dataset, row) if line is None or place.lines[0] <= line <= place.lines[1]],
+        windows=[
+            location
+            for location in _windows(dataset, row)
+            if line is None or location.lines[0] <= line <= location.lines[1]
+        ],
     )
 
 
@@ -188,18 +205,18 @@ def _is_switch(rule: str) -> bool:
     return any(field.name == rule and field.type is bool for field in msgspec.structs.fields(RulesConfig))
 
 
-def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowPlace]:
+def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowLocation]:
     if row.status != "kept" or row.split is None:
         return
     for number, (num_ids, windows) in windows_of_file(dataset, row.split, row.key):
         for window in windows:
-            yield _place(
+            yield _locate_window(
                 f"{row.split}:{number}", window, num_ids if dataset.manifest.packing is None else window.length
             )
 
 
-def _place(row: str, window: Window, num_ids: int) -> WindowPlace:
-    return WindowPlace(
+def _locate_window(row: str, window: Window, num_ids: int) -> WindowLocation:
+    return WindowLocation(
         row=row,
         lines=window.lines,
         start=window.start,
@@ -222,20 +239,27 @@ def explanation_text(explained: Explanation) -> str:
         ("file", f"{file.path} in {file.repo}" + (f" at commit {explained.commit}" if explained.commit else "")),
         ("", _facts(file)),
         ("status", status_text(file)),
-        *_part("licence", [_license(file)] if file.license else []),
+        *_part("license", [_license(file)] if file.license else []),
         *_part("rules", [_rule(result, file.detail) for result in explained.rules]),
-        *_part("group", _listed([f"in one split with {name}" for name in explained.group_members])),
-        *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.duplicates])),
+        *_part("group", _truncate([f"in the same split as {name}" for name in explained.group_members])),
+        *_part(
+            "copies",
+            _truncate(
+                [f"{name} was dropped, similarity {similarity:.3f}" for name, similarity in explained.duplicates]
+            ),
+        ),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
         *_part(
-            "spelled", _listed([_respelling(one) for one in file.respellings if explained.line in {None, one.line}])
+            "escaped", _truncate([_respelling(one) for one in file.respellings if explained.line in {None, one.line}])
         ),
-        *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
-        *_part("drawn", _draw_lines(file)),
-        *_part("weight", [f"{file.weight:g}, for a trainer that draws"] if file.weight not in {None, 1.0} else []),
-        *_part("beside", _listed([f"in the row: {name}" for name in explained.beside])),
+        *_part("cuts", [_cut(cut) for cut in file.cuts if _contains_line(cut, explained.line)]),
+        *_part("sampled", _draw_lines(file)),
+        *_part(
+            "weight", [f"{file.weight:g}, for trainers that sample by weight"] if file.weight not in {None, 1.0} else []
+        ),
+        *_part("packed", _truncate([f"with {name}" for name in explained.beside])),
         *_part("fim", [_fim(file.fim)] if file.fim is not None else []),
-        *_part("variants", [*map(_variant, file.variants), *_not_chosen(explained)]),
+        *_part("variants", [*map(_variant, file.variants), *_missing_variants(explained)]),
         *_part("windows", _window_lines(explained)),
     ]
     return "\n".join(f"{name:<8} {printable(text)}" for name, text in lines)
@@ -246,9 +270,9 @@ def _part(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:
         yield ("" if number else name), line
 
 
-def _listed(lines: list[str]) -> list[str]:
-    more = len(lines) - NAMES_LISTED
-    return lines if more <= 0 else [*lines[:NAMES_LISTED], f"and {more:,} more"]
+def _truncate(lines: list[str]) -> list[str]:
+    more = len(lines) - MAX_NAMES
+    return lines if more <= 0 else [*lines[:MAX_NAMES], f"and {more:,} more"]
 
 
 def _facts(file: FileRow) -> str:
@@ -259,13 +283,13 @@ def _facts(file: FileRow) -> str:
         None if file.lines is None else counted(file.lines, "line"),
         None if file.tokens is None else counted(file.tokens, "token"),
     ]
-    return ", ".join(fact for fact in facts if fact) or "never read"
+    return ", ".join(fact for fact in facts if fact) or "not read"
 
 
 def status_text(file: FileRow) -> str:
-    """In a sentence, why it is in or out."""
+    """Explain in one sentence why a file was kept or dropped."""
     if file.reason is not None:
-        return f"dropped, {file.reason}: {file.reason.meaning}. Here: {file.detail}"
+        return f"dropped as {file.reason}: {file.reason.meaning}. Found: {file.detail}"
     moved = f", moved there from {file.moved_from}" if file.moved_from else ""
     return f"kept in {file.split}{moved}, group {file.group}"
 
@@ -273,10 +297,12 @@ def status_text(file: FileRow) -> str:
 def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
         if file.license_from == HEADER:
-            return f"{NOASSERTION}: its first lines name no SPDX id, or in words another licence than its folder's"
-        found = f"left open by {file.license_from}" if file.license_from else "no licence file in its folder or above"
+            return f"{NOASSERTION}: its header names no SPDX id, or describes another license than that of its folder"
+        found = (
+            f"not determined by {file.license_from}" if file.license_from else "no license file in its folder or above"
+        )
         return f"{NOASSERTION}: {found}"
-    return f"{file.license}, by {file.license_from}"
+    return f"{file.license}, from {file.license_from}"
 
 
 def _rule(result: RuleResult, detail: str | None) -> str:
@@ -292,7 +318,7 @@ def _redaction(one: Redaction) -> str:
 
 
 def _respelling(one: Respelling) -> str:
-    return f"line {one.line}: a blank was put into {one.spelling}"
+    return f"line {one.line}: a space was inserted into {one.spelling}"
 
 
 def _cut(cut: Cut) -> str:
@@ -302,7 +328,7 @@ def _cut(cut: Cut) -> str:
     )
 
 
-def _touches(cut: Cut, line: int | None) -> bool:
+def _contains_line(cut: Cut, line: int | None) -> bool:
     return line is None or cut.first_line <= line <= cut.last_line
 
 
@@ -310,55 +336,53 @@ def _draw_lines(file: FileRow) -> list[str]:
     lines = []
     if file.draw is not None:
         passes, extra = file.draw
-        left = f"; {counted(file.left_tokens, 'token')} in none" if file.left_tokens else ""
-        more = f", and {extra:,} of them once more" if extra else ""
-        lines.append(
-            (f"all its windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of its windows") + left
-        )
+        left = f"; {counted(file.left_tokens, 'token')} in no window" if file.left_tokens else ""
+        more = f", {extra:,} of them once more" if extra else ""
+        lines.append((f"all windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of its windows") + left)
     return lines
 
 
 def _fim(row: FimRow) -> str:
     if row.missing is not None:
-        return f"not rewritten, {row.missing}: {row.missing.meaning}"
+        return f"not rewritten ({row.missing}): {row.missing.meaning}"
     return f"{counted(row.rewritten, 'window')} rewritten for fill in the middle, seed {row.seed}"
 
 
 def _variant(row: VariantRow) -> str:
     if row.missing is not None:
-        return f"{row.kind:<8} none, {row.missing}: {row.missing.meaning}"
+        return f"{row.kind:<8} none ({row.missing}): {row.missing.meaning}"
     return f"{row.kind:<8} {counted(row.windows, 'window')}, {counted(row.tokens, 'token')}, seed {row.seed}"
 
 
-def _not_chosen(explained: Explanation) -> list[str]:
-    file, told = explained.file, {row.kind for row in explained.file.variants}
+def _missing_variants(explained: Explanation) -> list[str]:
+    file, recorded = explained.file, {row.kind for row in explained.file.variants}
     if file.status != "kept":
         return []
     if file.split is not Split.TRAIN:
         return ["none: only train files have variants"] if explained.rates else []
-    why = "not chosen, at a rate of" if file.windows else "no window of it was drawn; rate"
-    return [f"{kind:<8} none: {why} {rate:g}" for kind, rate in explained.rates.items() if kind not in told]
+    why = "not selected at rate" if file.windows else "no window was drawn, rate"
+    return [f"{kind:<8} none: {why} {rate:g}" for kind, rate in explained.rates.items() if kind not in recorded]
 
 
-def _told(place: WindowPlace) -> str:
-    told = f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on"
-    repeat = f", repeat {place.repeat}" if place.repeat else ""
-    own = "" if place.variant in BY_THEMSELVES else " (lines and tokens of its own)"
-    variant = f", {place.variant}{own}" if place.variant else ""
-    fim = f", {place.fim}, middle: {place.middle}" if place.fim else ""
-    return f"{told}, {place.fresh} fresh{repeat}{variant}{fim}"
+def _window_text(location: WindowLocation) -> str:
+    text = f"row {location.row:<18} lines {location.lines[0]} to {location.lines[1]}, from token {location.start:,}"
+    repeat = f", repeat {location.repeat}" if location.repeat else ""
+    numbering = "" if location.variant in BY_THEMSELVES else " (lines and tokens of the variant)"
+    variant = f", {location.variant}{numbering}" if location.variant else ""
+    fim = f", {location.fim}, middle: {location.middle}" if location.fim else ""
+    return f"{text}, {counted(location.fresh, 'fresh token')}{repeat}{variant}{fim}"
 
 
 def _window_lines(explained: Explanation) -> list[str]:
-    places = explained.windows
-    where = "" if explained.line is None else f" that show line {explained.line}"
-    if not places:
-        return [f"none{where}"] if explained.file.status == "kept" else []
-    shown = [_told(place) for place in places[:WINDOWS_LISTED]]
-    more = len(places) - WINDOWS_LISTED
+    locations = explained.windows
+    condition = "" if explained.line is None else f" that contain line {explained.line}"
+    if not locations:
+        return [f"none{condition}"] if explained.file.status == "kept" else []
+    listed = [_window_text(location) for location in locations[:MAX_WINDOWS]]
+    more = len(locations) - MAX_WINDOWS
     total = (explained.file.windows or 0) + sum(row.windows for row in explained.file.variants)
     return [
-        f"{len(places):,} of {total:,}{where}",
-        *shown,
+        f"{len(locations):,} of {total:,}{condition}",
+        *listed,
         *([f"and {more:,} more"] if more > 0 else []),
     ]

@@ -1,9 +1,10 @@
-"""Prepared documents -> what their rows take, for several overlaps at once.
+"""Measure the rows of prepared documents, for several overlaps at once.
 
-Windows, ids and JSON bytes are counted exactly, for every document and overlap, each window once; what is drawn of them
-is another at every overlap, and decided by the steps of a build. Of some documents the rows are made and compressed, as
-JSON and as Parquet. How these grow to all of them goes by what the bare ids take when compressed, which costs little,
-and for what overlap adds by the windows that it adds (benchmarks/plan.md says how near that comes).
+Windows, ids and JSON bytes are counted exactly, for every document and overlap, with each window once. The windows to
+draw differ by overlap, and the steps of a build choose them. For some of the documents, rows are formatted and
+compressed, as JSON and as Parquet. Their size is scaled to all documents in two parts: the size without overlap by the
+compressed size of the bare ids, which is cheap to measure, and the size that overlap adds by the number of windows it
+adds (benchmarks/plan.md has the accuracy).
 """
 
 import hashlib
@@ -34,34 +35,34 @@ from gristmill.pipeline.document_rows import rows_of
 from gristmill.pipeline.parts import Block, read_blocks, tokens_of
 from gristmill.windows.cut import WindowShape
 
-SAMPLE_TOKENS = 1 << 19
-"""Of a large dataset about so many are formatted and compressed at every overlap."""
-MANY_SAMPLES = 3
-"""Up to so many of these all of it is: a third is not enough to go by."""
+TRIAL_TOKENS = 1 << 19
+"""Approximate number of tokens of a large dataset that are formatted and compressed at every overlap."""
+MIN_TRIAL_STEP = 3
+"""A dataset below this multiple of TRIAL_TOKENS is compressed completely: a third of it is not enough."""
 RUN_BYTES = 64 << 10
-"""Of rows: long enough to show that neighbours are alike, and short enough to come from everywhere."""
-PACKING_LEVEL = 1
-COUNTED_TOKENS = 1 << 18
-"""Of the documents that one task counts."""
-TOKENS_OF_A_FILE = 100
-"""What a file costs, however small."""
+"""Row bytes in one run of documents: long enough to include similar neighbors, short enough for many runs."""
+ZSTD_LEVEL = 1
+TOKENS_PER_TASK = 1 << 18
+"""Tokens of the documents that one task counts."""
+FILE_COST_TOKENS = 100
+"""Cost of a file of any size, in tokens."""
 
 Counts = npt.NDArray[np.int64]
-"""By document, by overlap: windows, content tokens in them, how many of these are fresh, ids, bytes of JSON rows, and
-tokens of a tail that was dropped."""
+"""Array by document, overlap and measure. The measures are windows, content tokens, fresh tokens, ids, bytes of JSON
+rows, and tokens of a dropped tail."""
 WINDOWS, CONTENT, FRESH, IDS, BYTES, TAIL = range(6)
 
 
-class Natural(NamedTuple):
-    """Every document that may have a window at some overlap, in path order, with each window shown once."""
+class UnsampledCounts(NamedTuple):
+    """Counts for every document that may have a window at some overlap, in path order, with each window once."""
 
     documents: list[PlacedDocument]
     counts: Counts
-    packed_bytes: int
-    """Their bare ids (and text, where it is wanted), compressed."""
+    ids_zst_bytes: int
+    """Compressed size of the bare ids, and of the text if rows include it."""
 
     def at(self, column: int) -> list[PlacedDocument]:
-        """The documents as a build with that overlap measures them."""
+        """Return the documents as a build with this overlap measures them."""
         counted = zip(self.documents, self.counts[:, column].tolist(), strict=True)
         return [
             msgspec.structs.replace(
@@ -77,43 +78,47 @@ class Natural(NamedTuple):
         ]
 
 
-class PieceCounts(NamedTuple):
+class RunCounts(NamedTuple):
+    """Counts for consecutive documents."""
+
     counts: Counts
-    packed_bytes: int
-    """Their bare ids (and text, where it is wanted), compressed."""
+    ids_zst_bytes: int
+    """Compressed size of the bare ids, and of the text if rows include it."""
 
 
-class RowsToTry(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents whose rows are made as they would be written, at one overlap."""
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents to format as rows, exactly as a build would, at one overlap."""
 
     overlap: int
     files: list[list[PlacedDocument]]
-    """As they are shown at that overlap, each list as one file."""
+    """Documents as decided for that overlap, one list per output file."""
 
 
-class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
-    packed_bytes: int
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured size and time of formatted rows."""
+
+    ids_zst_bytes: int
     num_windows: int
     num_fresh: int
-    """Tokens that they show, each once."""
+    """Distinct tokens in the rows."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     seconds_in_worker: float
-    """Reading ids, cutting, formatting and writing."""
+    """Time to read ids and to cut, format and write windows."""
     seconds_in_parent: float
-    """Digests."""
+    """Time to compute digests."""
 
 
-class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents whose rows are made as Parquet, at every overlap, in one process: the library is slow to import."""
+class ParquetTrials(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents to format as Parquet at every overlap, in one process, since pyarrow is slow to import."""
 
-    overlaps: list[RowsToTry]
+    overlaps: list[Trial]
 
 
-def try_out(context: Context, task: RowsToTry | Columns) -> Any:
-    """RowsTried, or by overlap the bytes of Parquet."""
-    if isinstance(task, RowsToTry):
-        return try_rows(context, task)
+def run_trial(context: Context, task: Trial | ParquetTrials) -> Any:
+    """Format rows and return a TrialResult, or the Parquet bytes for each overlap."""
+    if isinstance(task, Trial):
+        return try_jsonl(context, task)
     return [try_parquet(context, one.overlap, one.files) for one in task.overlaps]
 
 
@@ -121,28 +126,31 @@ def shape_at(context: Context, overlap: int) -> WindowShape:
     return context.window_shape._replace(overlap=overlap)
 
 
-def count_all(
+def count_documents(
     context: Context, overlaps: Sequence[int], documents: list[PlacedDocument], map_tasks: MapFunction
-) -> Natural:
-    """Whatever each has at the configured overlap: with another one a window may be left, or none."""
-    runs = neighbours(documents, lambda one: one.num_tokens + TOKENS_OF_A_FILE, COUNTED_TOKENS)
-    pieces = list(map_tasks(partial(count, context, overlaps), runs))
-    counts = np.concatenate([piece.counts for piece in pieces])
-    return Natural(documents, counts, sum(piece.packed_bytes for piece in pieces))
+) -> UnsampledCounts:
+    """Count the windows of all documents at each overlap.
+
+    A document without windows at the configured overlap may have some at another.
+    """
+    runs = neighbours(documents, lambda one: one.num_tokens + FILE_COST_TOKENS, TOKENS_PER_TASK)
+    results = list(map_tasks(partial(count_run, context, overlaps), runs))
+    counts = np.concatenate([result.counts for result in results])
+    return UnsampledCounts(documents, counts, sum(result.ids_zst_bytes for result in results))
 
 
-def count(context: Context, overlaps: Sequence[int], documents: Sequence[PlacedDocument]) -> PieceCounts:
+def count_run(context: Context, overlaps: Sequence[int], documents: Sequence[PlacedDocument]) -> RunCounts:
     shapes = [shape_at(context, overlap) for overlap in overlaps]
     counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
     blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
     tokens = tokens_of(blocks)
     for number, shape in enumerate(shapes):
-        counts[:, number] = _counts(context.window_schema, rows_of(documents, tokens, shape))
-    return PieceCounts(counts, sum(map(_num_packed, blocks)))
+        counts[:, number] = _count_rows(context.window_schema, rows_of(documents, tokens, shape))
+    return RunCounts(counts, sum(map(_compressed_ids_size, blocks)))
 
 
-def _counts(schema: Schema, rows: Rows) -> Counts:
-    """Of each document."""
+def _count_rows(schema: Schema, rows: Rows) -> Counts:
+    """Count the rows of each document."""
     windows = rows.windows
     per_row = (
         np.ones(rows.num_rows, np.int64),
@@ -154,35 +162,35 @@ def _counts(schema: Schema, rows: Rows) -> Counts:
     return np.stack([*map(rows.per_document, per_row), rows.num_tail_tokens_dropped], axis=1)
 
 
-def _num_packed(block: Block) -> int:
+def _compressed_ids_size(block: Block) -> int:
     text = b"" if block.text is None else block.text.utf8
-    return len(zstandard.compress(block.ids.tobytes() + text, PACKING_LEVEL))
+    return len(zstandard.compress(block.ids.tobytes() + text, ZSTD_LEVEL))
 
 
-def _num_compressed(documents: Sequence[Sequence[bytes]]) -> int:
-    """A piece of the output, as a build makes them: no frame reaches from one into the next."""
+def _compressed_rows_size(documents: Sequence[Sequence[bytes]]) -> int:
+    """Compressed size of one piece of the output. As in a build, no frame extends into the next piece."""
     compressed, frames = compress_rows(list(chain.from_iterable(documents)))
     return len(compressed) + len(table_of(frames))
 
 
-def _num_bytes(rows: Sequence[bytes]) -> int:
+def _total_size(rows: Sequence[bytes]) -> int:
     return sum(map(len, rows))
 
 
-def some_of(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocument]]:
-    """What is compressed: all of a small dataset, a file per split; else every so many runs of neighbours."""
-    num_tokens = sum(document.num_tokens + TOKENS_OF_A_FILE for documents in splits for document in documents)
-    step = num_tokens // SAMPLE_TOKENS
-    if step < MANY_SAMPLES:
+def choose_trial_documents(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocument]]:
+    """Choose the documents to format: all of a small dataset, one file per split, or every nth run of a large one."""
+    num_tokens = sum(document.num_tokens + FILE_COST_TOKENS for documents in splits for document in documents)
+    step = num_tokens // TRIAL_TOKENS
+    if step < MIN_TRIAL_STEP:
         return [list(documents) for documents in splits if documents]
     runs = [run for documents in splits for run in neighbours(documents, lambda one: one.num_row_bytes, RUN_BYTES)]
     return [[document for run in runs[min(step // 2, len(runs) - 1) :: step] for document in run]]
 
 
-def try_rows(context: Context, task: RowsToTry) -> RowsTried:
+def try_jsonl(context: Context, task: Trial) -> TrialResult:
     shape = shape_at(context, task.overlap)
     scratch = context.dataset / f"rows-{task.overlap}"
-    packed_bytes = num_windows = num_fresh = jsonl_bytes = zst_bytes = 0
+    ids_zst_bytes = num_windows = num_fresh = jsonl_bytes = zst_bytes = 0
     in_worker = in_parent = 0.0
     for documents in task.files:
         started = time.perf_counter()
@@ -195,14 +203,14 @@ def try_rows(context: Context, task: RowsToTry) -> RowsTried:
         started = time.perf_counter()
         hashlib.sha256(content)
         in_parent += time.perf_counter() - started
-        packed_bytes += sum(map(_num_packed, blocks))
+        ids_zst_bytes += sum(map(_compressed_ids_size, blocks))
         num_windows += rows.num_rows
         num_fresh += int(rows.windows.fresh.sum())
         jsonl_bytes += len(content)
-        zst_bytes += sum(map(_num_compressed, neighbours(_by_document(lines, rows), _num_bytes, PIECE_BYTES)))
+        zst_bytes += sum(map(_compressed_rows_size, neighbours(_by_document(lines, rows), _total_size, PIECE_BYTES)))
     scratch.unlink(missing_ok=True)
-    return RowsTried(
-        packed_bytes=packed_bytes,
+    return TrialResult(
+        ids_zst_bytes=ids_zst_bytes,
         num_windows=num_windows,
         num_fresh=num_fresh,
         jsonl_bytes=jsonl_bytes,
@@ -213,7 +221,7 @@ def try_rows(context: Context, task: RowsToTry) -> RowsTried:
 
 
 def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedDocument]]) -> int | None:
-    """None: the library is not there."""
+    """Return the size of the rows as Parquet, or None if pyarrow is not installed."""
     schema = context.window_schema
     num_bytes = 0
     for documents in files:

@@ -1,8 +1,8 @@
-"""plan(): what would a build give, before building.
+"""plan(): estimate the result of a build without building it.
 
-Files are read, cleaned, tokenized, compared and split by the very steps of a build, into a folder that is thrown away.
-Then, for each overlap, the steps of a build decide what is left of each file, how often its windows are shown and which
-variants there are; what they decide is counted instead of written.
+The steps of a build read, clean, tokenize, compare and split the files, in a temporary folder. Then, for each overlap,
+the steps of a build decide which text of each file is kept, how often its windows are used, and which variants it has.
+The resulting rows are counted instead of written.
 """
 
 import errno
@@ -30,11 +30,19 @@ from gristmill.pipeline.intake import Intake, check_settings, local_sources, tak
 from gristmill.pipeline.keys import prepare_key
 from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
-from gristmill.planning.answer import Build, Counted, Gathered, answer, build_at
+from gristmill.planning.estimate import EstimatedBuild, Measurements, PlanInputs, estimate_build, make_plan
 from gristmill.planning.overlap_choice import PlanOptions
-from gristmill.planning.overlaps import WINDOWS, Columns, Natural, RowsToTry, count_all, some_of, try_out
+from gristmill.planning.overlaps import (
+    WINDOWS,
+    ParquetTrials,
+    Trial,
+    UnsampledCounts,
+    choose_trial_documents,
+    count_documents,
+    run_trial,
+)
 from gristmill.planning.plan_result import Plan
-from gristmill.planning.sample import Drawn, draw, evened
+from gristmill.planning.sample import FileSample, draw_files, equalize_weights
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark, read_benchmarks
@@ -42,12 +50,15 @@ from gristmill.tokenizers.cuda.serving import GpuServer, server_for
 from gristmill.tokenizers.locate import stand_in_notes
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
-"""Of the window length: 0, 64, 128, 256 and 384 of 512."""
+"""Overlaps to compare, as shares of the window length: 0, 64, 128, 256 and 384 of 512."""
 
 
 def plan(config: Config, options: PlanOptions | None = None, progress: Progress | None = None) -> Plan:
-    """Source trees in, answers out. Nothing is written but what is deleted again."""
-    _refuse(config)
+    """Estimate the rows, size, time and epochs of a build with `config`, without building it.
+
+    Only temporary files are written. Raises ConfigError for options whose effect only a build can determine.
+    """
+    _require_plannable(config)
     options, progress = options or PlanOptions(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
@@ -60,22 +71,26 @@ def plan(config: Config, options: PlanOptions | None = None, progress: Progress 
             with progress.phase("load"):
                 definition, context = load(config, folder)
                 is_packed = context.is_packed
-                context = _unpacked(context)
+                context = _without_packing(context)
                 is_masked = context.config.preset == "mlm"
-                overlaps = _overlaps(context) if is_masked and not is_packed else [context.window_shape.overlap]
+                overlaps = (
+                    _overlaps_to_compare(context) if is_masked and not is_packed else [context.window_shape.overlap]
+                )
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
-                step.advance(len(intake.found.files))
-                drawn = draw(intake.found.files, options.sample)
-                notes = [*intake.found.warnings, *stand_in_notes(config.tokenizer.name, definition)]
-                found = intake.found._replace(files=list(drawn.files), warnings=notes)
+                build_inputs = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
+                step.advance(len(build_inputs.found.files))
+                drawn = draw_files(build_inputs.found.files, options.sample)
+                notes = [*build_inputs.found.warnings, *stand_in_notes(config.tokenizer.name, definition)]
+                found = build_inputs.found._replace(files=list(drawn.files), warnings=notes)
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
-                drawn_intake, is_sample = intake._replace(found=found), not drawn.is_all
-                judged = _settled(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)
-                dropped = [*judged.renamed, *part_drops(context, judged.parts)]
-                previous = judged.decision.previous
-                gathered = Gathered(
+                sampled_inputs, is_sample = build_inputs._replace(found=found), not drawn.is_all
+                decided = _prepare_and_decide(
+                    context, sampled_inputs, runner, progress, server=server, is_sample=is_sample
+                )
+                dropped = [*decided.renamed, *part_drops(context, decided.parts)]
+                previous = decided.decision.previous
+                plan_inputs = PlanInputs(
                     context.config,
                     drawn,
                     found,
@@ -86,29 +101,31 @@ def plan(config: Config, options: PlanOptions | None = None, progress: Progress 
                     is_packed,
                     definition.mask_id is not None,
                 )
-                counted = _counted(context, gathered, judged, overlaps, benchmarks, runner=runner, progress=progress)
+                measurements = _measure(
+                    context, plan_inputs, decided, overlaps, benchmarks, runner=runner, progress=progress
+                )
     except OSError as error:
-        raise _as_ours(error) from error
-    return answer(gathered, counted, options, seconds=time.perf_counter() - started)
+        raise _output_error(error) from error
+    return make_plan(plan_inputs, measurements, options, seconds=time.perf_counter() - started)
 
 
-def _refuse(config: Config) -> None:
-    """Options that change what a build gives, in a way that only the build can say."""
+def _require_plannable(config: Config) -> None:
+    """Raise ConfigError for options whose effect only a build can determine."""
     if config.window.pack == "repo":
         raise ConfigError(
-            "plan counts windows of one file each, and --pack repo cuts repositories anywhere. Leave it out: such a "
-            "dataset has about as many rows as the ids at overlap 0 fill."
+            "plan cannot count the rows of --pack repo, which may cut a repository at any token. Leave it out: the "
+            "number of rows is about the number of ids at overlap 0, divided by the window length."
         )
     if config.variants.ask_model:
         raise ConfigError(
-            "plan asks no language model, so what --variants rewrite adds is known only to a build. Leave it out: it "
-            "adds at most as many windows to train as its files have."
+            "plan cannot estimate --variants rewrite, because it does not call the language model. Leave it out: it "
+            "adds at most as many windows to train as the files of train have."
         )
 
 
-def _settled(
+def _prepare_and_decide(
     context: Context,
-    intake: Intake,
+    build_inputs: Intake,
     runner: Runner,
     progress: Progress,
     *,
@@ -116,23 +133,23 @@ def _settled(
     is_sample: bool,
 ) -> Judged:
     try:
-        tasks = batches(intake.found.files, context.config.run)
-        parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-        return settle(context, intake, parts, runner, progress)
+        tasks = batches(build_inputs.found.files, context.config.run)
+        parts = in_order(prepare_all(context, build_inputs.sources, tasks, runner, progress, server=server))
+        return settle(context, build_inputs, parts, runner, progress)
     except InputError as error:
         if not is_sample:
             raise
-        raise InputError(f"nothing is left of the sample: {error} Try a larger --sample.") from None
+        raise InputError(f"no file of the sample is kept: {error} Try a larger --sample.") from None
 
 
-def _unpacked(context: Context) -> Context:
-    """The same windows, each in a row of its own: packing changes how many rows they fill, and nothing else."""
+def _without_packing(context: Context) -> Context:
+    """Return a context with one window per row. Packing changes only the number of rows that the windows fill."""
     window = msgspec.structs.replace(context.config.window, pack="none")
     return _context_with(context, msgspec.structs.replace(context.config, window=window))
 
 
-def _overlaps(context: Context) -> list[int]:
-    """Those to compare, with the configured one among them; documents have none."""
+def _overlaps_to_compare(context: Context) -> list[int]:
+    """Return the overlaps to compare, including the configured one. Documents have no overlap."""
     if context.config.has_documents:
         return [0]
     shape, length = context.window_shape, context.config.window.length
@@ -140,46 +157,50 @@ def _overlaps(context: Context) -> list[int]:
     return sorted({overlap for overlap in overlaps if overlap < shape.num_content} | {shape.overlap})
 
 
-def _counted(
+def _measure(
     context: Context,
-    gathered: Gathered,
-    judged: Judged,
+    plan_inputs: PlanInputs,
+    decided: Judged,
     overlaps: list[int],
     benchmarks: list[Benchmark],
     *,
     runner: Runner,
     progress: Progress,
-) -> Counted:
-    """For each overlap what a build with it decides, and what its rows take."""
-    drawn, decision = gathered.drawn, judged.decision
+) -> Measurements:
+    """Decide, for each overlap, what a build with it would keep, and measure its rows."""
+    drawn, decision = plan_inputs.drawn, decided.decision
     documents = sorted((*decision.kept, *decision.cut_away), key=lambda document: document.key)
-    even = evened(documents, drawn)
-    some = some_of([[one for one in even if one.split is split] for split in Split])
-    builds: list[Build] = []
-    tasks: list[RowsToTry] = []
+    equalized = equalize_weights(documents, drawn)
+    chosen = choose_trial_documents([[one for one in equalized if one.split is split] for split in Split])
+    builds: list[EstimatedBuild] = []
+    tasks: list[Trial] = []
     with progress.phase("measure", unit="tasks") as step:
         map_tasks = step.counting(runner.map)
-        natural = count_all(context, overlaps, documents, map_tasks)
+        unsampled = count_documents(context, overlaps, documents, map_tasks)
         started = time.perf_counter()
         for column, overlap in enumerate(overlaps):
-            at_overlap = _context_at(context, overlap, _scaled(context.config, natural, column, drawn))
-            shown = _shown(at_overlap, judged, natural.at(column), benchmarks, runner)
-            builds.append(build_at(gathered, at_overlap, shown, natural, column))
-            tasks.append(RowsToTry(overlap=overlap, files=_shown_of(some, shown.decision)))
-        seconds_to_show = (time.perf_counter() - started) / len(overlaps)
-        # What takes longest first, so that no worker waits for another in the end.
-        columns, *tried = map_tasks(partial(try_out, context), [Columns(overlaps=tasks), *reversed(tasks)])
-    return Counted(
-        natural=natural, builds=builds, tried=tried[::-1], parquet_bytes=columns, seconds_to_show=seconds_to_show
+            overlap_context = _context_at(context, overlap, _scale_sampling(context.config, unsampled, column, drawn))
+            decided_here = _decide_at_overlap(overlap_context, decided, unsampled.at(column), benchmarks, runner)
+            builds.append(estimate_build(plan_inputs, overlap_context, decided_here, unsampled, column))
+            tasks.append(Trial(overlap=overlap, files=_decided_documents(chosen, decided_here.decision)))
+        seconds_to_decide = (time.perf_counter() - started) / len(overlaps)
+        # The longest tasks come first, so that no worker waits for another at the end.
+        columns, *trials = map_tasks(partial(run_trial, context), [ParquetTrials(overlaps=tasks), *reversed(tasks)])
+    return Measurements(
+        unsampled=unsampled,
+        builds=builds,
+        trials=trials[::-1],
+        parquet_bytes=columns,
+        seconds_to_decide=seconds_to_decide,
     )
 
 
-def _shown_of(some: list[list[PlacedDocument]], decision: Decision) -> list[list[PlacedDocument]]:
-    """These documents as they are shown, each with its variants behind it."""
-    shown: dict[FileKey, list[PlacedDocument]] = {}
+def _decided_documents(chosen: list[list[PlacedDocument]], decision: Decision) -> list[list[PlacedDocument]]:
+    """Return the chosen documents as the build decided them, each followed by its variants."""
+    by_file: dict[FileKey, list[PlacedDocument]] = {}
     for document in decision.shown():
-        shown.setdefault(document.key, []).append(document)
-    files = [[one for document in documents for one in shown.get(document.key, ())] for documents in some]
+        by_file.setdefault(document.key, []).append(document)
+    files = [[one for document in documents for one in by_file.get(document.key, ())] for documents in chosen]
     return [[one for one in documents if one.num_windows] for documents in files]
 
 
@@ -193,43 +214,43 @@ def _context_with(context: Context, config: Config) -> Context:
     return msgspec.structs.replace(context, config=config, prepare_key=key)
 
 
-def _scaled(config: Config, natural: Natural, column: int, drawn: Drawn) -> SamplingConfig:
-    """The sizes asked for, as a sample's share of them: they are meant for all files."""
+def _scale_sampling(config: Config, unsampled: UnsampledCounts, column: int, drawn: FileSample) -> SamplingConfig:
+    """Scale the configured number of windows, which is for all files, down to the sample."""
     sampling = config.sampling
     if drawn.is_all or (sampling.max_windows is None and sampling.target_windows is None):
         return sampling
-    windows = natural.counts[:, column, WINDOWS]
-    whole = float(windows @ np.array([drawn.bytes_weight(document.size) for document in natural.documents]))
+    windows = unsampled.counts[:, column, WINDOWS]
+    num_windows = float(windows @ np.array([drawn.bytes_weight(document.size) for document in unsampled.documents]))
     name, share = "max_windows", 1.0
     if sampling.target_windows is not None:
         name, share = "target_windows", config.split.fractions()[Split.TRAIN]
-        windows = windows[[document.split is Split.TRAIN for document in natural.documents]]
-    size = round(getattr(sampling, name) * int(windows.sum()) / max(1.0, share * whole))
+        windows = windows[[document.split is Split.TRAIN for document in unsampled.documents]]
+    size = round(getattr(sampling, name) * int(windows.sum()) / max(1.0, share * num_windows))
     return msgspec.structs.replace(sampling, **{name: max(1, size)})
 
 
-def _shown(
+def _decide_at_overlap(
     context: Context,
-    judged: Judged,
+    decided: Judged,
     documents: list[PlacedDocument],
     benchmarks: list[Benchmark],
     runner: Runner,
 ) -> Judged:
-    """The decision of a build with this overlap, which the cuts and splits do not depend on."""
-    how, against = judged.decontamination.how, judged.decontamination.against
-    drops = [drop for drop in judged.decision.drops if drop.reason is not DropReason.CONTAMINATED]
-    before = msgspec.structs.replace(judged.decision, kept=documents, drops=drops)
-    decision, decontamination = without_cut_away(before, documents, how, against)
+    """Return the decision of a build with the overlap of `context`. Cuts and splits do not depend on the overlap."""
+    mode, against = decided.decontamination.how, decided.decontamination.against
+    drops = [drop for drop in decided.decision.drops if drop.reason is not DropReason.CONTAMINATED]
+    before = msgspec.structs.replace(decided.decision, kept=documents, drops=drops)
+    decision, decontamination = without_cut_away(before, documents, mode, against)
     drops = [without_secrets(drop, context.config.secrets) for drop in decision.drops]
     decision = msgspec.structs.replace(decision, drops=drops)
-    judged = judged._replace(decision=decision, decontamination=decontamination)
-    return show(context, judged, benchmarks, runner, Progress()) if decision.kept else judged
+    decided = decided._replace(decision=decision, decontamination=decontamination)
+    return show(context, decided, benchmarks, runner, Progress()) if decision.kept else decided
 
 
-def _as_ours(error: OSError) -> OutputError:
+def _output_error(error: OSError) -> OutputError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return OutputError(
-            f"no space left in {tempfile.gettempdir()!r}, where a plan keeps tokens for a moment. Set TMPDIR to a "
-            "folder with more, or use --sample."
+            f"no space left in {tempfile.gettempdir()!r}, where plan keeps temporary files. Set TMPDIR to a folder "
+            "with more space, or use --sample."
         )
     return OutputError(f"cannot write to {tempfile.gettempdir()!r}: {error.strerror or error}.")

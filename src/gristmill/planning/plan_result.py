@@ -1,4 +1,4 @@
-"""What a plan says: per overlap what a build would give and cost, who brings what, and what training on it means."""
+"""Records of a plan: size and cost of a build for each overlap, its contents, and the training on it."""
 
 import msgspec
 
@@ -7,54 +7,58 @@ from gristmill.core.records import DropReason, Split, VariantKind
 
 
 class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Estimate of a build with one overlap."""
+
     overlap: int
     windows: int
     train_windows: int
-    """What an epoch goes through."""
+    """Windows in one epoch of training."""
     validation_windows: int
     test_windows: int
     tokens: int
-    """Ids in all rows: overlaps, special tokens and padding count again."""
+    """Ids in all rows, including overlaps, special tokens and padding."""
     train_tokens: int
     redundancy: float
-    """How often each source token is shown: content tokens in all windows per distinct one."""
+    """Mean number of times a source token is shown: content tokens in all windows, divided by distinct ones."""
     windows_per_token: float
-    """In how many places each source token is, whatever is drawn of them: the redundancy that overlap alone makes."""
+    """Mean number of windows that contain a source token, before windows are drawn: the redundancy by overlap alone."""
     is_cut_short: bool
-    """--max-windows or --target-windows leaves windows out."""
+    """True if --max-windows or --target-windows leaves windows out."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     parquet_bytes: int | None
-    """None: pyarrow is not installed."""
+    """None if pyarrow is not installed."""
     build_seconds: float
-    """That a build without compression would take on this machine, at the rates of this very run."""
+    """Estimated duration of a build without compression on this machine, at the speed measured by this plan."""
     steps_per_epoch: int
-    """At the batch size."""
+    """Training steps in one epoch, at the batch size."""
     epochs_for_budget: float | None
-    """So many go through as many ids as the budget; None: no budget, or nothing to train on."""
+    """Epochs that process as many ids as the budget. None without a budget, or if train is empty."""
 
 
-class Portion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a language or a top folder brings, of what is kept."""
+class Contribution(msgspec.Struct, frozen=True, kw_only=True):
+    """Kept files and tokens of a language or a top-level folder."""
 
     name: str
     files: int
     tokens: int
     share: float
-    """Of all tokens."""
+    """Share of all tokens."""
 
 
 class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of a split."""
+
     split: Split
     files: int
     tokens: int
-    """Distinct, less what is cut."""
+    """Distinct tokens, without those that are cut."""
     share: float
-    """Of all of these."""
+    """Share of the tokens of all splits."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """What going over each token so often means, at the overlap that is picked."""
+    """Epochs and steps that a number of passes over each token takes, at the recommended overlap."""
 
     passes: int
     epochs: float
@@ -62,79 +66,86 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """Files dropped for one reason."""
+
     reason: DropReason
     files: int
     bytes: int
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """What another training went through."""
+    """Number of ids that a training processes."""
 
     tokens: int
-    """Ids, with padding where there was some: `epochs * sequences * length`, or as named."""
+    """Ids including padding: `epochs * sequences * length`, or as given."""
     epochs: float | None = None
     sequences: int | None = None
     length: int | None = None
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """Sample of the files that a plan is based on."""
+
     files: int
     of: int
-    """Files with something in them that were not left out by name."""
+    """Number of files to sample from: those that are not empty and not excluded by name."""
     error: float
-    """Windows, ids and JSONL bytes of the whole lie within this share of those told. What is told of languages, folders
-    and reasons is rougher; compressed sizes come out too large, as files that are alike often lie side by side."""
+    """Maximum relative error of windows, ids and JSONL bytes. The counts by language, folder and drop reason are less
+    exact. Compressed sizes are overestimated, since a sample has fewer similar files next to each other."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
+    """Recommended settings, with the reasons."""
+
     overlap: int
     compress: bool
     why: list[str]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of files, tokens, splits and variants holds at the overlap that is picked."""
+    """Estimate of a build. Files, tokens, splits and variants are those at the recommended overlap."""
 
     sources: list[str]
     found: int
     kept: int
     distinct_tokens: int
-    """Content tokens of what is kept, each once, less what is cut."""
+    """Content tokens of the kept files, each counted once, without those that are cut."""
     cut_tokens: int
-    """In spans that are in another split too, or in a benchmark."""
+    """Tokens cut because their span is also in another split or in a benchmark."""
     one_window_files: int
-    """Files that are one window at overlap 0."""
+    """Files that fit into one window."""
     preset: str
-    """Its name, with the reason for it."""
+    """Name of the preset, with the reason for it."""
     is_packed: bool
-    """Windows are counted by the rows that they fill."""
+    """True if windows are packed. All counts of windows are then counts of rows."""
     has_documents: bool
-    """Windows are documents, each with its text."""
+    """True if each row is a document with its text. All counts of windows are then counts of documents."""
     window_length: int
     batch_size: int
     budget: Budget | None
     overlaps: list[OverlapPlan]
-    languages: list[Portion]
-    folders: list[Portion]
+    languages: list[Contribution]
+    folders: list[Contribution]
     removed: list[Removed]
     splits: list[SplitPlan]
-    """Empty for a sample, which is too small to be dealt out as the whole would be."""
+    """Empty for a sample, which is too small to be split the way all files would be."""
     previous_splits: PreviousSplits | None
-    """What an earlier build in the output folder decides."""
+    """Splits kept from an earlier build in the output folder."""
     sampling: SamplingFacts | None
-    """What came of weights and sizes, as a build says it; None: every window once, or a sample."""
+    """Result of weights and sizes, as a manifest records it. None if every window is used once, and for a sample."""
     fim: FimFacts | None
     variants: dict[VariantKind, VariantFacts]
-    """Of each kind asked for; empty for a sample."""
+    """Keyed by configured kind. Empty for a sample."""
     passes: list[Passes]
     pick: Pick
     sample: Sample | None
-    """None: everything was read, and counts are exact."""
+    """None if all files were read. The counts are then exact."""
     warnings: list[str]
-    """Those that a build would give; none for a sample."""
+    """Warnings that a build would print. Empty for a sample."""
     workers: int
     seconds: float
-    """That the plan itself took."""
+    """Duration of the plan itself."""
 
     def at(self, overlap: int) -> OverlapPlan:
+        """Return the estimate for one overlap."""
         return next(one for one in self.overlaps if one.overlap == overlap)

@@ -1,4 +1,4 @@
-"""A plan as tables for people and as JSON for scripts."""
+"""Format a plan as text for people and as JSON for scripts."""
 
 import math
 
@@ -9,10 +9,10 @@ from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
 from gristmill.pipeline.summary import fim_lines, previous_lines, sampling_lines, variant_lines
 from gristmill.planning.overlap_choice import FEW_PASSES
-from gristmill.planning.plan_result import Plan, Portion
+from gristmill.planning.plan_result import Contribution, Plan
 
-PORTIONS_SHOWN = 8
-WHOLE_FROM = 10
+MAX_CONTRIBUTIONS = 8
+NO_DECIMALS_FROM = 10
 
 
 def plan_json(plan: Plan, command: str) -> str:
@@ -20,18 +20,18 @@ def plan_json(plan: Plan, command: str) -> str:
 
 
 def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) -> str:
-    """`sampling`: what was asked for."""
+    """Format a plan as text. `command` is the build command, and `sampling` holds the configured weights and sizes."""
     settings = msgspec.to_builtins(sampling or SamplingConfig())
     return "\n".join(
         (
-            _overlaps(plan),
+            _overlap_table(plan),
             *_sample_lines(plan),
             *_split_lines(plan),
             *sampling_lines(plan.sampling, settings),
             *fim_lines(plan.fim),
             *variant_lines(plan.variants),
-            _portions("language", plan.languages),
-            _portions("folder", plan.folders),
+            _contributions("language", plan.languages),
+            _contributions("folder", plan.folders),
             *_file_lines(plan),
             f"preset   {plan.preset}",
             *previous_lines(plan.previous_splits),
@@ -39,7 +39,7 @@ def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) 
             *_training_lines(plan),
             "",
             *_pick_lines(plan),
-            f"         {printable(command)}",
+            f"build    {printable(command)}",
         )
     )
 
@@ -50,22 +50,22 @@ def _pick_lines(plan: Plan) -> list[str]:
     return [f"pick     {picked}", *(f"         - {reason}" for reason in plan.pick.why), ""] if picked else []
 
 
-def _overlaps(plan: Plan) -> str:
-    rows_are = "documents" if plan.has_documents else "rows" if plan.is_packed else "windows"
-    sizes = (rows_are, "tokens" if plan.has_documents else "ids", "times shown", "JSONL", "JSONL.zst", "Parquet")
+def _overlap_table(plan: Plan) -> str:
+    unit = "documents" if plan.has_documents else "rows" if plan.is_packed else "windows"
+    sizes = (unit, "tokens" if plan.has_documents else "ids", "redundancy", "JSONL", "JSONL.zst", "Parquet")
     headings = ("rows" if plan.has_documents else "overlap", *sizes, "build", "steps/epoch")
-    about = "" if plan.sample is None else "≈"
+    sign = "" if plan.sample is None else "≈"
     rows = [
         (
             "documents" if plan.has_documents else f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
-            f"{about}{one.windows:,}",
-            f"{about}{one.tokens:,}",
+            f"{sign}{one.windows:,}",
+            f"{sign}{one.tokens:,}",
             f"{one.redundancy:.2f}",
-            f"{about}{size_text(one.jsonl_bytes)}",
-            f"{about}{size_text(one.jsonl_zst_bytes)}",
-            "-" if one.parquet_bytes is None else f"{about}{size_text(one.parquet_bytes)}",
+            f"{sign}{size_text(one.jsonl_bytes)}",
+            f"{sign}{size_text(one.jsonl_zst_bytes)}",
+            "-" if one.parquet_bytes is None else f"{sign}{size_text(one.parquet_bytes)}",
             f"≈{_seconds(one.build_seconds)} s",
-            f"{about}{one.steps_per_epoch:,}",
+            f"{sign}{one.steps_per_epoch:,}",
             *(() if one.epochs_for_budget is None else (_epochs(one.epochs_for_budget),)),
         )
         for one in plan.overlaps
@@ -75,7 +75,7 @@ def _overlaps(plan: Plan) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f}" if seconds < WHOLE_FROM else f"{seconds:,.0f}"
+    return f"{seconds:.1f}" if seconds < NO_DECIMALS_FROM else f"{seconds:,.0f}"
 
 
 def _epochs(epochs: float) -> str:
@@ -87,13 +87,13 @@ def _sample_lines(plan: Plan) -> list[str]:
     if plan.sample is not None:
         files = f"{plan.sample.files:,} of {counted(plan.sample.of, 'file')}"
         lines += [
-            f"≈ from {files} that were not left out by name: {_within(plan.sample.error)},",
-            "  what a sample cannot show of near-duplicates included; languages, folders and reasons are rougher,",
-            "  compressed sizes come out too large",
+            f"≈ estimated from {files}, not counting files excluded by name: {_within(plan.sample.error)}.",
+            "  This allows for near-duplicates outside the sample. Counts by language, folder and reason are less",
+            "  exact, and compressed sizes are overestimated.",
             "",
         ]
     if any(one.parquet_bytes is None for one in plan.overlaps):
-        lines += ["Parquet needs pyarrow: pip install 'gristmill[parquet]'", ""]
+        lines += ["Parquet sizes need pyarrow: pip install 'gristmill[parquet]'", ""]
     return lines
 
 
@@ -106,19 +106,19 @@ def _split_lines(plan: Plan) -> list[str]:
         (str(one.split), f"{one.files:,}", f"{number:,}", f"{one.tokens:,}", f"{one.share:.1%}")
         for one, number in zip(plan.splits, windows, strict=True)
     ]
-    rows_are = "documents" if plan.has_documents else f"windows at {picked.overlap}"
-    return [table_text(("split", "files", rows_are, "tokens", "share"), rows)]
+    unit = "documents" if plan.has_documents else f"windows at overlap {picked.overlap}"
+    return [table_text(("split", "files", unit, "tokens", "share"), rows)]
 
 
 def _within(error: float) -> str:
     if error >= 1:
-        return "too few to say how far off windows, ids and JSONL are"
-    return f"windows, ids and JSONL are within {error:.1%}"
+        return "the sample is too small to state an error"
+    return f"windows, ids and JSONL bytes are within {error:.1%}"
 
 
-def _portions(kind: str, portions: list[Portion]) -> str:
-    shown, others = portions[:PORTIONS_SHOWN], portions[PORTIONS_SHOWN:]
-    rows = [(printable(one.name), f"{one.files:,}", f"{one.tokens:,}", f"{one.share:.1%}") for one in shown]
+def _contributions(kind: str, contributions: list[Contribution]) -> str:
+    listed, others = contributions[:MAX_CONTRIBUTIONS], contributions[MAX_CONTRIBUTIONS:]
+    rows = [(printable(one.name), f"{one.files:,}", f"{one.tokens:,}", f"{one.share:.1%}") for one in listed]
     if others:
         files, tokens = sum(one.files for one in others), sum(one.tokens for one in others)
         rows.append(
@@ -129,13 +129,13 @@ def _portions(kind: str, portions: list[Portion]) -> str:
 
 def _file_lines(plan: Plan) -> list[str]:
     dropped = sum(one.files for one in plan.removed)
-    small = plan.one_window_files / plan.kept if plan.kept else 0
-    fit = "" if plan.has_documents else f"; {small:.0%} fit into one window"
+    small_share = plan.one_window_files / plan.kept if plan.kept else 0
+    fit = "" if plan.has_documents else f"; {small_share:.0%} of those kept fit into one window"
     lines = [f"files    {plan.found:,} found, {plan.kept:,} kept, {dropped:,} dropped{fit}"]
     for one in plan.removed:
         size = f" ({size_text(one.bytes)})" if one.bytes else ""
         lines.append(f"{one.files:>15,} {one.reason}{size}: {one.reason.meaning}")
-    cut = f", {plan.cut_tokens:,} cut: also in another split, or in a benchmark" if plan.cut_tokens else ""
+    cut = f", {plan.cut_tokens:,} cut: they are also in another split or in a benchmark" if plan.cut_tokens else ""
     return [*lines, f"tokens   {plan.distinct_tokens:,} kept{cut}"]
 
 
@@ -143,26 +143,26 @@ def _training_lines(plan: Plan) -> list[str]:
     picked, budget = plan.at(plan.pick.overlap), plan.budget
     windows, ids = picked.train_windows, picked.train_tokens
     if not windows:
-        return ["train    nothing: no file is in train"]
-    steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} of {plan.batch_size:,}"
+        return ["train    nothing to train on: no file is in train"]
+    steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} at batch size {plan.batch_size:,}"
     epoch = f"one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}"
     if plan.has_documents:
         epoch = f"one epoch: {counted(windows, 'document')}, {counted(ids, 'token')}"
     lines = [f"train    {epoch}, {steps}"]
     for one in plan.passes:
-        worth = "nearly as good as new data" if one.passes == FEW_PASSES else "more add little"
-        told = f"{_epochs(one.epochs)} epochs, {counted(one.steps, 'step')}"
-        lines.append(f"         {counted(one.passes, 'pass', 'passes')} over each token ({worth}): {told}")
+        value = "nearly as good as new data" if one.passes == FEW_PASSES else "more passes add little"
+        text = f"{_epochs(one.epochs)} epochs, {counted(one.steps, 'step')}"
+        lines.append(f"         {counted(one.passes, 'pass', 'passes')} over each token ({value}): {text}")
     if budget is None or picked.epochs_for_budget is None:
         return lines
-    told = counted(budget.tokens, "id")
+    text = counted(budget.tokens, "id")
     if budget.epochs is not None and budget.sequences is not None:
         epochs_asked = counted(f"{budget.epochs:g}", "epoch")
-        told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {budget.length} ids = {told}"
+        text = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {budget.length} ids = {text}"
     epochs = picked.epochs_for_budget
     num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [
         *lines,
-        f"budget   {told}",
-        f"         the same here: {_epochs(epochs)} epochs, {counted(num_steps, 'step')}",
+        f"budget   {text}",
+        f"         equals {_epochs(epochs)} epochs of this dataset, {counted(num_steps, 'step')}",
     ]

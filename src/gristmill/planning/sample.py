@@ -1,10 +1,10 @@
-"""A part of the files instead of all, and how far an estimate from it may be off.
+"""Draw a sample of the files, and estimate the error of counts based on it.
 
-Files are drawn by size: from each power of two so many that what they take to read and what they tell are in balance,
-all of the largest if need be. Files of exactly one size are in a sample together or not at all, so that copies are
-found in it as often as among all. What needs two files of different size, near-duplicates and shared spans, is found
-less often: in a sample of one tenth the other file of a pair is there one time in ten. The stated error allows for all
-that may be missed for that.
+Files are drawn by size. The number drawn from each power of two balances reading time against precision; all of the
+largest files may be drawn. Files of exactly the same size are drawn together or not at all, so that copies are as
+frequent in the sample as among all files. Near-duplicates and shared spans, which need two files of different size, are
+found less often: in a sample of one tenth, the other file of a pair is in the sample one time in ten. The stated error
+allows for all the pairs that may be missed.
 """
 
 import hashlib
@@ -19,40 +19,44 @@ import numpy.typing as npt
 from gristmill.core.records import PlacedDocument, SourceFile
 
 DEVIATIONS = 3.0
-"""By chance alone a count is further off in less than one drawing in a hundred (tests/planning/test_plan.py)."""
+"""Standard deviations in the stated error. Fewer than 1 in 100 samples exceed it (tests/planning/test_plan.py)."""
 PAIR_DEVIATIONS = 2.0
-"""Fewer, as the worst case is assumed already: that all which went did so in pairs."""
+"""Fewer, since the worst case is already assumed: that files are removed only in pairs."""
 MIN_SIZES = 2
-"""From each power of two: of one alone no spread is known."""
+"""Minimum number of sizes from each power of two. The spread cannot be estimated from one size."""
 
 SizeCounts = Counter[int]
-"""How many files have each size."""
+"""Number of files of each size."""
 Floats = npt.NDArray[np.float64]
 
 
 class Stratum(NamedTuple):
-    """The files of one power of two."""
+    """Files whose sizes have the same number of bits."""
 
-    whole: SizeCounts
+    population: SizeCounts
+    """All files."""
     drawn: SizeCounts
+    """Files in the sample."""
 
     @property
     def files_weight(self) -> float:
-        return self.whole.total() / self.drawn.total()
+        return self.population.total() / self.drawn.total()
 
     @property
     def bytes_weight(self) -> float:
-        return _num_bytes(self.whole) / _num_bytes(self.drawn)
+        return _num_bytes(self.population) / _num_bytes(self.drawn)
 
 
-class Drawn(NamedTuple):
+class FileSample(NamedTuple):
+    """A sample of the files, or all files."""
+
     files: list[SourceFile]
     num_files: int
-    """Of the whole they were drawn from; of a sample, files without a byte are in neither."""
+    """Number of files that the sample was drawn from. Empty files do not count, unless all files were drawn."""
     num_empty: int
-    """Files without a byte that were left out of both."""
+    """Number of empty files that were left out."""
     strata: dict[int, Stratum]
-    """By the number of bits of a file's size."""
+    """Keyed by the number of bits of the file size."""
 
     @property
     def is_all(self) -> bool:
@@ -60,69 +64,83 @@ class Drawn(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        return sum(_num_bytes(stratum.whole) for stratum in self.strata.values())
+        return sum(_num_bytes(stratum.population) for stratum in self.strata.values())
 
     @property
     def growth(self) -> float:
-        """Bytes of the whole per byte of the sample."""
+        """Bytes of all files per byte of the sample."""
         return self.num_bytes / max(1, sum(_num_bytes(stratum.drawn) for stratum in self.strata.values()))
 
     def files_weight(self, size: int | None) -> float:
-        """How many files one of the sample stands for."""
+        """Return the number of files that a sampled file of this size represents."""
         return 1.0 if self.is_all or not size else self.strata[size.bit_length()].files_weight
 
     def bytes_weight(self, size: int | None) -> float:
-        """How much its windows, tokens and bytes stand for."""
+        """Return the factor for windows, tokens and bytes of a sampled file of this size."""
         return 1.0 if self.is_all or not size else self.strata[size.bit_length()].bytes_weight
 
 
-class TakenOut(NamedTuple):
-    """What went from a sample because of another file in it."""
+class PairLosses(NamedTuple):
+    """Losses of a sample to near-duplicates and shared spans, which need a pair of files."""
 
     num_files: int
+    """Number of files that lost tokens."""
     share: float
-    """Of the tokens, each file by its weight."""
+    """Share of the tokens that were lost, weighted by file."""
 
 
-def draw(files: Sequence[SourceFile], count: int | None) -> Drawn:
-    """About `count` of them, in path order, the same ones each time; None: all."""
+def draw_files(files: Sequence[SourceFile], count: int | None) -> FileSample:
+    """Draw about `count` files, in path order, always the same ones. Draw all if `count` is None."""
     sizes = Counter(file.size for file in files if file.size)
-    wholes: dict[int, SizeCounts] = {}
+    populations: dict[int, SizeCounts] = {}
     for size, number in sizes.items():
-        wholes.setdefault(size.bit_length(), Counter())[size] = number
+        populations.setdefault(size.bit_length(), Counter())[size] = number
     if count is None or count >= sizes.total():
-        return Drawn(list(files), len(files), 0, {bits: Stratum(whole, whole) for bits, whole in wholes.items()})
-    # Time goes with bytes and the spread of a stratum with its files' size: the best allocation is by the root of it.
-    shares = {bits: whole.total() * math.sqrt(_num_bytes(whole) / whole.total()) for bits, whole in wholes.items()}
+        return FileSample(
+            list(files),
+            len(files),
+            0,
+            {bits: Stratum(population, population) for bits, population in populations.items()},
+        )
+    # Time is proportional to bytes, and the spread of a stratum to the size of its files. The best number of draws is
+    # then proportional to the number of files times the square root of their size.
+    shares = {
+        bits: population.total() * math.sqrt(_num_bytes(population) / population.total())
+        for bits, population in populations.items()
+    }
     strata = {
-        bits: Stratum(whole, _draw_sizes(whole, round(count * shares[bits] / sum(shares.values()))))
-        for bits, whole in sorted(wholes.items())
+        bits: Stratum(population, _draw_sizes(population, round(count * shares[bits] / sum(shares.values()))))
+        for bits, population in sorted(populations.items())
     }
     chosen = [file for file in files if file.size and file.size in strata[file.size.bit_length()].drawn]
-    return Drawn(chosen, sizes.total(), len(files) - sizes.total(), strata)
+    return FileSample(chosen, sizes.total(), len(files) - sizes.total(), strata)
 
 
-def _draw_sizes(whole: SizeCounts, count: int) -> SizeCounts:
+def _draw_sizes(population: SizeCounts, count: int) -> SizeCounts:
     drawn: SizeCounts = Counter()
-    for size in sorted(whole, key=lambda size: hashlib.sha256(b"%d" % size).digest()):
+    for size in sorted(population, key=lambda size: hashlib.sha256(b"%d" % size).digest()):
         if drawn.total() >= count and len(drawn) >= MIN_SIZES:
             break
-        drawn[size] = whole[size]
+        drawn[size] = population[size]
     return drawn
 
 
-def evened(documents: Sequence[PlacedDocument], drawn: Drawn) -> list[PlacedDocument]:
-    """Of those drawn, so many of each size that each stands for as many: what a plain sample would be."""
+def equalize_weights(documents: Sequence[PlacedDocument], drawn: FileSample) -> list[PlacedDocument]:
+    """Thin out the sample until all documents have the same weight, as in a simple random sample."""
     largest = max((drawn.bytes_weight(document.size) for document in documents), default=1.0)
-    return [document for document in documents if drawn.bytes_weight(document.size) > largest * _chance(document.name)]
+    return [
+        document
+        for document in documents
+        if drawn.bytes_weight(document.size) > largest * _hash_fraction(document.name)
+    ]
 
 
-def _chance(name: str) -> float:
+def _hash_fraction(name: str) -> float:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / (1 << 32)
 
 
-def error_of(drawn: Drawn, windows_by_size: Mapping[int, int], taken_out: TakenOut) -> float:
-    """How far the weighted count of windows may be from that of the whole, as a share of it."""
+def estimate_error(drawn: FileSample, windows_by_size: Mapping[int, int], losses: PairLosses) -> float:
+    """Estimate the maximum relative error of the weighted number of windows."""
     if drawn.is_all:
         return 0.0
     strata = list(drawn.strata.values())
@@ -131,34 +149,35 @@ def error_of(drawn: Drawn, windows_by_size: Mapping[int, int], taken_out: TakenO
     total = sum(totals)
     files_weight = sum(part * stratum.files_weight for part, stratum in zip(totals, strata, strict=True)) / total
     by_chance = DEVIATIONS * math.sqrt(_variance(strata, windows)) / total
-    return by_chance + _missed(drawn, taken_out, files_weight)
+    return by_chance + _missed_share(drawn, losses, files_weight)
 
 
 def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
-    """Of ratios to bytes, of sizes drawn without replacement (Cochran, Sampling Techniques, chapter 6).
+    """Variance of a ratio estimate per byte, for sizes drawn without replacement.
 
-    A stratum of which little was drawn tells little of its spread: it has at least that of all strata per byte.
+    See Cochran, Sampling Techniques, chapter 6. A few draws do not show the spread of a stratum. So its spread is
+    assumed to be at least that of all strata per byte.
     """
     num_bytes = [np.array([size * number for size, number in one.drawn.items()], np.float64) for one in strata]
-    rests = [counts - counts.sum() / sizes.sum() * sizes for counts, sizes in zip(windows, num_bytes, strict=True)]
-    num_free = sum(len(rest) - 1 for rest in rests)
-    per_byte = sum(float(((rest / sizes) ** 2).sum()) for rest, sizes in zip(rests, num_bytes, strict=True))
+    residuals = [counts - counts.sum() / sizes.sum() * sizes for counts, sizes in zip(windows, num_bytes, strict=True)]
+    degrees_of_freedom = sum(len(residual) - 1 for residual in residuals)
+    per_byte = sum(float(((residual / sizes) ** 2).sum()) for residual, sizes in zip(residuals, num_bytes, strict=True))
     variance = 0.0
-    for stratum, rest, sizes in zip(strata, rests, num_bytes, strict=True):
-        num_drawn, num_whole = len(stratum.drawn), len(stratum.whole)
-        own = float((rest**2).sum()) / max(1, num_drawn - 1)
-        spread = max(own, per_byte / max(1, num_free) * float((sizes**2).mean()))
-        variance += num_whole**2 * (1 - num_drawn / num_whole) / num_drawn * spread
+    for stratum, residual, sizes in zip(strata, residuals, num_bytes, strict=True):
+        num_drawn, num_sizes = len(stratum.drawn), len(stratum.population)
+        own = float((residual**2).sum()) / max(1, num_drawn - 1)
+        spread = max(own, per_byte / max(1, degrees_of_freedom) * float((sizes**2).mean()))
+        variance += num_sizes**2 * (1 - num_drawn / num_sizes) / num_drawn * spread
     return variance
 
 
-def _missed(drawn: Drawn, taken_out: TakenOut, files_weight: float) -> float:
-    """At most this share more would go if all files were there: as if all that was found came in pairs."""
-    num_files, share = taken_out
+def _missed_share(drawn: FileSample, losses: PairLosses, files_weight: float) -> float:
+    """Estimate the maximum share of tokens that would also be lost with all files, if all losses come in pairs."""
+    num_files, share = losses
     per_file = share / num_files if num_files else 1 / len(drawn.files)
-    # So many may be there where `num_files` were seen: the upper end of the score interval of a Poisson count.
-    most = num_files + PAIR_DEVIATIONS**2 / 2 + PAIR_DEVIATIONS * math.sqrt(num_files + PAIR_DEVIATIONS**2 / 4)
-    return max(0.0, min(1.0, most * per_file * files_weight) - share)
+    # Upper end of the score interval of a Poisson count of which `num_files` were observed.
+    max_files = num_files + PAIR_DEVIATIONS**2 / 2 + PAIR_DEVIATIONS * math.sqrt(num_files + PAIR_DEVIATIONS**2 / 4)
+    return max(0.0, min(1.0, max_files * per_file * files_weight) - share)
 
 
 def _num_bytes(sizes: SizeCounts) -> int:

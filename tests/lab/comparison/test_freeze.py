@@ -374,7 +374,7 @@ def test_damaged_rows_are_reported(seeds, tmp_path, found, planted):
     path = tmp_path / "damaged" / "train.jsonl"
     *others, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(others) + last.replace(found, planted, 1))
-    with pytest.raises(DatasetError, match=r"row train:\d+ is damaged, in '.*damaged': .*"):
+    with pytest.raises(DatasetError, match=r"row train:\d+ in '.*damaged' is damaged: .*"):
         frozen_of(tmp_path / "damaged")
 
 

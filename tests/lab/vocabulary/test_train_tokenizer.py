@@ -238,7 +238,7 @@ def test_damaged_dataset_is_an_error(source, tmp_path):
     gristmill.build(Config(sources=[str(source)], out=str(dataset)))
     rows = (dataset / "train.jsonl").read_bytes()
     (dataset / "train.jsonl").write_bytes(rows.replace(b'"start":0', b'"start":x', 3))
-    with pytest.raises(DatasetError, match="row train:0 is damaged, in "):
+    with pytest.raises(DatasetError, match=r"row train:0 in .* is damaged: "):
         gristmill.train_tokenizer(Config(sources=[str(dataset)], out=str(tmp_path / "tok")), 500)
     assert not (tmp_path / "tok").exists()
     assert not list(tmp_path.glob("*.tmp"))
