@@ -1,4 +1,4 @@
-"""Another layout, the same tokens."""
+"""Another layout keeps the tokens of a program."""
 
 import ast
 import random
@@ -13,13 +13,13 @@ NUM_SEEDS = 150
 
 
 def variants(text, language):
-    """All that the dice come up with in a few throws."""
+    """Return the variants for many seeds."""
     parsed = parse(text, language)
     return {lay_out_again(parsed, Dice(seed)) for seed in range(NUM_SEEDS)}
 
 
-def tokens(text, language):
-    """Strings by what is between their quotes; the text of JSX by its words, as a browser shows it."""
+def list_tokens(text, language):
+    """Return the tokens of a text. Strings are listed without quotes, and JSX text as words, like a browser shows it."""
     found, nodes = [], [parse(text, language).tree.root_node]
     while nodes:
         node = nodes.pop()
@@ -38,19 +38,19 @@ PYTHON = b"def f(x):\n    if x:\n        return 'a'\n    return g(x,\n          
 BRACES = b"int f() {\n    /* a\n     * b */\n    return g(1,\n             2);\n}\n\n\nint y;\n"
 
 
-def test_indents_come_by_another_unit_and_alignment_stays():
+def test_indent_unit_changes_and_alignment_is_kept():
     found = variants(PYTHON, "python")
     assert b"def f(x):\n  if x:\n    return 'a'\n  return g(x,\n           1)\n\n\ny = 2\n" in found
     assert b"def f(x):\n\tif x:\n\t\treturn 'a'\n\treturn g(x,\n\t         1)\n\n\ny = 2\n" in found
     assert b"int f() {\n\t/* a\n\t * b */\n\treturn g(1,\n\t         2);\n}\n\n\nint y;\n" in variants(BRACES, "c")
 
 
-def test_tabs_may_become_blanks():
+def test_tabs_may_become_spaces():
     text = b"package a\n\nfunc f() {\n\tif x {\n\t\tg(1,\n\t\t  2)\n\t}\n}\n"
     assert text.replace(b"\t", b"    ") in variants(text, "go")
 
 
-def test_the_other_quotes_come_where_they_mean_the_same():
+def test_quotes_change_where_both_mean_the_same():
     assert variants(b"x = 'a' + b'b' + 'c\"' + 'd\\n' + f'{e}'\n", "python") == {
         b'x = "a" + b"b" + \'c"\' + \'d\\n\' + f"{e}"\n'
     }
@@ -74,11 +74,11 @@ def test_the_other_quotes_come_where_they_mean_the_same():
         *((language, b"") for language in GRAMMARS),
     ],
 )
-def test_what_would_mean_something_else_is_left_alone(language, text):
+def test_text_whose_meaning_would_change_has_no_variant(language, text):
     assert variants(text, language) == {None}
 
 
-def test_blank_lines_become_fewer_or_more():
+def test_number_of_blank_lines_changes():
     found = variants(b"f()\n\n\ng()\n\nh()\n", "python")
     assert found == {b"f()\n\ng()\n\nh()\n", b"f()\n\n\n\ng()\n\n\nh()\n"}
     assert b"f()\r\n\r\ng()\r\n" in variants(b"f()\r\n\r\n\r\ng()\r\n", "python")
@@ -97,30 +97,30 @@ def test_blank_lines_become_fewer_or_more():
         ("tsx", b"let x = (\n    <a>\n        b c\n        {d}\n    </a>\n);\n"),
     ],
 )
-def test_the_inside_of_a_token_stays(language, text):
+def test_multiline_tokens_are_unchanged(language, text):
     found = variants(text, language)
     assert len(found) > 1
     for variant in found:
-        assert tokens(variant, language) == tokens(text, language)
+        assert list_tokens(variant, language) == list_tokens(text, language)
 
 
-def test_documentation_of_rust_is_a_value():
+def test_rust_doc_comments_are_unchanged():
     for variant in variants(b"mod a {\n    /** c\n       d */\n    fn f() {\n        g();\n    }\n}\n", "rust"):
         assert b"/** c\n       d */" in variant
 
 
-def test_the_first_and_the_last_line_stay_as_they_end():
+def test_first_line_and_missing_last_line_feed_are_kept():
     for variant in variants(b"\xef\xbb\xbfif x:\r\n    y = 'a'", "python"):
         assert variant.startswith(b"\xef\xbb\xbfif x:\r\n")
         assert not variant.endswith(b"\n")
 
 
-def test_the_same_dice_give_the_same_text():
+def test_layout_is_deterministic_for_a_seed():
     assert lay_out_again(parse(PYTHON, "python"), Dice(3)) == lay_out_again(parse(PYTHON, "python"), Dice(3))
     assert len(variants(PYTHON, "python")) > 8
 
 
-def test_real_code_means_the_same(own_files):
+def test_layout_of_real_code_keeps_the_ast(own_files):
     num_variants = 0
     for path in own_files[::4]:
         text = path.read_bytes()
@@ -143,7 +143,7 @@ HOSTILE = {
     "strings on one line": b"x = [" + b"'a', " * 5_000 + b"]\n",
     "a long line": b'x = "' + b"a" * 1_000_000 + b'"\n',
     "line feeds": b"\n" * 20_000,
-    "blanks": b" " * 20_000,
+    "spaces": b" " * 20_000,
     "form feeds": b"if x:\n    y\n\x0c    z\n\x0c\n\x0c\n",
 }
 
@@ -151,6 +151,6 @@ HOSTILE = {
 @pytest.mark.parametrize("language", GRAMMARS)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.timeout(20)
-def test_nothing_is_too_odd(language, text):
+def test_layout_of_hostile_texts_terminates(language, text):
     parsed = parse(text, language)
     assert text not in {lay_out_again(parsed, Dice(seed)) for seed in range(3)}

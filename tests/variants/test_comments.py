@@ -1,4 +1,4 @@
-"""Comments go or move; what is left is the same program."""
+"""Comments are removed or moved without changing the program."""
 
 import ast
 import random
@@ -10,21 +10,21 @@ from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, parse
 
 NUM_SEEDS = 12
-COMMENTS = {"comment", "line_comment", "block_comment"}
+COMMENT_TYPES = {"comment", "line_comment", "block_comment"}
 
 
 def variants(text, language):
-    """All that the dice come up with in a few throws."""
+    """Return the variants for several seeds."""
     parsed = parse(text, language)
     return {vary_comments(parsed, Dice(seed)) for seed in range(NUM_SEEDS)}
 
 
-def tokens(text, language):
+def list_tokens(text, language):
     parsed = parse(text, language)
     found, nodes = [], [parsed.tree.root_node]
     while nodes:
         node = nodes.pop()
-        if node.type in COMMENTS:
+        if node.type in COMMENT_TYPES:
             continue
         nodes += reversed(node.children)
         if not node.children:
@@ -32,7 +32,7 @@ def tokens(text, language):
     return found
 
 
-def without_docstrings(tree):
+def dump_without_docstrings(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if ast.get_docstring(node, clean=False) is not None:
@@ -57,12 +57,12 @@ STRIPPED = {
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
-def test_all_comments_go_and_tokens_stay_apart(language):
+def test_all_comments_are_removed_and_tokens_stay_separate(language):
     text, expected = STRIPPED[language]
     found = variants(text, language)
     assert expected in found
     for variant in found:
-        assert tokens(variant, language) == tokens(text, language)
+        assert list_tokens(variant, language) == list_tokens(text, language)
 
 
 KEPT = [
@@ -101,15 +101,15 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("language", "text"), KEPT)
-def test_what_programs_read_is_no_comment(language, text):
+def test_comments_that_programs_read_are_kept(language, text):
     assert variants(text, language) == {None}
 
 
-def test_a_file_is_not_stripped_to_nothing():
+def test_file_of_only_comments_has_no_variant():
     assert variants(b"# a", "python") == {None}
 
 
-def test_statements_end_where_they_ended():
+def test_removed_comment_with_a_line_feed_leaves_a_line_feed():
     assert b"return\nx\n" in variants(b"return /* a\n b */ x\n", "javascript")
     assert b"package a\r\n\r\nvar x = f\r\n(1)\r\n" in variants(b"package a\r\n\r\nvar x = f /* a\r\n */ (1)\r\n", "go")
 
@@ -123,7 +123,7 @@ def test_line_ends_are_kept():
 def test_comments_move_by_a_line():
     text = b"if x:\n    y = 1  # why\n    # how\n    z = 2\n"
     found = variants(text, "python")
-    assert b"if x:\n    # why\n    y = 1\n    # how\n    z = 2\n" not in found  # the comment below may go on with it
+    assert b"if x:\n    # why\n    y = 1\n    # how\n    z = 2\n" not in found  # the comment below may continue it
     assert b"if x:\n    # why\n    y = 1\n" in variants(b"if x:\n    y = 1  # why\n", "python")
     assert b"f();\r\n  // a\r\n  g();\r\n" in variants(b"f();\r\n  g(); // a\r\n", "c")
     assert b"f()\ng()  // a\n" in variants(b"f()\n// a\ng()\n", "javascript")
@@ -142,10 +142,10 @@ def test_comments_move_by_a_line():
 )
 def test_no_comment_moves_into_a_string(language, text):
     for variant in variants(text, language):
-        assert tokens(variant, language) == tokens(text, language)
+        assert list_tokens(variant, language) == list_tokens(text, language)
 
 
-def test_a_docstring_goes_where_nothing_looks_at_it():
+def test_unread_docstrings_are_removed():
     text = b'def f():\n    """Why."""\n    return 1\n\n\nclass A:\n    """Why."""\n'
     assert b"def f():\n    return 1\n\n\nclass A:\n    pass\n" in variants(text, "python")
 
@@ -165,11 +165,11 @@ def test_a_docstring_goes_where_nothing_looks_at_it():
         b'def f():\n    "a"; x = 1\n',
     ],
 )
-def test_a_docstring_stays_where_something_may(text):
+def test_docstrings_that_may_be_read_are_kept(text):
     assert variants(text, "python") == {None}
 
 
-def test_the_same_dice_give_the_same_text():
+def test_comments_are_deterministic_for_a_seed():
     text = b"x = 1  # a\n# b\ny = 2  # c\n" * 20
     assert {vary_comments(parse(text, "python"), Dice(1)) for _ in range(3)} == {
         vary_comments(parse(text, "python"), Dice(1))
@@ -177,18 +177,18 @@ def test_the_same_dice_give_the_same_text():
     assert len(variants(text, "python")) > 3
 
 
-def test_real_code_means_the_same(own_files):
+def test_comments_of_real_code_keep_the_ast(own_files):
     num_variants = 0
     for path in own_files[::4]:
         text = path.read_bytes()
-        parsed, expected = parse(text, "python"), without_docstrings(ast.parse(text))
+        parsed, expected = parse(text, "python"), dump_without_docstrings(ast.parse(text))
         for seed in range(2):
             variant = vary_comments(parsed, Dice(seed, path.name))
             if variant is not None:
                 num_variants += 1
                 assert variant != text
                 assert parse(variant, "python").num_errors == 0
-                assert without_docstrings(ast.parse(variant)) == expected, path
+                assert dump_without_docstrings(ast.parse(variant)) == expected, path
     assert num_variants > 80
 
 
@@ -203,7 +203,7 @@ HOSTILE = {
     "a long line": b'x = "' + b"a" * 1_000_000 + b'"  # a',
     "backslashes": b"\\\n" * 1000 + b"# a\n",
     "hashes": b"#" * NUM_BYTES,
-    "blanks": b"/* a */" + b" " * NUM_BYTES + b"/* b */" + b"\n" * NUM_BYTES + b"x",
+    "spaces": b"/* a */" + b" " * NUM_BYTES + b"/* b */" + b"\n" * NUM_BYTES + b"x",
     "an open comment": b"/* a\n" * 100,
     "an open string": b'x = "a // b\n' * 100,
 }
@@ -212,6 +212,6 @@ HOSTILE = {
 @pytest.mark.parametrize("language", GRAMMARS)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.timeout(20)
-def test_nothing_is_too_odd(language, text):
+def test_comments_of_hostile_texts_terminate(language, text):
     parsed = parse(text, language)
     assert text not in {vary_comments(parsed, Dice(seed)) for seed in range(3)}

@@ -1,4 +1,4 @@
-"""Fill in the middle: the parts rejoin to the source exactly, in both orders, whatever the characters."""
+"""Fill in the middle: the parts join to exactly the source, in both orders and with all characters."""
 
 import json
 
@@ -28,18 +28,18 @@ SENTINELS = (PREFIX, MIDDLE, SUFFIX)
 TOKENIZER = load_tokenizer()
 
 
-def infiller(num_content=64, tokenizer=TOKENIZER, ids=SENTINELS, first=None, **more):
+def infiller(num_content=64, tokenizer=TOKENIZER, ids=SENTINELS, first_tokenizer=None, **overrides):
     prefix, middle, suffix = map(Sentinel, ids, (b"<fim_prefix>", b"<fim_middle>", b"<fim_suffix>"))
     settings = {"shares": Shares(0.5, 0.25, 0.25), "spm_share": 0.5, "max_middle_tokens": num_content // 2}
     return Infiller(
         encode=lambda part: tokenizer.encode(part).ids,
         decode=tokenizer.decode,
-        decode_first=(first or tokenizer).decode,
+        decode_first=(first_tokenizer or tokenizer).decode,
         prefix=prefix,
         middle=middle,
         suffix=suffix,
         num_content=num_content,
-        **{**settings, **more},
+        **{**settings, **overrides},
     )
 
 
@@ -48,18 +48,18 @@ def document(text, tokenizer=TOKENIZER, nodes=None):
     return InfillText(text, encoded.ids, encoded.starts, nodes)
 
 
-def with_fim(spelled, **flags):
-    """Any tokenizer, with StarCoder's three tokens behind its vocabulary."""
-    tree = json.loads(spelled)
-    first = len(tree["model"]["vocab"])
+def with_fim(tokenizer_json, **flags):
+    """Return a tokenizer with StarCoder's three tokens after its vocabulary."""
+    tree = json.loads(tokenizer_json)
+    first_id = len(tree["model"]["vocab"])
     names = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True} | flags
-    tree["added_tokens"] += [{"id": first + at, "content": name, **flags} for at, name in enumerate(names)]
+    tree["added_tokens"] += [{"id": first_id + at, "content": name, **flags} for at, name in enumerate(names)]
     return Definition(name="with fim", json=json.dumps(tree).encode(), config=b"{}")
 
 
-def parts_of(one, decode=TOKENIZER.decode):
-    """Prefix, middle and suffix of a window, or all of it as the first."""
+def split_parts(one, decode=TOKENIZER.decode):
+    """Return prefix, middle and suffix of a window. A window that is not rewritten is all prefix."""
     ids, window = one.ids, one.window
     assert len(ids) == window.num_ids
     if window.form is None:
@@ -78,7 +78,7 @@ def parts_of(one, decode=TOKENIZER.decode):
 
 
 @given(st.text(min_size=1, max_size=400), st.integers(0, 99))
-def test_windows_follow_one_another_and_rejoin_to_the_source(text, seed):
+def test_windows_are_consecutive_and_join_to_the_source(text, seed):
     text = text.encode()
     made = infiller().infill(document(text), Dice(seed))
     if isinstance(made, WhyPlain):
@@ -86,7 +86,7 @@ def test_windows_follow_one_another_and_rejoin_to_the_source(text, seed):
         return
     assert all(len(one.ids) <= 64 for one in made)
     assert all(one.window.form is not None for one in made[:-1])
-    assert b"".join(b"".join(parts_of(one)) for one in made) == text
+    assert b"".join(b"".join(split_parts(one)) for one in made) == text
     edges = [edge for one in made for edge in (one.window.start, one.window.end)]
     assert edges[0] == 0
     assert edges[1:-1:2] == edges[2::2]
@@ -94,23 +94,23 @@ def test_windows_follow_one_another_and_rejoin_to_the_source(text, seed):
 
 
 @given(st.text(min_size=20, max_size=400), st.integers(0, 99), st.integers(1, 20))
-def test_a_middle_is_no_longer_than_it_may_be_and_not_blank(text, seed, most):
-    made = infiller(max_middle_tokens=most).infill(document(text.encode()), Dice(seed))
+def test_middle_respects_the_limit_and_is_not_blank(text, seed, max_tokens):
+    made = infiller(max_middle_tokens=max_tokens).infill(document(text.encode()), Dice(seed))
     for one in [] if isinstance(made, WhyPlain) else made:
         if one.window.form is not None:
-            _, middle, _ = parts_of(one)
-            assert 1 <= one.window.num_middle_tokens <= most
+            _, middle, _ = split_parts(one)
+            assert 1 <= one.window.num_middle_tokens <= max_tokens
             assert middle.strip()
 
 
 @pytest.mark.parametrize(("share", "form"), [(0.0, FimForm.PSM), (1.0, FimForm.SPM)])
-def test_the_share_decides_the_order(share, form):
+def test_spm_share_decides_the_order(share, form):
     made = infiller(spm_share=share).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
     assert {one.window.form for one in made} <= {form, None}
     assert sum(one.window.form is form for one in made) > 10
 
 
-def test_an_end_token_is_behind_every_middle():
+def test_end_token_follows_every_middle():
     made = infiller(end=Sentinel(END, b"<end>")).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
     for one in made:
         assert len(one.ids) <= 64
@@ -125,7 +125,7 @@ def test_middles_by_syntax_are_nodes():
     made = infiller(200, shares=Shares(1, 0, 0)).infill(document(text, nodes=nodes), Dice(1))
     by_syntax = [one for one in made if one.window.middle not in {None, "lines", "characters"}]
     assert len(by_syntax) > 0.8 * len(made)
-    assert all(parts_of(one)[1] in spans for one in by_syntax)
+    assert all(split_parts(one)[1] in spans for one in by_syntax)
 
 
 TEXTS = st.lists(
@@ -133,48 +133,60 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize("spelled", [made.sentence_piece_bpe(), made.unigram(), made.byte_level(add_prefix_space=True)],
+@pytest.mark.parametrize("tokenizer_json", [made.sentence_piece_bpe(), made.unigram(), made.byte_level(add_prefix_space=True)],
                          ids=["byte fallback", "Metaspace", "prefix space"])  # fmt: skip
 @given(text=TEXTS, seed=st.integers(0, 99))
-def test_no_blank_is_put_at_a_cut(spelled, text, seed):
-    """By a tokenizer that puts one before a text: the tokens of each part spell it, and nothing else."""
-    definition = Definition(name="test", json=spelled.encode(), config=b"{}")
+def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
+    """The tokenizer adds a space before a text, but the tokens of each part contain only the part."""
+    definition = Definition(name="test", json=tokenizer_json.encode(), config=b"{}")
     assert definition.puts_blank_before_text
-    text, parts, whole = text.encode(), tokenizer_for(definition.continuing), tokenizer_for(definition)
-    windows = infiller(40, parts, first=whole).infill(document(text, whole), Dice(seed))
-    if isinstance(windows, WhyPlain):  # an emoji, say, that a vocabulary without bytes does not have
-        is_lossy = not parts.gives_text_back or not whole.gives_text_back
+    text, part_tokenizer, text_tokenizer = (
+        text.encode(),
+        tokenizer_for(definition.continuing),
+        tokenizer_for(definition),
+    )
+    windows = infiller(40, part_tokenizer, first_tokenizer=text_tokenizer).infill(
+        document(text, text_tokenizer), Dice(seed)
+    )
+    if isinstance(windows, WhyPlain):  # for example, an emoji that a vocabulary without bytes does not contain
+        is_lossy = not part_tokenizer.gives_text_back or not text_tokenizer.gives_text_back
         assert is_lossy or windows is WhyPlain.NO_MIDDLE
         return
-    spell = {index: token for token, index in definition.ids_by_token.items()}
+    token_texts = {index: token for token, index in definition.ids_by_token.items()}
     for one in (one for one in windows if one.window.form is not None):
-        words = ["" if index in SENTINELS else spell[index] for index in one.ids.tolist()]
-        marks = [at for at, word in enumerate(words) if not word]
-        assert len(marks) == 3
-        first, second, last = words[1 : marks[1]], words[marks[1] + 1 : marks[2]], words[marks[2] + 1 :]
-        assert bytes_of([*first, *last, *second], spelled) in text
+        tokens = ["" if index in SENTINELS else token_texts[index] for index in one.ids.tolist()]
+        sentinels = [at for at, token in enumerate(tokens) if not token]
+        assert len(sentinels) == 3
+        before, after, middle = (
+            tokens[1 : sentinels[1]],
+            tokens[sentinels[1] + 1 : sentinels[2]],
+            tokens[sentinels[2] + 1 :],
+        )
+        assert bytes_of([*before, *middle, *after], tokenizer_json) in text
 
 
-def bytes_of(words, spelled):
-    """As the vocabulary has them, and by no decoder."""
-    if "ByteLevel" in spelled:
-        return bytes(byte_characters().index(one) for word in words for one in word)
-    pieces = (bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
+def bytes_of(tokens, tokenizer_json):
+    """Return the bytes of tokens as the vocabulary has them, without a decoder."""
+    if "ByteLevel" in tokenizer_json:
+        return bytes(byte_characters().index(one) for token in tokens for one in token)
+    pieces = (bytes.fromhex(token[3:-1]) if token.startswith("<0x") else token.encode() for token in tokens)
     return b"".join(pieces).replace("▁".encode(), b" ")
 
 
-@pytest.mark.parametrize("spelled", [made.byte_level(), made.byte_level(nfc=True)], ids=["gigatoken", "tokenizers"])
+@pytest.mark.parametrize(
+    "tokenizer_json", [made.byte_level(), made.byte_level(nfc=True)], ids=["gigatoken", "tokenizers"]
+)
 @given(text=TEXTS, seed=st.integers(0, 99))
-def test_the_text_of_a_row_is_what_the_tokenizer_makes_its_ids_of(spelled, text, seed):
-    definition = with_fim(spelled)
+def test_text_of_a_row_encodes_to_its_ids(tokenizer_json, text, seed):
+    definition = with_fim(tokenizer_json)
     require_spelled_fim(definition, fim_ids(definition), "--with-text")
     tokenizer, text = tokenizer_for(definition), text.encode()
-    whole = Tokenizer.from_str(definition.json.decode())
+    text_tokenizer = Tokenizer.from_str(definition.json.decode())
     filling = infiller(40, tokenizer, fim_ids(definition), with_text=True)
     made = filling.infill(document(text, tokenizer), Dice(seed))
     for one in [] if isinstance(made, WhyPlain) else made:
         if one.window.form is not None:
-            assert whole.encode(one.text.decode()).ids == one.ids.tolist()
+            assert text_tokenizer.encode(one.text.decode()).ids == one.ids.tolist()
             assert tokenizer.decode(one.ids) == one.text
 
 
@@ -190,27 +202,27 @@ def refuse_spelled(definition, option):
     require_spelled_fim(definition, fim_ids(definition), option)
 
 
-def test_texts_have_nearly_the_share_of_spm_that_is_asked_for():
-    """Of prefix and middle that the tokenizer would join there are many: another middle is tried."""
+def test_rows_with_text_have_about_the_requested_spm_share():
+    """The tokenizer would often merge prefix and middle. Another middle is then tried."""
     text = made_module("long.py", 60_000).encode()
     windows = infiller(128, with_text=True, shares=Shares(0, 0, 1)).infill(document(text), Dice(1))
     assert 0.35 < sum(one.window.form is FimForm.SPM for one in windows) / len(windows) < 0.65
 
 
-def test_a_file_with_a_window_of_blanks_inside_stays_as_it_is():
-    """Else the end token behind the window before it would end the file too early."""
+def test_file_with_an_inner_window_of_whitespace_is_not_rewritten():
+    """Otherwise the end token of the window before it would end the file too early."""
     text = b"x = 1\n" * 40 + b"\n\t" * 300 + b"y = 2\n" * 40
     assert infiller().infill(document(text), Dice(0)) is WhyPlain.NO_MIDDLE
 
 
-def test_a_tokenizer_that_does_not_give_the_text_back_is_found_out():
+def test_lossy_tokenizer_is_detected():
     lossy = infiller()._replace(decode=lambda ids: TOKENIZER.decode(ids).lower())
     text = b"def F(X): return X + 1  # and so on, and so on, for long enough\n"
     assert lossy.infill(document(text), Dice(0)) is WhyPlain.TEXT_NOT_GIVEN_BACK
 
 
 @pytest.mark.parametrize("names", FIM_NAMES, ids=lambda names: names[0])
-def test_sentinels_go_by_the_names_that_models_give_them(names, tmp_path):
+def test_sentinels_are_found_by_the_names_of_known_models(names, tmp_path):
     tree = json.loads(made.byte_level())
     ids = range(1000, 1003)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)

@@ -1,4 +1,4 @@
-"""Every kind of variant has a maker, and makes what the table says."""
+"""Every kind of variant has a maker, which makes what VARIANTS declares."""
 
 import pytest
 
@@ -14,15 +14,15 @@ SHAPE = WindowShape(num_content=64, overlap=16, tail="keep", min_fresh=1)
 
 
 @pytest.fixture(scope="module")
-def means():
+def context():
     return Means(VariantsConfig(), load_tokenizer(), SHAPE)
 
 
 @pytest.fixture
-def original(means, tmp_path):
+def original(context, tmp_path):
     answer = tmp_path / "answer"
     answer.write_bytes(TEXT + b"\n\ndef another():\n    return 1\n")
-    return Original(text=TEXT, ids=means.tokenizer.encode(TEXT).ids, language="python", answer=answer)
+    return Original(text=TEXT, ids=context.tokenizer.encode(TEXT).ids, language="python", answer=answer)
 
 
 def test_every_kind_has_a_maker():
@@ -30,8 +30,8 @@ def test_every_kind_has_a_maker():
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_a_kind_makes_what_the_table_says(kind, original, means):
-    made = make_variant(kind, original, means, seed=1)
+def test_kind_makes_what_its_traits_declare(kind, original, context):
+    made = make_variant(kind, original, context, seed=1)
     if VARIANTS[kind].makes == "text":
         assert isinstance(made, bytes)
         assert made != TEXT
@@ -39,19 +39,19 @@ def test_a_kind_makes_what_the_table_says(kind, original, means):
         assert made
         assert all(isinstance(window, LoneWindow) for window in made)
         assert all(0 <= window.place[0] < window.place[1] <= len(original.ids) for window in made)
-        assert mask_id(means.tokenizer.definition) in {one for window in made for one in window.ids.tolist()}
-    same = make_variant(kind, original, means, seed=1)
+        assert mask_id(context.tokenizer.definition) in {token for window in made for token in window.ids.tolist()}
+    same = make_variant(kind, original, context, seed=1)
     assert repr(same) == repr(made)
 
 
-@pytest.mark.parametrize("kind", [kind for kind, one in VARIANTS.items() if one.needs_grammar])
-def test_a_text_too_deep_for_its_grammar_has_no_variant_by_it(kind, means):
+@pytest.mark.parametrize("kind", [kind for kind, traits in VARIANTS.items() if traits.needs_grammar])
+def test_text_too_deep_to_query_has_no_variant(kind, context):
     text = b"x = " + b"(" * 30_000 + b"1" + b")" * 30_000 + b"\n"
-    deep = Original(text=text, ids=means.tokenizer.encode(text).ids, language="python")
-    assert make_variant(kind, deep, means, seed=1) is WhyNoVariant.SYNTAX_ERRORS
+    deep = Original(text=text, ids=context.tokenizer.encode(text).ids, language="python")
+    assert make_variant(kind, deep, context, seed=1) is WhyNoVariant.SYNTAX_ERRORS
 
 
-def test_without_an_answer_there_is_no_rewrite(means):
+def test_missing_answer_gives_no_rewrite(context):
     why = WhyNoVariant.TEXT_TOO_LONG
-    lone = Original(text=TEXT, ids=means.tokenizer.encode(TEXT).ids, language="python", why_no_answer=why)
-    assert make_variant(VariantKind.REWRITE, lone, means, seed=1) is why
+    unanswered = Original(text=TEXT, ids=context.tokenizer.encode(TEXT).ids, language="python", why_no_answer=why)
+    assert make_variant(VariantKind.REWRITE, unanswered, context, seed=1) is why

@@ -1,4 +1,4 @@
-"""Variants of Python keep the meaning: programs pass their own tests as before, whatever was varied in them."""
+"""Variants of Python programs keep their meaning: a varied program passes its own tests as before."""
 
 import urllib.error
 from collections import Counter
@@ -15,28 +15,28 @@ from support.sdists import SDISTS, outcomes
 
 @pytest.fixture(scope="module", params=SDISTS, ids=lambda sdist: sdist.name)
 def program(request, tmp_path_factory):
-    """One with its tests, and how they end."""
+    """A program, and the outcomes of its tests before any variant."""
     try:
         before = outcomes(request.param, bytes, tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("before"))
     except urllib.error.URLError as error:
-        pytest.skip(f"no index of packages: {error}")
+        pytest.skip(f"the package index is not available: {error}")
     assert [*before.values()].count("passed") > 100
     return request.param, before
 
 
-def test_a_program_passes_its_tests_as_before(program, tmp_path_factory):
-    """With all kinds, one on top of the other: what one of them breaks, no other mends."""
+def test_varied_program_passes_its_tests(program, tmp_path_factory):
+    """All kinds are applied one after the other. None can repair what another breaks."""
     sdist, before = program
     num_varied = Counter()
 
-    def varied(text):
-        for vary in (rename, vary_comments, lay_out_again):
-            variant = vary(parse(text, "python"), Dice(sdist.name))
+    def apply_variants(text):
+        for make_variant in (rename, vary_comments, lay_out_again):
+            variant = make_variant(parse(text, "python"), Dice(sdist.name))
             if variant is not None:
-                num_varied[vary] += 1
+                num_varied[make_variant] += 1
                 text = variant
         return text
 
-    assert outcomes(sdist, varied, tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("after")) == before
+    assert outcomes(sdist, apply_variants, tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("after")) == before
     assert len(num_varied) == 3
     assert min(num_varied.values()) > 1

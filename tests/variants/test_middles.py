@@ -1,4 +1,4 @@
-"""Middles are in their piece, on the borders of characters, and of the kinds that the shares ask for."""
+"""Middles are inside their piece, begin and end between characters, and have the kinds that the shares request."""
 
 from collections import Counter
 
@@ -12,9 +12,9 @@ from gristmill.core.seeded_random import Dice
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.middles import (
     MAX_NODES,
+    MAX_PARSED_BYTES,
     NODE_TYPES,
-    PARSED_BYTES,
-    SYNTAX,
+    SYNTAX_KINDS,
     Middle,
     Shares,
     choose_middle,
@@ -119,30 +119,30 @@ template <typename T> int grind(T &mill, int corn) {
 }
 
 
-def text_of(language):
+def sample_text(language):
     return SAMPLES[language].encode()
 
 
 def sample_nodes(language):
-    return find_nodes(parse(text_of(language), language))
+    return find_nodes(parse(sample_text(language), language))
 
 
-def shown(text, nodes):
-    """The middles as pairs of kind and text."""
+def kinds_and_texts(text, nodes):
+    """Return the middles as pairs of kind and text."""
     return [
-        (SYNTAX[kind], text[start:end].decode())
+        (SYNTAX_KINDS[kind], text[start:end].decode())
         for start, end, kind in zip(nodes.starts, nodes.ends, nodes.kinds, strict=True)
     ]
 
 
-def every_node(parsed):
+def list_all_nodes(parsed):
     nodes = [parsed.tree.root_node]
     for node in nodes:
         nodes.extend(node.children)
     return nodes
 
 
-# The nodes of a file.
+# Nodes of a file.
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
@@ -156,10 +156,10 @@ def test_every_node_type_exists_in_its_grammar(language):
 
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_every_language_has_middles_of_every_kind(language):
-    parsed = parse(text_of(language), language)
+    parsed = parse(sample_text(language), language)
     assert not parsed.tree.root_node.has_error
-    found = shown(parsed.text, find_nodes(parsed))
-    assert {kind for kind, _ in found} == set(SYNTAX)
+    found = kinds_and_texts(parsed.text, find_nodes(parsed))
+    assert {kind for kind, _ in found} == set(SYNTAX_KINDS)
     assert any(kind == ARGUMENTS and "zwölf" in middle for kind, middle in found)
     assert any(kind == BODY and "zwölf" in middle for kind, middle in found)
     assert any(kind == BLOCK and "zwölf" in middle for kind, middle in found)
@@ -168,29 +168,29 @@ def test_every_language_has_middles_of_every_kind(language):
 
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_middles_are_nodes_of_their_kind(language):
-    """Compared with a walk over the whole tree."""
-    parsed = parse(text_of(language), language)
+    """Compare with a walk over the complete tree."""
+    parsed = parse(sample_text(language), language)
     types = {kind: set(names.split()) for kind, names in NODE_TYPES[language].items()}
     expected = {}
-    for node in every_node(parsed):
+    for node in list_all_nodes(parsed):
         kinds = {kind for kind, names in types.items() if kind != BODY and node.type in names}
         owner = node.parent
         if owner is not None and owner.type in types[BODY] and owner.child_by_field_name("body") == node:
             kinds.add(BODY)
-        place = (node.start_byte, node.end_byte)
-        expected[place] = expected.get(place, set()) | kinds
+        position = (node.start_byte, node.end_byte)
+        expected[position] = expected.get(position, set()) | kinds
     nodes = find_nodes(parsed)
     for start, end, kind in zip(nodes.starts, nodes.ends, nodes.kinds, strict=True):
         kinds = expected.pop((int(start), int(end)))
-        assert SYNTAX[kind] == min(kinds, key=SYNTAX.index)
-    left = [parsed.text[start:end] for (start, end), kinds in expected.items() if kinds]
-    assert all(len(text.translate(None, b" \n\t(){};,")) < 2 or b"//" in text for text in left), left
+        assert SYNTAX_KINDS[kind] == min(kinds, key=SYNTAX_KINDS.index)
+    missing = [parsed.text[start:end] for (start, end), kinds in expected.items() if kinds]
+    assert all(len(text.translate(None, b" \n\t(){};,")) < 2 or b"//" in text for text in missing), missing
 
 
-def test_python_middles_are_without_the_indentation_and_the_last_newline():
+def test_python_middles_exclude_indentation_and_last_newline():
     text = b"def grind(corn):\n    half = corn / 2\n    if half:\n        return half\n\n\nprint(grind(40))\n"
     assert (
-        shown(text, find_nodes(parse(text, "python")))
+        kinds_and_texts(text, find_nodes(parse(text, "python")))
         == [
             (STATEMENT, "def grind(corn):\n    half = corn / 2\n    if half:\n        return half"),
             (BODY, "half = corn / 2\n    if half:\n        return half"),
@@ -206,14 +206,14 @@ def test_python_middles_are_without_the_indentation_and_the_last_newline():
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
-def test_no_middle_begins_or_ends_with_a_blank(language):
-    for _, middle in shown(text_of(language), sample_nodes(language)):
+def test_no_middle_begins_or_ends_with_whitespace(language):
+    for _, middle in kinds_and_texts(sample_text(language), sample_nodes(language)):
         assert middle == middle.strip()
 
 
 def test_middles_without_content_are_left_out():
     text = b"function f() { /* nothing to do */ }\ng();\nh(1);\n;;\nif (on) { }\n"
-    found = shown(text, find_nodes(parse(text, "javascript")))
+    found = kinds_and_texts(text, find_nodes(parse(text, "javascript")))
     assert found == [
         (STATEMENT, "function f() { /* nothing to do */ }"),
         (STATEMENT, "h(1);"),
@@ -221,28 +221,28 @@ def test_middles_without_content_are_left_out():
     ]
 
 
-def test_a_long_file_is_parsed_in_pieces_from_lines_that_are_not_indented():
-    text = text_of("python") * 700
-    assert len(text) > 2 * PARSED_BYTES
-    whole, found = find_nodes(parse(text, "python")), nodes_of(text, "python")
+def test_long_file_is_parsed_in_pieces_from_unindented_lines():
+    text = sample_text("python") * 700
+    assert len(text) > 2 * MAX_PARSED_BYTES
+    expected, found = find_nodes(parse(text, "python")), nodes_of(text, "python")
     assert found.starts.tolist() == sorted(found.starts.tolist())
-    assert set(shown(text, found)) == set(shown(text, whole))
-    assert 0.9 < len(found.starts) / len(whole.starts) <= 1
+    assert set(kinds_and_texts(text, found)) == set(kinds_and_texts(text, expected))
+    assert 0.9 < len(found.starts) / len(expected.starts) <= 1
 
 
-def test_no_middle_has_a_syntax_error_in_it():
+def test_no_middle_contains_a_syntax_error():
     text = b"def f():\n    x = = 1\n" + b"def g(a):\n    return h(a, 12)\n" * 20
     nodes = find_nodes(parse(text, "python"))
     assert len(nodes.starts)
-    assert not any("= =" in middle for _, middle in shown(text, nodes))
+    assert not any("= =" in middle for _, middle in kinds_and_texts(text, nodes))
 
 
-def test_a_text_with_many_errors_has_no_nodes():
+def test_text_with_many_errors_has_no_nodes():
     text = b"<p>To be (or not), that is: the question.</p>\n" * 20
     assert len(find_nodes(parse(text, "java")).starts) == 0
 
 
-def test_of_too_many_nodes_some_from_everywhere_are_left():
+def test_too_many_nodes_are_reduced_evenly():
     text = b"ab = 1\n" * (MAX_NODES + 20_000)
     nodes = find_nodes(parse(text, "python"))
     assert len(nodes.starts) == MAX_NODES
@@ -266,14 +266,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("language", ["python", "javascript", "c"])
-def test_hostile_texts_end(text, language):
+def test_middles_of_hostile_texts_terminate(text, language):
     nodes = find_nodes(parse(text, language))
     assert len(nodes.starts) <= MAX_NODES
     middle = choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, Dice(0))
     assert (middle is None) == (not text.strip())
 
 
-# The middle of a piece.
+# Middle of a piece.
 
 KINDS = {MiddleKind.LINES: BY_LINES, MiddleKind.CHARACTERS: BY_CHARACTERS}
 PIECES = st.text(st.sampled_from("ab \n\tä€𝄞;(") | st.characters(codec="utf-8"), max_size=60).flatmap(
@@ -282,17 +282,17 @@ PIECES = st.text(st.sampled_from("ab \n\tä€𝄞;(") | st.characters(codec="ut
 SHARES = st.tuples(*[st.sampled_from((0, 0.5, 1, 3))] * 3).filter(any).map(lambda shares: Shares(*shares))
 
 
-def borders_of(text):
+def character_boundaries(text):
     return {len(text[:index].encode()) for index in range(len(text) + 1)}
 
 
-def check_is_middle(text, piece, max_bytes, middle):
-    """`text` as characters, `piece` in bytes."""
+def assert_valid_middle(text, piece, max_bytes, middle):
+    """Assert that a middle is valid. `text` is a string, and `piece` is in bytes."""
     assert piece[0] <= middle.start < middle.end <= piece[1]
     assert (middle.start, middle.end) != piece
     assert middle.end - middle.start <= max_bytes
     assert text.encode()[middle.start : middle.end].strip()
-    assert {middle.start, middle.end} <= borders_of(text)
+    assert {middle.start, middle.end} <= character_boundaries(text)
 
 
 @given(
@@ -302,17 +302,17 @@ def check_is_middle(text, piece, max_bytes, middle):
     seed=st.integers(0, 99),
     language=st.sampled_from(["c", "python", None]),
 )
-def test_a_middle_is_in_its_piece(cut, shares, max_bytes, seed, language):
+def test_middle_is_inside_its_piece(cut, shares, max_bytes, seed, language):
     text, *ends = cut
     piece = tuple(len(text[:end].encode()) for end in sorted(ends))
-    whole = text.encode()
-    nodes = find_nodes(parse(whole, language)) if language else None
-    middle = choose_middle(whole, piece, nodes, shares, max_bytes, Dice(seed))
-    most = min(max_bytes, piece[1] - piece[0] - 1)
-    characters = [one for one in whole[slice(*piece)].decode() if one not in " \t\n\r\v\f"]
-    if any(len(one.encode()) <= most for one in characters):
-        check_is_middle(text, piece, max_bytes, middle)
-        assert middle == choose_middle(whole, piece, nodes, shares, max_bytes, Dice(seed))
+    encoded = text.encode()
+    nodes = find_nodes(parse(encoded, language)) if language else None
+    middle = choose_middle(encoded, piece, nodes, shares, max_bytes, Dice(seed))
+    limit = min(max_bytes, piece[1] - piece[0] - 1)
+    characters = [one for one in encoded[slice(*piece)].decode() if one not in " \t\n\r\v\f"]
+    if any(len(one.encode()) <= limit for one in characters):
+        assert_valid_middle(text, piece, max_bytes, middle)
+        assert middle == choose_middle(encoded, piece, nodes, shares, max_bytes, Dice(seed))
     else:
         assert middle is None
 
@@ -324,25 +324,25 @@ def test_a_middle_is_in_its_piece(cut, shares, max_bytes, seed, language):
     seed=st.integers(0, 9),
     shares=SHARES,
 )
-def test_a_piece_that_begins_or_ends_within_a_character_has_a_middle_of_whole_ones(text, start, length, seed, shares):
-    whole = text.encode()
-    start = min(start, len(whole))
-    piece = (start, min(start + length, len(whole)))
-    middle = choose_middle(whole, piece, None, shares, 100, Dice(seed))
+def test_middle_of_a_piece_cut_inside_a_character_has_complete_characters(text, start, length, seed, shares):
+    encoded = text.encode()
+    start = min(start, len(encoded))
+    piece = (start, min(start + length, len(encoded)))
+    middle = choose_middle(encoded, piece, None, shares, 100, Dice(seed))
     if middle is not None:
-        check_is_middle(text, piece, 100, middle)
+        assert_valid_middle(text, piece, 100, middle)
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
 @given(
     cuts=st.tuples(st.integers(0, 700), st.integers(0, 700)), max_bytes=st.integers(1, 300), seed=st.integers(0, 999)
 )
-def test_syntax_alone_gives_a_node_that_fits_if_there_is_one(language, cuts, max_bytes, seed):
-    """Compared with a look at every node of the file."""
-    text, nodes = text_of(language), sample_nodes(language)
+def test_syntax_share_gives_a_fitting_node_if_any_exists(language, cuts, max_bytes, seed):
+    """Compare with a search through all nodes of the file."""
+    text, nodes = sample_text(language), sample_nodes(language)
     start, end = sorted(min(cut, len(text)) for cut in cuts)
     fitting = {
-        Middle(one, last, SYNTAX[kind])
+        Middle(one, last, SYNTAX_KINDS[kind])
         for one, last, kind in zip(nodes.starts.tolist(), nodes.ends.tolist(), nodes.kinds.tolist(), strict=True)
         if start <= one and last <= end and last - one <= max_bytes and (one, last) != (start, end)
     }
@@ -350,35 +350,35 @@ def test_syntax_alone_gives_a_node_that_fits_if_there_is_one(language, cuts, max
     assert middle in fitting if fitting else middle is None or middle.kind in KINDS
 
 
-def test_every_fitting_node_is_drawn_and_kinds_are_as_likely_as_each_other():
-    text, nodes = text_of("python"), sample_nodes("python")
+def test_every_fitting_node_is_drawn_and_kinds_are_equally_likely():
+    text, nodes = sample_text("python"), sample_nodes("python")
     drawn = Counter(choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, Dice(seed)) for seed in range(4000))
     assert len(drawn) == len(nodes.starts)
     by_kind = Counter()
     for middle, count in drawn.items():
         by_kind[middle.kind] += count
-    assert all(900 < by_kind[kind] < 1100 for kind in SYNTAX)
+    assert all(900 < by_kind[kind] < 1100 for kind in SYNTAX_KINDS)
 
 
 @given(cut=PIECES, max_bytes=st.integers(1, 80), seed=st.integers(0, 99))
-def test_lines_are_whole_lines_of_the_file(cut, max_bytes, seed):
-    """Compared with all runs of lines."""
+def test_lines_are_complete_lines_of_the_file(cut, max_bytes, seed):
+    """Compare with all runs of lines."""
     text, *ends = cut
     start, end = (len(text[:end].encode()) for end in sorted(ends))
-    whole = text.encode()
-    borders = [0]
-    for line in whole.split(b"\n"):
-        borders.append(min(borders[-1] + len(line) + 1, len(whole)))
+    encoded = text.encode()
+    boundaries = [0]
+    for line in encoded.split(b"\n"):
+        boundaries.append(min(boundaries[-1] + len(line) + 1, len(encoded)))
     fitting = {
         (one, last)
-        for one in borders
-        for last in borders
+        for one in boundaries
+        for last in boundaries
         if start <= one < last <= end
         and last - one <= max_bytes
         and (one, last) != (start, end)
-        and whole[one:last].strip()
+        and encoded[one:last].strip()
     }
-    middle = choose_middle(whole, (start, end), None, BY_LINES, max_bytes, Dice(seed))
+    middle = choose_middle(encoded, (start, end), None, BY_LINES, max_bytes, Dice(seed))
     if fitting:
         assert middle.kind == MiddleKind.LINES
         assert (middle.start, middle.end) in fitting
@@ -386,7 +386,7 @@ def test_lines_are_whole_lines_of_the_file(cut, max_bytes, seed):
         assert middle is None or middle.kind == MiddleKind.CHARACTERS
 
 
-def test_every_first_line_is_as_likely_and_few_lines_are_more_so_than_many():
+def test_first_lines_are_equally_likely_and_short_runs_more_likely():
     text = b"a line\n" * 64 + b"\n"
     middles = [choose_middle(text, (0, len(text)), None, BY_LINES, 448, Dice(seed)) for seed in range(6400)]
     starts = Counter(middle.start for middle in middles)
@@ -397,27 +397,30 @@ def test_every_first_line_is_as_likely_and_few_lines_are_more_so_than_many():
     assert max(counts) > 32
 
 
-def test_one_line_is_cut_at_characters():
+def test_single_line_is_cut_at_characters():
     for text in (b"one line", b"one line\n"):
         assert choose_middle(text, (0, len(text)), None, BY_LINES, 100, Dice(1)).kind == MiddleKind.CHARACTERS
 
 
-def test_cuts_are_as_likely_at_each_character():
+def test_every_pair_of_cuts_is_drawn():
     text = "zwölf€".encode()
     piece = (0, len(text))
     middles = [choose_middle(text, piece, None, BY_CHARACTERS, 100, Dice(seed)) for seed in range(7000)]
     assert {(middle.start, middle.end) for middle in middles} == {
-        (start, end) for start in borders_of("zwölf€") for end in borders_of("zwölf€") if start < end
+        (start, end)
+        for start in character_boundaries("zwölf€")
+        for end in character_boundaries("zwölf€")
+        if start < end
     } - {piece}
 
 
-def test_a_limit_leaves_the_places_of_cuts_even():
+def test_limit_keeps_cut_positions_uniform():
     text = b"x" * 1000
     middles = [choose_middle(text, (0, 1000), None, BY_CHARACTERS, 50, Dice(seed)) for seed in range(4000)]
     assert 480 < sum(middle.start + middle.end for middle in middles) / 8000 < 520
 
 
-def test_a_blank_middle_becomes_a_character():
+def test_blank_middle_becomes_a_character():
     text = b" " * 500 + b"ab" + b" " * 500
     for seed in range(50):
         middle = choose_middle(text, (0, len(text)), None, BY_CHARACTERS, 3, Dice(seed))
@@ -434,21 +437,21 @@ def test_a_blank_middle_becomes_a_character():
         (Shares(0, 0.1, 0.3), [0, 0.25, 0.75]),
     ],
 )
-def test_shares_are_kept(shares, expected):
-    text, nodes = text_of("go"), sample_nodes("go")
+def test_shares_are_respected(shares, expected):
+    text, nodes = sample_text("go"), sample_nodes("go")
     kinds = [choose_middle(text, (0, len(text)), nodes, shares, 1000, Dice(seed)).kind for seed in range(4000)]
-    counts = Counter("syntax" if kind in SYNTAX else kind for kind in kinds)
+    counts = Counter("syntax" if kind in SYNTAX_KINDS else kind for kind in kinds)
     found = [counts[sort] / 4000 for sort in ("syntax", MiddleKind.LINES, MiddleKind.CHARACTERS)]
     assert found == pytest.approx(expected, abs=0.03)
     assert [bool(one) for one in found] == [bool(one) for one in expected]
 
 
-def test_without_a_node_that_fits_lines_stand_in_and_then_characters():
-    text, nodes = text_of("java"), sample_nodes("java")
+def test_lines_then_characters_are_used_without_a_fitting_node():
+    text, nodes = sample_text("java"), sample_nodes("java")
     kinds = {
         max_bytes: choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, max_bytes, Dice(3)).kind
         for max_bytes in (1, 500)
     }
     assert kinds[1] == MiddleKind.CHARACTERS
-    assert kinds[500] in SYNTAX
+    assert kinds[500] in SYNTAX_KINDS
     assert choose_middle(text, (0, len(text)), None, BY_SYNTAX, 500, Dice(3)).kind == MiddleKind.LINES

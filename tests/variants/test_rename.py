@@ -1,4 +1,4 @@
-"""Local names change, meaning does not."""
+"""Renaming changes local names, but not the meaning."""
 
 import ast
 import builtins
@@ -14,7 +14,16 @@ pytest.importorskip("tree_sitter")
 
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.grammars import GRAMMARS, parse
-from gristmill.variants.rename import FreshNames, is_fit, keywords, query_of, rename, reserved, word_list, words_of
+from gristmill.variants.rename import (
+    NameGenerator,
+    find_words,
+    keywords,
+    load_query,
+    may_be_renamed,
+    read_word_list,
+    rename,
+    reserved_words,
+)
 
 
 def renamed(text: str, language: str, seed: int = 1) -> str:
@@ -22,12 +31,12 @@ def renamed(text: str, language: str, seed: int = 1) -> str:
     return text if variant is None else variant.decode()
 
 
-def tree_of(text: bytes, language: str) -> tuple[str, int]:
+def tree_and_errors(text: bytes, language: str) -> tuple[str, int]:
     parsed = parse(text, language)
     return str(parsed.tree.root_node), parsed.num_errors
 
 
-# x1 is x, and must be renamed here; what has no such mark must stay.
+# x1 is the name x, marked because it must be renamed. All names without a mark must be kept.
 MARK = r"(?<=[a-z])1\b"
 WORD = r"[^\W\d]\w*"
 CASES = {
@@ -190,7 +199,7 @@ ALL_CASES = [(language, name) for language, cases in CASES.items() for name in c
 
 
 @pytest.mark.parametrize(("language", "name"), ALL_CASES, ids=lambda value: value)
-def test_what_is_marked_is_renamed_and_nothing_else(language, name):
+def test_only_marked_names_are_renamed(language, name):
     marked = re.findall(WORD, CASES[language][name])
     text = re.sub(MARK, "", CASES[language][name])
     variant = renamed(text, language)
@@ -200,29 +209,29 @@ def test_what_is_marked_is_renamed_and_nothing_else(language, name):
     )
     pairs = {(old, new) for old, new in zip(before, after, strict=True) if old != new}
     assert len({new for _, new in pairs}) == len(pairs) == len({old for old, _ in pairs}), "one new name for each"
-    assert not {new for _, new in pairs} & {*before, *reserved()}
-    assert tree_of(text.encode(), language) == tree_of(variant.encode(), language)
+    assert not {new for _, new in pairs} & {*before, *reserved_words()}
+    assert tree_and_errors(text.encode(), language) == tree_and_errors(variant.encode(), language)
 
 
 TRAITS = [getattr(symtable.Symbol, name) for name in dir(symtable.Symbol) if name.startswith("is_")]
 
 
-def assert_same_but_for_locals(before: bytes, after: bytes) -> int:
-    """How many names were changed."""
+def assert_only_locals_differ(before: bytes, after: bytes) -> int:
+    """Assert that only local names differ. Return the number of changed names."""
     olds, news = list(ast.walk(ast.parse(before))), list(ast.walk(ast.parse(after)))
     assert len(olds) == len(news)
     changed = {}
     for old, new in zip(olds, news, strict=True):
         assert type(old) is type(new)
         for field in old._fields:
-            was, now = getattr(old, field, None), getattr(new, field, None)
-            if isinstance(was, ast.AST | list):
+            old_value, new_value = getattr(old, field, None), getattr(new, field, None)
+            if isinstance(old_value, ast.AST | list):
                 continue
-            if was != now:
+            if old_value != new_value:
                 assert (type(old), field) in {(ast.Name, "id"), (ast.ExceptHandler, "name")}
-                assert changed.setdefault(was, now) == now
+                assert changed.setdefault(old_value, new_value) == new_value
     assert len(set(changed.values())) == len(changed)
-    if sys.version_info < (3, 12):  # later ones list what a comprehension binds among the names around it
+    if sys.version_info < (3, 12):  # later versions list the names of a comprehension in the enclosing scope
         assert_same_symbols(*(symtable.symtable(text, "a.py", "exec") for text in (before, after)))
     return len(changed)
 
@@ -241,17 +250,17 @@ def assert_same_symbols(before: symtable.SymbolTable, after: symtable.SymbolTabl
         assert_same_symbols(old, new)
 
 
-def test_in_real_code_nothing_but_locals_changes(own_files, corpus):
+def test_only_local_names_change_in_real_code(own_files, corpus):
     num_renamed = num_trees = 0
     for path in (*own_files[::4], *sorted(corpus.rglob("*.py"))[::4]):
         text = path.read_bytes()
         variant = rename(parse(text, "python"), Dice(path.name))
         if variant is not None:
-            num_renamed += assert_same_but_for_locals(text, variant)
+            num_renamed += assert_only_locals_differ(text, variant)
             compile(variant, path, "exec")
             num_trees += 1
             if num_trees % 4 == 0:
-                assert tree_of(text, "python") == tree_of(variant, "python")
+                assert tree_and_errors(text, "python") == tree_and_errors(variant, "python")
     assert num_renamed > 2_500
 
 
@@ -275,26 +284,26 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("language", GRAMMARS)
 @pytest.mark.timeout(30)
-def test_whatever_comes_there_is_an_end_and_no_exception(language, name):
+def test_renaming_of_hostile_texts_terminates(language, name):
     variant = rename(parse(HOSTILE[name], language), Dice(1))
     assert variant is None or len(variant) > 0
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
-def test_the_same_dice_give_the_same_variant(language):
+def test_renaming_is_deterministic_for_a_seed(language):
     text = "\n".join(re.sub(MARK, "", case) for case in CASES.get(language, {"": "a"}).values())
     variants = [rename(parse(text.encode(), language), Dice(seed)) for seed in (1, 1, 2)]
     assert variants[0] == variants[1]
     assert variants[0] is None or variants[0] != variants[2]
 
 
-def test_words_are_words_and_those_of_python_are_reserved():
-    pools = [word_list(name) for name in ("modifiers", "nouns", "short")]
+def test_word_lists_are_lowercase_and_python_names_are_reserved():
+    pools = [read_word_list(name) for name in ("modifiers", "nouns", "short")]
     assert all(word.isascii() and word.islower() and word.isalpha() for pool in pools for word in pool)
-    assert {name for name in dir(builtins) if name.islower() and name[0] != "_"} <= reserved()
+    assert {name for name in dir(builtins) if name.islower() and name[0] != "_"} <= reserved_words()
     assert {*keyword.kwlist, *keyword.softkwlist} <= keywords()
-    assert not {*pools[2]} & reserved()
-    assert len({*pools[1]} - reserved()) > 200
+    assert not {*pools[2]} & reserved_words()
+    assert len({*pools[1]} - reserved_words()) > 200
 
 
 @pytest.mark.parametrize(
@@ -308,22 +317,22 @@ def test_words_are_words_and_those_of_python_are_reserved():
         (b"number_of_all_users", "go", rb"[a-z]+_[a-z]+_[a-z]+"),
     ],
 )
-def test_a_new_name_looks_like_the_old_one(old, language, pattern):
+def test_new_name_has_the_style_of_the_old_one(old, language, pattern):
     for seed in range(50):
-        assert re.fullmatch(pattern, FreshNames(set(), Dice(seed)).like(old, language))
+        assert re.fullmatch(pattern, NameGenerator(set(), Dice(seed)).similar_to(old, language))
 
 
 def test_names_never_run_out_and_never_repeat():
     text = b"margin the_row"
-    fresh = FreshNames(words_of(text), Dice(1))
-    names = [fresh.like(b"x", "python") for _ in range(5_000)]
+    generator = NameGenerator(find_words(text), Dice(1))
+    names = [generator.similar_to(b"x", "python") for _ in range(5_000)]
     assert len({*names, b"margin", b"the_row"}) == 5_002
-    assert all(is_fit(name) and name.decode() not in keywords() for name in names)
+    assert all(may_be_renamed(name) and name.decode() not in keywords() for name in names)
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
-def test_there_is_a_query_for_every_grammar(language):
-    assert "@use" in query_of(language)
+def test_every_grammar_has_a_query(language):
+    assert "@use" in load_query(language)
 
 
 @pytest.mark.parametrize(
@@ -339,11 +348,13 @@ def test_there_is_a_query_for_every_grammar(language):
         "from __future__ import annotations\ndef f():\n    kind = int\n    def g(a: kind): pass\n    return g.__annotations__\nprint(f())\n",
     ],
 )
-def test_what_a_program_prints_stays(text):
-    def printed(source):
-        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
-        return done.stdout
+def test_output_of_a_renamed_program_is_the_same(text):
+    def run_and_capture(source):
+        completed = subprocess.run(
+            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
+        )
+        return completed.stdout
 
     variants = {rename(parse(text.encode(), "python"), Dice(seed)) for seed in range(3)} - {None}
     for variant in variants:
-        assert printed(variant.decode()) == printed(text)
+        assert run_and_capture(variant.decode()) == run_and_capture(text)

@@ -1,1 +1,1 @@
-"""Other forms of a source text: renamed, commented, laid out, infilled, with noise, rewritten."""
+"""Variants of a source text: renamed, with other comments or layout, infilled, with noise, or rewritten by a model."""

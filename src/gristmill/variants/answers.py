@@ -1,4 +1,4 @@
-"""What a model answered -> the source text in it, in the manner of its parent, or why it is of no use."""
+"""Read the answers of a model, extract their code, check that it can be used, and cache the answers."""
 
 import hashlib
 import re
@@ -12,21 +12,27 @@ from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
 from gristmill.variants.grammars import Parsed, is_hard_to_query, is_parsable, parse
 
-Shape = TypeVar("Shape")
+Decoded = TypeVar("Decoded")
 
-OPENING = re.compile(r"^ {0,3}(`{3,}+)[^`\n]*+$\n?", re.MULTILINE)
-CUT_OFF = "length"
-MAX_GROWTH = 4
-"""From a quarter of its parent's length to four times: beyond that it is another text, or a piece of one."""
+FENCE_OPENING = re.compile(r"^ {0,3}(`{3,}+)[^`\n]*+$\n?", re.MULTILINE)
+CUT_OFF_REASON = "length"
+MAX_LENGTH_RATIO = 4
+"""Maximum ratio of the lengths of an answer and its parent, whichever is longer.
+
+Beyond it, the answer is another text or a piece of one.
+"""
 MAX_NAME_CHARACTERS = 500
 
 
 class UnusableAnswerError(Exception):
-    """For this room alone. It says what is wrong, and shows nothing of the answer."""
+    """An answer cannot be used. The message has the reason and quotes nothing of the answer. Users never see it."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the cache keeps, usable or not: asking again would cost the same and say the same."""
+    """Answer of a model, as the cache stores it.
+
+    Unusable answers are stored too, because asking again would cost the same and give the same answer.
+    """
 
     content: str
     finish_reason: str | None
@@ -58,38 +64,39 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 def read_reply(body: bytes) -> Reply:
-    """What is no chat completion raises NoAnswerError: the server said nothing about the text."""
-    completion = _decoded(body, _COMPLETION, "chat completion")
+    """Read a chat completion. Raise NoAnswerError if the body is not one, because it then contains no answer."""
+    completion = _decode(body, _COMPLETION, "chat completion")
     if not completion.choices:
-        raise NoAnswerError(Fault.LASTING, "a chat completion without choices")
+        raise NoAnswerError(Fault.LASTING, "the chat completion has no choices")
     choice = completion.choices[0]
     return Reply(choice.message.content or "", choice.finish_reason)
 
 
-def listed_models(body: bytes) -> list[str]:
-    """At least one."""
-    names = [model.id for model in _decoded(body, _MODELS, "list of models").data]
+def read_model_names(body: bytes) -> list[str]:
+    """Read the names of the models that a server lists. Raise NoAnswerError if there are none or they are invalid."""
+    names = [model.id for model in _decode(body, _MODELS, "list of models").data]
     if not names:
-        raise NoAnswerError(Fault.LASTING, "a list of models that is empty")
+        raise NoAnswerError(Fault.LASTING, "the list of models is empty")
     if not all(name.isprintable() and 0 < len(name) <= MAX_NAME_CHARACTERS for name in names):
-        raise NoAnswerError(Fault.LASTING, "a list of models with names that are none")
+        raise NoAnswerError(Fault.LASTING, "the list of models has invalid names")
     return names
 
 
-def usable_text(reply: Reply) -> str:
-    if reply.finish_reason == CUT_OFF:
+def require_usable_text(reply: Reply) -> str:
+    """Return the text of a reply. Raise UnusableAnswerError if it is empty, cut off or has a NUL."""
+    if reply.finish_reason == CUT_OFF_REASON:
         raise UnusableAnswerError("the answer is cut off at max_tokens")
     if not reply.content.strip():
         raise UnusableAnswerError("the answer is empty")
     if "\0" in reply.content:
-        raise UnusableAnswerError("the answer has a NUL in it")
+        raise UnusableAnswerError("the answer contains a NUL character")
     return reply.content
 
 
-def code_in(answer: str) -> str:
-    """The first fenced block, or all of it where there is none."""
+def extract_code(answer: str) -> str:
+    """Return the first fenced block of an answer, or the complete answer if it has none."""
     answer = answer.replace("\r\n", "\n")
-    opening = OPENING.search(answer)
+    opening = FENCE_OPENING.search(answer)
     if opening is None:
         return answer
     closing = re.compile(rf"^ {{0,3}}`{{{len(opening[1])},}}+[ \t]*+$", re.MULTILINE).search(answer, opening.end())
@@ -101,63 +108,65 @@ def code_in(answer: str) -> str:
     return code
 
 
-def in_manner_of(parent: bytes, code: str) -> bytes:
-    """With the line ends of the parent, and a line feed at the end where the parent has one."""
+def match_line_ends(parent: bytes, code: str) -> bytes:
+    """Return the code with the line ends of its parent. It ends with a line feed only if the parent does."""
     text = code.replace("\r\n", "\n").encode()
     if not parent.endswith(b"\n"):
         text = text.rstrip(b"\n")
     elif not text.endswith(b"\n"):
         text += b"\n"
-    return text.replace(b"\n", b"\r\n") if _is_crlf_throughout(parent) else text
+    return text.replace(b"\n", b"\r\n") if _has_only_crlf(parent) else text
 
 
-def why_refused(parent: Parsed, answer: bytes) -> str | None:
-    """None: it is a text of the same language that differs from its parent."""
+def find_refusal_reason(parent: Parsed, answer: bytes) -> str | None:
+    """Return the reason to refuse an answer, or None if it has the language of its parent and differs from it."""
     if not is_parsable(parent.language):
         return f"there is no grammar for {parent.language} to check it with"
     if b"".join(answer.split()) == b"".join(parent.text.split()):
-        return "it is its parent again, but for white space"
-    if not len(parent.text) <= MAX_GROWTH * len(answer) <= MAX_GROWTH * MAX_GROWTH * len(parent.text):
-        return f"it has {len(answer)} bytes, its parent {len(parent.text)}"
+        return "it differs from its parent only in whitespace"
+    if not len(parent.text) <= MAX_LENGTH_RATIO * len(answer) <= MAX_LENGTH_RATIO * MAX_LENGTH_RATIO * len(parent.text):
+        return f"it has {len(answer)} bytes and its parent has {len(parent.text)}"
     parsed = parse(answer, parent.language)
     if is_hard_to_query(parsed):
-        return "it is too deep to be checked"
+        return "its syntax tree is too deep to check"
     num_errors, num_allowed = parsed.num_errors, parent.num_errors
     if num_errors > num_allowed:
-        return f"it has {num_errors} syntax errors, its parent {num_allowed}"
+        return f"it has {num_errors} syntax errors and its parent has {num_allowed}"
     return None
 
 
-def _is_crlf_throughout(text: bytes) -> bool:
+def _has_only_crlf(text: bytes) -> bool:
     return 0 < text.count(b"\n") == text.count(b"\r\n")
 
 
-def _decoded(body: bytes, decoder: "msgspec.json.Decoder[Shape]", what: str) -> Shape:
+def _decode(body: bytes, decoder: "msgspec.json.Decoder[Decoded]", expected: str) -> Decoded:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError:
-        reason = f"JSON that is no {what}"
+        reason = f"the answer is JSON but not a {expected}"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         is_page = body.lstrip()[:1] == b"<"
-        reason = "a web page, no JSON: check the URL" if is_page else "no JSON"
+        reason = "the answer is a web page, not JSON: check the URL" if is_page else "the answer is not JSON"
     raise NoAnswerError(Fault.LASTING, reason)
 
 
-# Answers that were paid for, one file each: `cache/3f/3fa9…` holds the digest of its content, a line feed, and
-# that.
+# Cache of answers, one file each: `cache/3f/3fa9…` contains the digest of the content, a line feed, and the content.
 
 VERSION = b"gristmill answer 1\n"
 MAX_FILE_BYTES = 64 << 20
-"""Eight times what an answer may have: JSON writes a control character in six."""
+"""Eight times the maximum size of an answer. JSON writes a control character in six bytes."""
 
 
 class AnswerCache:
+    """Cache of replies in a folder, keyed by the request."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def load(self, request: bytes) -> Reply | None:
+        """Return the stored reply, or None if it is missing or damaged."""
         try:
-            with open_plain(self._place(request)) as stream:
+            with open_plain(self._path(request)) as stream:
                 digest, _, content = stream.read(MAX_FILE_BYTES).partition(b"\n")
         except OSError:
             return None
@@ -169,11 +178,11 @@ class AnswerCache:
             return None
 
     def store(self, request: bytes, reply: Reply) -> None:
-        place = self._place(request)
+        path = self._path(request)
         content = msgspec.json.encode(reply)
-        place.parent.mkdir(exist_ok=True)
-        write_atomically(place, hashlib.sha256(content).hexdigest().encode() + b"\n" + content, is_synced=False)
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, hashlib.sha256(content).hexdigest().encode() + b"\n" + content, is_synced=False)
 
-    def _place(self, request: bytes) -> Path:
+    def _path(self, request: bytes) -> Path:
         name = hashlib.sha256(VERSION + request).hexdigest()
         return self.folder / name[:2] / name

@@ -1,8 +1,8 @@
-"""`format`: the same program with another indent, other quotes and other blank lines.
+"""`format`: change the indent, the quotes and the blank lines of a program, but not its tokens.
 
-Levels of indent are kept, and so is what a line stands in beyond them. Python's blocks are their indents, so every line
-of a block has to come out at the same column: those at which blocks begin are known from the tree and are always
-levels. All else is only looks.
+A line keeps its indent level, and its alignment beyond that level. In Python, indents define the blocks, so all lines
+of a block must get the same column. The columns at which blocks begin are read from the tree and are always levels. In
+other languages, indents have no meaning.
 """
 
 import re
@@ -15,57 +15,59 @@ from typing import NamedTuple, TypeVar
 
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.edits import (
-    COMMENTS,
-    HAS_CONTINUATIONS,
-    HAS_PREPROCESSOR,
-    STRINGS,
+    COMMENT_QUERIES,
+    LANGUAGES_WITH_CONTINUATIONS,
+    LANGUAGES_WITH_PREPROCESSOR,
+    STRING_QUERIES,
     Span,
-    long_tokens,
-    may_be_rewritten,
+    find_multiline_tokens,
+    is_safe_to_rewrite,
 )
 from gristmill.variants.grammars import Parsed, captures
 
-# The lines of a text, and which of them begin inside a token.
+# Lines of a text, and which of them begin inside a token.
 
 FREE, IN_COMMENT, FROZEN = range(3)
-"""What may change of a line: all of its blanks, its indent, nothing."""
+"""Allowed changes of a line: all of its whitespace, only its indent, or nothing."""
 
 RUST_DOCUMENTATION = (b"/**", b"/*!")
-"""To Rust an attribute, whose value is every byte of it."""
+"""Comments that are attributes in Rust. Their value includes every byte."""
 
 
 class Lines(NamedTuple):
+    """Lines of a text, and the allowed changes of each."""
+
     texts: list[bytes]
-    """Without line feeds, with carriage returns."""
+    """Lines without their line feeds, but with carriage returns."""
     kinds: bytearray
-    """One of FREE, IN_COMMENT, FROZEN for each."""
+    """FREE, IN_COMMENT or FROZEN for each line."""
 
     def starts(self) -> list[int]:
-        """Of each line in the text, and the end."""
+        """Return the offset of each line, and the length of the text plus 1."""
         return [0, *accumulate(len(text) + 1 for text in self.texts)]
 
     def with_text(self, text: bytes) -> "Lines":
-        """One with as many bytes in as many lines."""
+        """Return the lines of another text that has line ends at the same offsets."""
         return Lines(text.split(b"\n"), self.kinds)
 
 
-def lines_of(parsed: Parsed) -> Lines:
+def split_lines(parsed: Parsed) -> Lines:
     texts = parsed.text.split(b"\n")
     kinds = bytearray(len(texts))
     lines = Lines(texts, kinds)
     starts = lines.starts()
-    for span in long_tokens(parsed, COMMENTS[parsed.language]):
+    for span in find_multiline_tokens(parsed, COMMENT_QUERIES[parsed.language]):
         is_documentation = parsed.language == "rust" and parsed.text.startswith(RUST_DOCUMENTATION, span.start)
-        _mark(kinds, starts, span, FROZEN if is_documentation else IN_COMMENT)
-    for span in long_tokens(parsed, STRINGS[parsed.language]):
-        _mark(kinds, starts, span, FROZEN)
-    if parsed.language in HAS_CONTINUATIONS:
-        _mark_continuations(texts, kinds, FROZEN if parsed.language in HAS_PREPROCESSOR else IN_COMMENT)
+        _mark_span(kinds, starts, span, FROZEN if is_documentation else IN_COMMENT)
+    for span in find_multiline_tokens(parsed, STRING_QUERIES[parsed.language]):
+        _mark_span(kinds, starts, span, FROZEN)
+    if parsed.language in LANGUAGES_WITH_CONTINUATIONS:
+        _mark_continuations(texts, kinds, FROZEN if parsed.language in LANGUAGES_WITH_PREPROCESSOR else IN_COMMENT)
     return lines
 
 
-def _mark(kinds: bytearray, starts: list[int], span: Span, kind: int) -> None:
-    """The lines that begin inside: the last byte of a span may be its line feed."""
+def _mark_span(kinds: bytearray, starts: list[int], span: Span, kind: int) -> None:
+    """Mark the lines that begin inside a span. The last byte of a span may be its line feed."""
     first, last = bisect_right(starts, span.start), bisect_right(starts, span.end - 1)
     kinds[first:last] = bytes([kind]) * (last - first)
 
@@ -76,39 +78,41 @@ def _mark_continuations(texts: list[bytes], kinds: bytearray, kind: int) -> None
             kinds[row] = max(kind, kinds[row])
 
 
-# Fewer blank lines, or more: never none where there was one, nor one where there was none.
+# Blank lines. Their number changes, but no run of them appears or disappears.
 
 CLOSING = (b"}", b")", b"]")
-BLANK_STARTS = (b" ", b"\t")
+INDENT_STARTS = (b" ", b"\t")
 
 
 class Spacing(Enum):
     TIGHT = "tight"
-    """One blank line wherever there were several."""
+    """Each run of blank lines becomes one blank line."""
     WIDE = "wide"
-    """One more before what begins in the first column."""
+    """Each run of blank lines before an unindented line gets one more."""
 
 
 def possible_spacings(lines: Lines) -> list[Spacing]:
-    runs = [*_runs(lines)]
-    is_looser = any(len(run) > 1 for run in runs)
-    is_wider = any(_is_before_definition(lines, run) for run in runs)
-    return [spacing for spacing, may_be in ((Spacing.TIGHT, is_looser), (Spacing.WIDE, is_wider)) if may_be]
+    runs = [*_blank_runs(lines)]
+    can_tighten = any(len(run) > 1 for run in runs)
+    can_widen = any(_is_before_definition(lines, run) for run in runs)
+    return [
+        spacing for spacing, is_possible in ((Spacing.TIGHT, can_tighten), (Spacing.WIDE, can_widen)) if is_possible
+    ]
 
 
-def space_again(lines: Lines, spacing: Spacing) -> list[bytes]:
+def apply_spacing(lines: Lines, spacing: Spacing) -> list[bytes]:
     texts: list[bytes] = []
-    done = 0
-    for run in _runs(lines):
-        texts += lines.texts[done : run.start + 1]
-        done = run.start + 1 if spacing is Spacing.WIDE else run.stop
+    copied_until = 0
+    for run in _blank_runs(lines):
+        texts += lines.texts[copied_until : run.start + 1]
+        copied_until = run.start + 1 if spacing is Spacing.WIDE else run.stop
         if spacing is Spacing.WIDE and _is_before_definition(lines, run):
             texts.append(lines.texts[run.start])
-    return texts + lines.texts[done:]
+    return texts + lines.texts[copied_until:]
 
 
-def _runs(lines: Lines) -> Iterator[range]:
-    """Of blank lines; what follows the last line feed is no line."""
+def _blank_runs(lines: Lines) -> Iterator[range]:
+    """Yield the runs of blank lines. The empty text after the last line feed is not a line."""
     is_blank = [
         kind == FREE and not text.strip(b" \t\r") for text, kind in zip(lines.texts[:-1], lines.kinds, strict=False)
     ]
@@ -120,83 +124,86 @@ def _runs(lines: Lines) -> Iterator[range]:
 
 
 def _is_before_definition(lines: Lines, run: range) -> bool:
-    following = lines.texts[run.stop]
-    return run.start > 0 and following.strip() != b"" and not following.startswith(BLANK_STARTS + CLOSING)
+    next_line = lines.texts[run.stop]
+    return run.start > 0 and next_line.strip() != b"" and not next_line.startswith(INDENT_STARTS + CLOSING)
 
 
 TAB = b"\t"
-UNITS = (b"  ", b"    ", b"        ", TAB)
-WIDTHS = (2, 3, 4, 8)
-"""Of a level, in blanks, as people have it."""
-MOST_LEVELS_AT_ONCE = 2
-"""A line further in than this is aligned with something above it."""
-SHARE_ON_LEVELS = 0.5
-"""Of the indented lines: with fewer, there is no unit to speak of."""
+INDENT_UNITS = (b"  ", b"    ", b"        ", TAB)
+UNIT_WIDTHS = (2, 3, 4, 8)
+"""Common widths of an indent level, in spaces."""
+MAX_LEVEL_STEP = 2
+"""Maximum step in levels from one line to the next. A line that is deeper is aligned with something above it."""
+MIN_SHARE_ON_LEVELS = 0.5
+"""Minimum share of indented lines that are on a level. With fewer, the text has no consistent unit."""
 
-BLANKS = b" \t"
-COLUMN_RESET = re.compile(rb"(?m)^[ \t]*\f[\f]*[ \t]+\S")
-"""After a form feed Python counts from the first column."""
+SPACES_AND_TABS = b" \t"
+FORM_FEED_INDENT = re.compile(rb"(?m)^[ \t]*\f[\f]*[ \t]+\S")
+"""Form feed before an indent. After it, Python counts columns from the first one again."""
 
 
 class Indents(NamedTuple):
     unit: bytes
-    """What a level is: a tab, or blanks."""
+    """Indent of one level: a tab or spaces."""
     prefixes: list[bytes | None]
-    """What each line is indented by. None: it is blank, or may not change."""
-    levels_at: frozenset[int]
-    """Columns that are levels whatever stands above."""
+    """Indent of each line. None if the line is blank or must not change."""
+    level_columns: frozenset[int]
+    """Columns that are levels, regardless of the lines above."""
 
 
-def prefixes_of(lines: Lines) -> list[bytes | None]:
+def find_prefixes(lines: Lines) -> list[bytes | None]:
     return [
-        None if kind == FROZEN or not text.strip() else text[: len(text) - len(text.lstrip(BLANKS))]
+        None if kind == FROZEN or not text.strip() else text[: len(text) - len(text.lstrip(SPACES_AND_TABS))]
         for text, kind in zip(lines.texts, lines.kinds, strict=True)
     ]
 
 
 def is_mixed(prefixes: list[bytes | None]) -> bool:
-    """Tabs in some lines and blanks in others, or both in one."""
+    """Return True if the indents contain both tabs and spaces."""
     seen = {*filter(None, prefixes)}
     return any(TAB in prefix for prefix in seen) and any(b" " in prefix for prefix in seen)
 
 
-def indents_of(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> Indents | None:
-    """None: there are none, or no unit to be found in them."""
+def find_indents(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> Indents | None:
+    """Return the indents of a text, or None if it has none or they have no consistent unit."""
     if parsed.language == "python":
-        return _of_blocks(parsed, lines, prefixes)
+        return _python_indents(parsed, lines, prefixes)
     free = [prefix for prefix, kind in zip(prefixes, lines.kinds, strict=True) if prefix is not None and kind == FREE]
-    unit = _tab(free) if any(prefix.startswith(TAB) for prefix in free) else _blanks([*map(len, free)])
+    unit = _tab_unit(free) if any(prefix.startswith(TAB) for prefix in free) else _space_unit([*map(len, free)])
     return Indents(unit, prefixes, frozenset()) if unit else None
 
 
-def indent_again(lines: Lines, indents: Indents, unit: bytes) -> Lines:
+def apply_indent(lines: Lines, indents: Indents, unit: bytes) -> Lines:
     texts: list[bytes] = []
     base = 0
     for text, kind, prefix in zip(lines.texts, lines.kinds, indents.prefixes, strict=True):
         if prefix is None:
             texts.append(text)
             continue
-        levels, rest = _levels(indents, prefix, base)
+        levels, rest = _split_prefix(indents, prefix, base)
         texts.append(unit * levels + rest + text[len(prefix) :])
         if kind == FREE and not rest:
             base = levels
     return Lines(texts, lines.kinds)
 
 
-def _levels(indents: Indents, prefix: bytes, base: int) -> tuple[int, bytes]:
-    """And the blanks beyond them; base is the level of the last line that stood on one."""
+def _split_prefix(indents: Indents, prefix: bytes, base: int) -> tuple[int, bytes]:
+    """Split an indent into its number of levels and the spaces beyond them.
+
+    `base` is the level of the last line without spaces beyond its level.
+    """
     if indents.unit == TAB:
         rest = prefix.lstrip(TAB)
         return len(prefix) - len(rest), rest
     levels, beyond = divmod(len(prefix), len(indents.unit))
-    if len(prefix) in indents.levels_at or levels < base or (not beyond and levels <= base + MOST_LEVELS_AT_ONCE):
+    if len(prefix) in indents.level_columns or levels < base or (not beyond and levels <= base + MAX_LEVEL_STEP):
         return levels, b" " * beyond
     return base, b" " * (len(prefix) - base * len(indents.unit))
 
 
-def _of_blocks(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> Indents | None:
+def _python_indents(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> Indents | None:
     columns = _block_columns(parsed, lines, prefixes)
-    if not columns or COLUMN_RESET.search(parsed.text):
+    if not columns or FORM_FEED_INDENT.search(parsed.text):
         return None
     if any(TAB in prefix for prefix in prefixes if prefix):
         return Indents(TAB, prefixes, columns)
@@ -205,7 +212,7 @@ def _of_blocks(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> In
 
 
 def _block_columns(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> frozenset[int]:
-    """Of those that begin on a line of their own."""
+    """Return the columns of the blocks that begin on a new line."""
     starts = lines.starts()
     columns: set[int] = set()
     for node in captures(parsed, "(block) @block").get("block", ()):
@@ -216,104 +223,112 @@ def _block_columns(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -
     return frozenset(columns)
 
 
-def _tab(prefixes: list[bytes]) -> bytes | None:
-    """Blanks behind tabs align; one before them, or a line indented by blanks alone, is another unit."""
-    is_odd = any(prefix.startswith(b"  ") or b" \t" in prefix for prefix in prefixes)
-    return None if is_odd else TAB
+def _tab_unit(prefixes: list[bytes]) -> bytes | None:
+    """Return a tab, or None if some indents have another unit.
+
+    Spaces after tabs are alignment. A space before a tab, or an indent of spaces only, is another unit.
+    """
+    has_other_unit = any(prefix.startswith(b"  ") or b" \t" in prefix for prefix in prefixes)
+    return None if has_other_unit else TAB
 
 
-def _blanks(widths: list[int]) -> bytes | None:
+def _space_unit(widths: list[int]) -> bytes | None:
     steps = Counter(deeper - width for width, deeper in pairwise(widths) if deeper > width)
-    unit = max(WIDTHS, key=lambda width: steps[width])
+    unit = max(UNIT_WIDTHS, key=lambda width: steps[width])
     indented = [width for width in widths if width]
-    on_levels = sum(not width % unit for width in indented)
-    return b" " * unit if steps[unit] and on_levels >= SHARE_ON_LEVELS * len(indented) else None
+    num_on_levels = sum(not width % unit for width in indented)
+    return b" " * unit if steps[unit] and num_on_levels >= MIN_SHARE_ON_LEVELS * len(indented) else None
 
 
-# 'x' for "x" and the other way round, in the languages where both mean the same.
+# Quotes: 'x' becomes "x" and vice versa, in the languages where both mean the same.
 
 QUOTES = (b"'", b'"')
 
 _SCRIPT = "(string) @string"
-QUERIES = {
+QUOTE_QUERIES = {
     "python": "(string) @string",
     "typescript": _SCRIPT,
     **dict.fromkeys(("javascript", "jsx", "tsx"), f"{_SCRIPT} (jsx_attribute) @attribute"),
 }
 
-SIMPLE = re.compile(rb"""[A-Za-z]{0,2}(['"])[^'"\\\r\n]*\1""")
+SIMPLE_STRING = re.compile(rb"""[A-Za-z]{0,2}(['"])[^'"\\\r\n]*\1""")
 
 
 def find_quotes(parsed: Parsed) -> dict[bytes, list[int]]:
-    """By the quote that could come there: the places of the others."""
-    places: dict[bytes, list[int]] = {quote: [] for quote in QUOTES}
-    if parsed.language not in QUERIES:
-        return places
-    text, reach = parsed.text, 0
-    found = captures(parsed, QUERIES[parsed.language])
-    ends_of_attributes = {node.end_byte for node in found.get("attribute", ())}  # quoted as in HTML
+    """Return the positions of the quotes that can be replaced, keyed by the quote to replace them with."""
+    positions: dict[bytes, list[int]] = {quote: [] for quote in QUOTES}
+    if parsed.language not in QUOTE_QUERIES:
+        return positions
+    text, last_end = parsed.text, 0
+    found = captures(parsed, QUOTE_QUERIES[parsed.language])
+    attribute_ends = {node.end_byte for node in found.get("attribute", ())}  # these follow the rules of HTML
     for start, end in sorted((node.start_byte, node.end_byte) for node in found.get("string", ())):
-        if start >= reach and end not in ends_of_attributes and not _touches_another(text, start, end):
-            match = SIMPLE.fullmatch(text, start, end)
+        if start >= last_end and end not in attribute_ends and not _adjoins_quote(text, start, end):
+            match = SIMPLE_STRING.fullmatch(text, start, end)
             if match:
-                places[b"'" if match[1] == b'"' else b'"'] += (match.start(1), end - 1)
-        reach = max(reach, end)
-    return places
+                positions[b"'" if match[1] == b'"' else b'"'] += (match.start(1), end - 1)
+        last_end = max(last_end, end)
+    return positions
 
 
-def quote_again(text: bytes, places: list[int], quote: bytes) -> bytes:
+def replace_quotes(text: bytes, positions: list[int], quote: bytes) -> bytes:
     changed = bytearray(text)
-    for place in places:
-        changed[place] = quote[0]
+    for position in positions:
+        changed[position] = quote[0]
     return bytes(changed)
 
 
-def _touches_another(text: bytes, start: int, end: int) -> bool:
+def _adjoins_quote(text: bytes, start: int, end: int) -> bool:
     return text[start - 1 : start] in QUOTES or text[end : end + 1] in QUOTES
 
 
-# The same tokens in another layout: deeper or flatter indents, the other quotes, more or fewer blank lines.
+# The variant: another indent, other quotes, or more or fewer blank lines.
 
 Choice = TypeVar("Choice")
 
 
 class Layout(NamedTuple):
+    """Properties to change. None leaves a property unchanged."""
+
     unit: bytes | None
     quote: bytes | None
     spacing: Spacing | None
 
 
-def lay_out_again(parsed: Parsed, dice: Dice) -> bytes | None:
-    """None: the grammar does not understand all of the text, Python's indents are mixed, or nothing can change."""
-    if parsed.tree.root_node.has_error or not may_be_rewritten(parsed):
+def lay_out_again(parsed: Parsed, rng: Dice) -> bytes | None:
+    """Return the text with another layout, or None if there is none.
+
+    There is none if the text has syntax errors, if Python code mixes tabs and spaces, or if nothing can change.
+    """
+    if parsed.tree.root_node.has_error or not is_safe_to_rewrite(parsed):
         return None
-    places = find_quotes(parsed)
-    lines = lines_of(parsed)
-    prefixes = prefixes_of(lines)
+    positions = find_quotes(parsed)
+    lines = split_lines(parsed)
+    prefixes = find_prefixes(lines)
     if parsed.language == "python" and is_mixed(prefixes):
         return None
-    indents = indents_of(parsed, lines, prefixes)
-    units = [unit for unit in UNITS if unit != indents.unit] if indents else []
-    layout = _drawn(units, [quote for quote in places if places[quote]], possible_spacings(lines), dice)
+    indents = find_indents(parsed, lines, prefixes)
+    units = [unit for unit in INDENT_UNITS if unit != indents.unit] if indents else []
+    layout = _draw_layout(units, [quote for quote in positions if positions[quote]], possible_spacings(lines), rng)
     if layout.quote:
-        lines = lines.with_text(quote_again(parsed.text, places[layout.quote], layout.quote))
+        lines = lines.with_text(replace_quotes(parsed.text, positions[layout.quote], layout.quote))
     if layout.unit and indents:
-        lines = indent_again(lines, indents, layout.unit)
-    texts = space_again(lines, layout.spacing) if layout.spacing else lines.texts
+        lines = apply_indent(lines, indents, layout.unit)
+    texts = apply_spacing(lines, layout.spacing) if layout.spacing else lines.texts
     return b"\n".join(texts) if any(layout) else None
 
 
-def _drawn(units: list[bytes], quotes: list[bytes], spacings: list[Spacing], dice: Dice) -> Layout:
-    """Something changes if anything can: where the dice leave all as it is, the first that can has to."""
-    drawn = Layout(_one_or_none(units, dice), _one_or_none(quotes, dice), _one_or_none(spacings, dice))
-    if any(drawn):
-        return drawn
+def _draw_layout(units: list[bytes], quotes: list[bytes], spacings: list[Spacing], rng: Dice) -> Layout:
+    """Draw a layout. If all draws leave the text unchanged, change the first property that can change."""
+    layout = Layout(_draw_or_none(units, rng), _draw_or_none(quotes, rng), _draw_or_none(spacings, rng))
+    if any(layout):
+        return layout
     if units:
-        return drawn._replace(unit=dice.one_of(units))
+        return layout._replace(unit=rng.one_of(units))
     if quotes:
-        return drawn._replace(quote=dice.one_of(quotes))
-    return drawn._replace(spacing=dice.one_of(spacings)) if spacings else drawn
+        return layout._replace(quote=rng.one_of(quotes))
+    return layout._replace(spacing=rng.one_of(spacings)) if spacings else layout
 
 
-def _one_or_none(choices: Sequence[Choice], dice: Dice) -> Choice | None:
-    return dice.one_of([None, *choices])
+def _draw_or_none(choices: Sequence[Choice], rng: Dice) -> Choice | None:
+    return rng.one_of([None, *choices])

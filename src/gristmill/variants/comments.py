@@ -1,4 +1,4 @@
-"""`comments`: comments stripped, some of them, or each moved by a line, where nobody but people reads them."""
+"""`comments`: remove all comments or some, or move each by a line. Comments that programs read are kept."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -12,17 +12,17 @@ import re2
 
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.edits import (
-    COMMENTS,
-    ELEMENTS,
-    HAS_CONTINUATIONS,
-    HAS_PREPROCESSOR,
-    STRINGS,
+    COMMENT_QUERIES,
+    JSX_ELEMENT_QUERIES,
+    LANGUAGES_WITH_CONTINUATIONS,
+    LANGUAGES_WITH_PREPROCESSOR,
+    STRING_QUERIES,
     Edit,
     Span,
     apply_edits,
-    goes_on,
-    long_tokens,
-    may_be_rewritten,
+    find_multiline_tokens,
+    is_continuation_line,
+    is_safe_to_rewrite,
 )
 from gristmill.variants.grammars import Parsed, captures, parse
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-# Comments that are comments only in form: compilers, checkers, test harnesses and lawyers read them.
+# Comments that must be kept, because compilers, checkers, test harnesses or lawyers read them.
 
 _LICENSE = rb"(?i:copyright|SPDX-|licen[cs]ed? under|\(c\) ?[12]\d\d\d|\xc2\xa9)"
 
@@ -52,7 +52,7 @@ _RUST = rb"^//[/!@~]|^/\*[*!]|rustfmt|clippy|ignore-tidy"
 _JAVA = rb"\\u|@deprecated|@formatter|CHECKSTYLE|PMD|\$NON-NLS|\$FALL|(?i:fall.?thr)"
 _C = rb"\\[ \t\r]*(?:\n|$)|\?\?/|(?i:fall.?thr)|^/[/*][@$]|IWYU|dg-|\bNOT ?REACHED|@suppress|splint"
 
-_FAMILIES = {
+_DIRECTIVES = {
     "python": (_LICENSE, _PYTHON),
     "rust": (_LICENSE, _SLASHES, _RUST),
     "go": (_LICENSE, _SLASHES, _GO),
@@ -63,142 +63,159 @@ _FAMILIES = {
 
 LICENSE = re.compile(_LICENSE)
 
-OF_A_RUN = {"python": b"# /// ", "go": b"utput:"}
-"""Read together with the comments around it: a script's requirements (PEP 723), and what an example has to print."""
+RUN_MARKERS = {"python": b"# /// ", "go": b"utput:"}
+"""Markers of comments that are read together with the comments next to them, keyed by language.
 
-ALL_OF_A_FILE = {"go": b'"C"'}
-"""Where this is imported, comments are C."""
+They are a script's requirements (PEP 723) in Python, and the expected output of an example in Go.
+"""
+
+CODE_COMMENT_MARKERS = {"go": b'"C"'}
+"""Text of files whose comments are all kept, keyed by language. In a Go file that imports "C", comments are C code."""
 
 
 @cache
-def directives_of(language: str) -> Any:
-    """RE2, over all comments at once, one to a line: Python's own engine takes 10 us for each."""
+def directive_pattern(language: str) -> Any:
+    """Return the pattern of comments that must be kept.
+
+    RE2 applies it to all comments at once, joined by line feeds. Python's own engine takes 10 us per comment.
+    """
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
-    return re2.compile(rb"(?m)" + rb"|".join(_FAMILIES[language]), options)
+    return re2.compile(rb"(?m)" + rb"|".join(_DIRECTIVES[language]), options)
 
 
-ONE_KIND = "(comment) @comment (ERROR) @unsure"
-TWO_KINDS = "(line_comment) @comment (block_comment) @comment (ERROR) @unsure"
-QUERIES = {
-    "python": ONE_KIND + " (interpolation) @unsure",  # f"{x=}" prints what stands between the braces
-    "rust": TWO_KINDS,
-    "java": TWO_KINDS,
+ONE_COMMENT_TYPE = "(comment) @comment (ERROR) @unsure"
+TWO_COMMENT_TYPES = "(line_comment) @comment (block_comment) @comment (ERROR) @unsure"
+CAPTURE_QUERIES = {
+    "python": ONE_COMMENT_TYPE + " (interpolation) @unsure",  # f"{x=}" prints the text between the braces
+    "rust": TWO_COMMENT_TYPES,
+    "java": TWO_COMMENT_TYPES,
 }
 
 CARRIAGE_RETURN = 0x0D
-IN_BRACES = {"javascript", "jsx", "typescript", "tsx"}
+BRACE_COMMENT_LANGUAGES = {"javascript", "jsx", "typescript", "tsx"}
+"""Languages in which a comment that is alone in braces is kept."""
 
 
 class Comments(NamedTuple):
+    """Comments of a text, and which of them may change."""
+
     spans: list[Span]
-    """Of all of them, in the order of the text, without line ends."""
-    loose: list[int]
-    """Those of them that may go or move, by their place in spans."""
+    """Spans of all comments without line ends, in text order."""
+    changeable: list[int]
+    """Indices into `spans` of the comments that may be removed or moved."""
 
 
 def find_comments(parsed: Parsed) -> Comments:
-    found = captures(parsed, QUERIES.get(parsed.language, ONE_KIND))
-    spans = sorted(_span(parsed.text, node.start_byte, node.end_byte) for node in found.get("comment", ()))
-    if not spans or ALL_OF_A_FILE.get(parsed.language, b"\0") in parsed.text:
+    found = captures(parsed, CAPTURE_QUERIES.get(parsed.language, ONE_COMMENT_TYPE))
+    spans = sorted(_comment_span(parsed.text, node.start_byte, node.end_byte) for node in found.get("comment", ()))
+    if not spans or CODE_COMMENT_MARKERS.get(parsed.language, b"\0") in parsed.text:
         return Comments(spans, [])
     unsure = sorted(Span(node.start_byte, node.end_byte) for node in found.get("unsure", ()))
-    kept = _in_any(spans, unsure) | _of_kept_runs(parsed, spans) | _at_odd_places(parsed, spans)
+    kept = _overlapping(spans, unsure) | _in_kept_runs(parsed, spans) | _in_special_positions(parsed, spans)
     kept |= _with_directives(parsed, spans)
-    return Comments(spans, [number for number in range(len(spans)) if number not in kept])
+    return Comments(spans, [index for index in range(len(spans)) if index not in kept])
 
 
 def _with_directives(parsed: Parsed, spans: list[Span]) -> set[int]:
     pieces = [parsed.text[start:end] for start, end in spans]
     starts = [0, *accumulate(len(piece) + 1 for piece in pieces)]
-    found = directives_of(parsed.language).finditer(b"\n".join(pieces))
+    found = directive_pattern(parsed.language).finditer(b"\n".join(pieces))
     return {bisect_right(starts, match.start()) - 1 for match in found}
 
 
-def _span(text: bytes, start: int, end: int) -> Span:
-    """To most grammars the carriage return before a line feed is a part of the comment."""
+def _comment_span(text: bytes, start: int, end: int) -> Span:
+    """Return the span of a comment without the carriage return that most grammars include in it."""
     return Span(start, end - 1 if text[end - 1] == CARRIAGE_RETURN else end)
 
 
-def _in_any(spans: list[Span], outer: list[Span]) -> set[int]:
-    """Both in order: one pass."""
-    inside: set[int] = set()
-    ahead = iter(outer)
-    reach, following = 0, next(ahead, None)
-    for number, span in enumerate(spans):
+def _overlapping(spans: list[Span], outer: list[Span]) -> set[int]:
+    """Return the indices of the spans that overlap one of `outer`. Both lists must be sorted."""
+    overlapping: set[int] = set()
+    remaining = iter(outer)
+    outer_end, following = 0, next(remaining, None)
+    for index, span in enumerate(spans):
         while following and following.start < span.end:
-            reach, following = max(reach, following.end), next(ahead, None)
-        if span.start < reach:
-            inside.add(number)
-    return inside
+            outer_end, following = max(outer_end, following.end), next(remaining, None)
+        if span.start < outer_end:
+            overlapping.add(index)
+    return overlapping
 
 
-def _of_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
-    """The first comments where they are a licence, and those that are read together."""
-    text, together = parsed.text, OF_A_RUN.get(parsed.language)
-    reads_runs = together is not None and together in text
+def _in_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
+    """Return the comments of the first run, if it is a license, and of runs that are read together."""
+    text, marker = parsed.text, RUN_MARKERS.get(parsed.language)
+    has_marker = marker is not None and marker in text
     kept: set[int] = set()
-    for run in islice(_runs(text, spans), None if reads_runs else 1):
-        whole = text[spans[run.start].start : spans[run[-1]].end]
-        if (run.start == 0 and LICENSE.search(whole)) or (together is not None and together in whole):
+    for run in islice(_comment_runs(text, spans), None if has_marker else 1):
+        run_text = text[spans[run.start].start : spans[run[-1]].end]
+        if (run.start == 0 and LICENSE.search(run_text)) or (marker is not None and marker in run_text):
             kept.update(run)
     return kept
 
 
-def _runs(text: bytes, spans: list[Span]) -> Iterator[range]:
-    """A run ends where something else than blanks and line feeds stands before the next comment."""
+def _comment_runs(text: bytes, spans: list[Span]) -> Iterator[range]:
+    """Yield runs of comments that have only whitespace between them."""
     start = 0
-    for number in range(1, len(spans) + 1):
-        if number == len(spans) or text[spans[number - 1].end : spans[number].start].strip():
-            yield range(start, number)
-            start = number
+    for index in range(1, len(spans) + 1):
+        if index == len(spans) or text[spans[index - 1].end : spans[index].start].strip():
+            yield range(start, index)
+            start = index
 
 
-def _at_odd_places(parsed: Parsed, spans: list[Span]) -> set[int]:
-    if parsed.language in HAS_CONTINUATIONS:
+def _in_special_positions(parsed: Parsed, spans: list[Span]) -> set[int]:
+    if parsed.language in LANGUAGES_WITH_CONTINUATIONS:
         return _on_continued_lines(parsed, spans)
-    return _alone_in_braces(parsed.text, spans) if parsed.language in IN_BRACES else set()
+    return _alone_in_braces(parsed.text, spans) if parsed.language in BRACE_COMMENT_LANGUAGES else set()
 
 
 def _on_continued_lines(parsed: Parsed, spans: list[Span]) -> set[int]:
-    """With the line of a comment, a backslash before it would go on into the next one. C: in directives, too."""
-    text, has_preprocessor = parsed.text, parsed.language in HAS_PREPROCESSOR
+    """Return the comments on lines that continue the previous one, and for C also those in preprocessor directives.
+
+    If the line of such a comment were removed, the backslash before it would continue to the line after it.
+    """
+    text, has_preprocessor = parsed.text, parsed.language in LANGUAGES_WITH_PREPROCESSOR
     kept: set[int] = set()
-    is_odd, done = False, 0
-    for number, (start, end) in enumerate(spans):
-        line_start = text.rfind(b"\n", done, start) + 1
-        if line_start or not done:
-            is_odd = goes_on(text, line_start) or (has_preprocessor and _is_directive(text, line_start))
-        if is_odd:
-            kept.add(number)
-        done = end
+    is_special, last_end = False, 0
+    for index, (start, end) in enumerate(spans):
+        line_start = text.rfind(b"\n", last_end, start) + 1
+        if line_start or not last_end:
+            is_special = is_continuation_line(text, line_start) or (
+                has_preprocessor and _is_preprocessor_line(text, line_start)
+            )
+        if is_special:
+            kept.add(index)
+        last_end = end
     return kept
 
 
-def _is_directive(text: bytes, line_start: int) -> bool:
-    """Of the preprocessor: the rest of the line is its own language."""
+def _is_preprocessor_line(text: bytes, line_start: int) -> bool:
+    """Return True if the line is a preprocessor directive, which has its own syntax."""
     return text[line_start : line_start + 200].lstrip()[:2].startswith((b"#", b"%:", b"??"))
 
 
 def _alone_in_braces(text: bytes, spans: list[Span]) -> set[int]:
-    """{/* in JSX */}, and function () {/* whose text is read by toString() */}."""
+    """Return the comments that are alone in braces.
+
+    Examples are {/* in JSX */} and function () {/* a text that toString() reads */}.
+    """
     kept: set[int] = set()
-    for number, (start, end) in enumerate(spans):
+    for index, (start, end) in enumerate(spans):
         before = text[max(0, start - 100) : start].rstrip()
         if before.endswith(b"{") and text[end : end + 100].lstrip().startswith(b"}"):
-            kept.add(number)
+            kept.add(index)
     return kept
 
 
-# Docstrings of Python that may go as comments do. A program can see a docstring, so most may not.
+# Python docstrings that can be removed like comments. Most cannot, because a program can read them.
 
-READERS = (
+DOCSTRING_READERS = (
     *(b"__doc__", b"getdoc", b"doctest", b"docopt", b"docstring", b"pydoc", b"sphinx", b"add_newdoc", b"inspect"),
     *(b"argparse", b"optparse", b"click", b"typer", b"import fire", b"Cmd", b"plac", b"invoke", b"help("),
     *(b"yacc", b"import ply", b"def p_", b"def t_", b"zope", b"IPython", b"mcp", b"langchain", b"dspy"),
     *(b"pydantic", b"fastapi", b"graphene", b"strawberry", b"apispec", b"flasgger", b"restx"),
 )
-"""Anywhere in the file, as part of a longer word, too: to be sure is cheap."""
+"""Words of files that may read docstrings. A match inside a longer word counts too, because caution costs little."""
 
 BODY = "body: (block . (expression_statement . (string) @docstring .)) @body"
 DOCSTRINGS = f"""
@@ -209,262 +226,286 @@ DOCSTRINGS = f"""
 
 
 def strip_docstrings(parsed: Parsed) -> list[Edit]:
-    """In the order of the text: the lines of each, or `pass` in its place where a body would be left with nothing."""
-    if parsed.language != "python" or _readers().search(parsed.text):
+    """Return edits that remove docstrings, in text order. A docstring that is a complete body becomes `pass`."""
+    if parsed.language != "python" or _reader_pattern().search(parsed.text):
         return []
     found = captures(parsed, DOCSTRINGS)
     decorated = {node.start_byte for node in found.get("decorated", ())}
     ends = {node.start_byte: node.end_byte for node in found.get("docstring", ())}
     return sorted(
         edit
-        for body in found.get("body", ())  # which starts as its docstring does
+        for body in found.get("body", ())  # a body starts where its docstring starts
         if body.start_byte in ends and body.start_byte not in decorated
         for edit in _docstring_removal(parsed.text, body, Span(body.start_byte, ends[body.start_byte]))
     )
 
 
 @cache
-def _readers() -> Any:
-    """RE2, which reads the text once for all the words."""
+def _reader_pattern() -> Any:
+    """Return an RE2 pattern, which searches for all words in one pass."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    return re2.compile(b"|".join(map(re.escape, READERS)), options)
+    return re2.compile(b"|".join(map(re.escape, DOCSTRING_READERS)), options)
 
 
 def _docstring_removal(text: bytes, body: "Node", docstring: Span) -> Iterator[Edit]:
     start, end = docstring
     line_start, line_end = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", end)
-    following = _following(body)
-    if b">>>" in text[start:end] or text[start] not in b"'\"rRuU" or goes_on(text, line_start):
+    following = _statement_after_docstring(body)
+    if b">>>" in text[start:end] or text[start] not in b"'\"rRuU" or is_continuation_line(text, line_start):
         return
     if text[line_start:start].strip(b" \t") or line_end < 0 or text[end:line_end].strip():
         return
     if following is None:
         yield Edit(start, end, b"pass")
-    elif following.type != "expression_statement":  # which could be a docstring in its turn
+    elif following.type != "expression_statement":  # it would become the docstring
         yield Edit(line_start, line_end + 1, b"")
 
 
-def _following(body: "Node") -> "Node | None":
-    """The statement after the docstring."""
+def _statement_after_docstring(body: "Node") -> "Node | None":
+    """Return the statement after the docstring, or None if there is none."""
     second = body.named_child(1) if body.named_child_count > 1 else None
     if second is None or second.type != "comment":
         return second
     return next((child for child in body.named_children[1:] if child.type != "comment"), None)
 
 
-# Comments at the end of a line go above it; some that stand alone above a line go to its end.
+# Moving: a comment at the end of a line moves above it, and some comments alone above a line move to its end.
 
 MAX_LINE_BYTES = 100
-SHARE_PUT_BEHIND = 0.5
-"""Of the comments above a line that would fit behind it: most people write them above."""
+LINE_END_SHARE = 0.5
+"""Share of the comments above a line that move to its end if they fit. Most people write comments above a line."""
 
-BLANKS = b" \t"
-NOT_BELOW = (b"}", b")", b"]", b"@", b"#")
-"""How a line begins that reads badly under a comment or in front of one: an end, a decorator, a directive."""
+SPACES_AND_TABS = b" \t"
+EXCLUDED_LINE_STARTS = (b"}", b")", b"]", b"@", b"#")
+"""Starts of lines that a comment must not be moved to: closing brackets, decorators and directives."""
 
 
-class Page(NamedTuple):
+class CommentedText(NamedTuple):
+    """A text with the positions of its comments and multi-line tokens."""
+
     parsed: Parsed
     comments: Comments
     token_starts: list[int]
-    """Of the tokens with line feeds in them."""
+    """Starts of the tokens that contain line feeds."""
     token_ends: list[int]
-    loose: frozenset[int]
+    changeable: frozenset[int]
 
     def is_inside(self, position: int) -> bool:
-        """Of a token that began before."""
-        number = bisect_left(self.token_starts, position) - 1
-        return number >= 0 and position < self.token_ends[number]
+        """Return True if the position is inside a token that began before it."""
+        index = bisect_left(self.token_starts, position) - 1
+        return index >= 0 and position < self.token_ends[index]
 
 
-class Place(NamedTuple):
-    """Of a comment that has its line, or the end of it, to itself."""
+class CommentLocation(NamedTuple):
+    """Location of a comment that is alone on its line or at the end of it."""
 
     span: Span
     line_start: int
     line_end: int
-    """Without the line feed."""
+    """Offset of the line feed."""
     previous_end: int
-    """Of the comment before it: 0 where there is none."""
+    """End of the previous comment, or 0."""
     is_below_kept: bool
-    """Whether that one may be about this line."""
+    """True if the previous comment is kept and may refer to this line."""
     next_start: int
-    """Of the comment after it, or the end of the text."""
+    """Start of the next comment, or the length of the text."""
 
 
-def move_comments(parsed: Parsed, comments: Comments, dice: Dice) -> list[Edit]:
+def move_comments(parsed: Parsed, comments: Comments, rng: Dice) -> list[Edit]:
     language = parsed.language
-    query = " ".join((STRINGS[language], COMMENTS[language], ELEMENTS.get(language, ""), "(ERROR) @token"))
-    tokens = long_tokens(parsed, query) if comments.loose else []
+    query = " ".join(
+        (STRING_QUERIES[language], COMMENT_QUERIES[language], JSX_ELEMENT_QUERIES.get(language, ""), "(ERROR) @token")
+    )
+    tokens = find_multiline_tokens(parsed, query) if comments.changeable else []
     starts, ends = [token.start for token in tokens], [token.end for token in tokens]
-    page = Page(parsed, comments, starts, ends, frozenset(comments.loose))
-    return [edit for number in comments.loose for edit in _move(page, number, dice)]
+    source = CommentedText(parsed, comments, starts, ends, frozenset(comments.changeable))
+    return [edit for index in comments.changeable for edit in _move(source, index, rng)]
 
 
-def _move(page: Page, number: int, dice: Dice) -> list[Edit]:
-    text = page.parsed.text
-    place = _place(page, number)
-    if place is None or page.is_inside(place.line_start):
+def _move(source: CommentedText, index: int, rng: Dice) -> list[Edit]:
+    text = source.parsed.text
+    location = _locate_comment(source, index)
+    if location is None or source.is_inside(location.line_start):
         return []
-    before = text[place.line_start : place.span.start]
-    if before.strip(BLANKS):
-        return _put_above(page, place, before)
-    return _put_behind(page, place) if dice.fraction() < SHARE_PUT_BEHIND else []
+    before = text[location.line_start : location.span.start]
+    if before.strip(SPACES_AND_TABS):
+        return _move_above(source, location, before)
+    return _move_to_line_end(source, location) if rng.fraction() < LINE_END_SHARE else []
 
 
-def _place(page: Page, number: int) -> Place | None:
-    """None: there is more than one comment on the line, or it ends on another one."""
-    text, spans = page.parsed.text, page.comments.spans
-    start, end = spans[number]
-    previous_end = spans[number - 1].end if number else 0
-    next_start = spans[number + 1].start if number + 1 < len(spans) else len(text)
+def _locate_comment(source: CommentedText, index: int) -> CommentLocation | None:
+    """Return the location of a comment.
+
+    None if the comment contains a line feed or is followed by code, or if the line has another comment or no line feed.
+    """
+    text, spans = source.parsed.text, source.comments.spans
+    start, end = spans[index]
+    previous_end = spans[index - 1].end if index else 0
+    next_start = spans[index + 1].start if index + 1 < len(spans) else len(text)
     line_start = text.rfind(b"\n", previous_end, start) + 1
     line_end = text.find(b"\n", end, next_start)
-    if line_end < 0 or (number and not line_start) or text[end:line_end].strip() or text.find(b"\n", start, end) >= 0:
+    if line_end < 0 or (index and not line_start) or text[end:line_end].strip() or text.find(b"\n", start, end) >= 0:
         return None
-    is_below_kept = number > 0 and number - 1 not in page.loose and not text[previous_end:line_start].strip()
-    return Place(spans[number], line_start, line_end, previous_end, is_below_kept, next_start)
+    is_below_kept = index > 0 and index - 1 not in source.changeable and not text[previous_end:line_start].strip()
+    return CommentLocation(spans[index], line_start, line_end, previous_end, is_below_kept, next_start)
 
 
-def _put_above(page: Page, place: Place, before: bytes) -> list[Edit]:
-    """Not between a directive and its line, nor away from the comments that go on below."""
-    text, (start, end) = page.parsed.text, place.span
-    code = before.strip(BLANKS)
-    goes_on_below = place.next_start < len(text) and not text[place.line_end : place.next_start].strip()
-    if place.is_below_kept or goes_on_below or code.startswith(NOT_BELOW) or code.endswith(b"\\"):
+def _move_above(source: CommentedText, location: CommentLocation, before: bytes) -> list[Edit]:
+    """Move a comment from the end of a line to a new line above.
+
+    It is not moved between a directive and its line, or away from comments below that continue it.
+    """
+    text, (start, end) = source.parsed.text, location.span
+    code = before.strip(SPACES_AND_TABS)
+    continues_below = location.next_start < len(text) and not text[location.line_end : location.next_start].strip()
+    if location.is_below_kept or continues_below or code.startswith(EXCLUDED_LINE_STARTS) or code.endswith(b"\\"):
         return []
-    indent = before[: len(before) - len(before.lstrip(BLANKS))]
-    line_feed = b"\r\n" if text[place.line_end - 1 : place.line_end] == b"\r" else b"\n"
+    indent = before[: len(before) - len(before.lstrip(SPACES_AND_TABS))]
+    line_feed = b"\r\n" if text[location.line_end - 1 : location.line_end] == b"\r" else b"\n"
     above = indent + text[start:end] + line_feed
-    last = start - len(before) + len(before.rstrip(BLANKS))
-    return [Edit(place.line_start, place.line_start, above), Edit(last, end, b"")]
+    last = start - len(before) + len(before.rstrip(SPACES_AND_TABS))
+    return [Edit(location.line_start, location.line_start, above), Edit(last, end, b"")]
 
 
-def _put_behind(page: Page, place: Place) -> list[Edit]:
-    """The line below is code from its first byte to its last, and as deep."""
-    text, (start, end) = page.parsed.text, place.span
-    next_end = text.find(b"\n", place.line_end + 1)
-    line = text[place.line_end + 1 : next_end].rstrip() if next_end >= 0 else b""
-    code = line.lstrip(BLANKS)
-    if not code or code.startswith(NOT_BELOW) or code.endswith(b"\\") or place.next_start < next_end:
+def _move_to_line_end(source: CommentedText, location: CommentLocation) -> list[Edit]:
+    """Move a comment to the end of the line below, if that line contains only code and has the same indent."""
+    text, (start, end) = source.parsed.text, location.span
+    next_end = text.find(b"\n", location.line_end + 1)
+    line = text[location.line_end + 1 : next_end].rstrip() if next_end >= 0 else b""
+    code = line.lstrip(SPACES_AND_TABS)
+    if not code or code.startswith(EXCLUDED_LINE_STARTS) or code.endswith(b"\\") or location.next_start < next_end:
         return []
-    if line[: len(line) - len(code)] != text[place.line_start : start] or page.is_inside(next_end + 1):
+    if line[: len(line) - len(code)] != text[location.line_start : start] or source.is_inside(next_end + 1):
         return []
-    if not text[place.previous_end : place.line_start].strip() or len(line) + end - start > MAX_LINE_BYTES:
+    if not text[location.previous_end : location.line_start].strip() or len(line) + end - start > MAX_LINE_BYTES:
         return []
-    behind = b"  " + text[start:end]
-    position = place.line_end + 1 + len(line)
-    return [Edit(place.line_start, place.line_end + 1, b""), Edit(position, position, behind)]
+    moved = b"  " + text[start:end]
+    position = location.line_end + 1 + len(line)
+    return [Edit(location.line_start, location.line_end + 1, b""), Edit(position, position, moved)]
 
 
-# A comment goes, and the tokens around it stay apart: by a line feed where there was one, otherwise by a blank.
+# Removal: the tokens around a comment remain separated, by a line feed if the comment has one, otherwise by a space.
 
 
-def remove(text: bytes, going: list[Span]) -> Iterator[Edit]:
-    """Each is looked at only as far as the next one: one pass, however long the line."""
-    spans = [Span(0, 0), *_joined(text, going), Span(len(text), len(text))]
-    for number in range(1, len(spans) - 1):
-        edit = _removal(text, spans[number], spans[number - 1].end, spans[number + 1].start)
+def remove_comments(text: bytes, removed: list[Span]) -> Iterator[Edit]:
+    """Yield the edits that remove comments, in linear time even if they are all on one line."""
+    spans = [Span(0, 0), *_join_adjacent(text, removed), Span(len(text), len(text))]
+    for index in range(1, len(spans) - 1):
+        edit = _remove_comment(text, spans[index], spans[index - 1].end, spans[index + 1].start)
         if edit:
             yield edit
 
 
-def _joined(text: bytes, spans: list[Span]) -> list[Span]:
-    """Those with only blanks between them are one."""
-    joined: list[Span] = []
+def _join_adjacent(text: bytes, spans: list[Span]) -> list[Span]:
+    """Join the spans that have only spaces or tabs between them."""
+    merged: list[Span] = []
     for span in spans:
-        if joined and not text[joined[-1].end : span.start].strip(BLANKS):
-            joined[-1] = Span(joined[-1].start, span.end)
+        if merged and not text[merged[-1].end : span.start].strip(SPACES_AND_TABS):
+            merged[-1] = Span(merged[-1].start, span.end)
         else:
-            joined.append(span)
-    return joined
+            merged.append(span)
+    return merged
 
 
-def _removal(text: bytes, span: Span, done: int, following: int) -> Edit | None:
-    """None: with the comment gone, a backslash would end the line."""
+def _remove_comment(text: bytes, span: Span, last_end: int, following: int) -> Edit | None:
+    """Return the edit that removes a comment, or None if the line would then end in a backslash."""
     start, end = span
-    line_start = max(done, text.rfind(b"\n", done, start) + 1)
+    line_start = max(last_end, text.rfind(b"\n", last_end, start) + 1)
     line_end = text.find(b"\n", end, following)
     before, after = text[line_start:start], text[end : following if line_end < 0 else line_end]
-    is_first = not before.strip(BLANKS) and (line_start > done or not done)
+    is_first = not before.strip(SPACES_AND_TABS) and (line_start > last_end or not last_end)
     is_last = not after.strip() and (line_end >= 0 or following == len(text))
     if is_first and is_last:
         return Edit(line_start, len(text) if line_end < 0 else line_end + 1, b"")
     if is_first:
-        return Edit(start, end + _num_blanks_first(after), b"")
+        return Edit(start, end + _num_leading_spaces(after), b"")
     if is_last:
         return (
             None
             if before.rstrip().endswith(b"\\")
-            else Edit(start - _num_blanks_last(before), end + _num_blanks_first(after), b"")
+            else Edit(start - _num_trailing_spaces(before), end + _num_leading_spaces(after), b"")
         )
-    return Edit(start - _num_blanks_last(before), end + _num_blanks_first(after), _between(text[start:end]))
+    return Edit(start - _num_trailing_spaces(before), end + _num_leading_spaces(after), _separator(text[start:end]))
 
 
-def _between(comment: bytes) -> bytes:
+def _separator(comment: bytes) -> bytes:
     if b"\n" not in comment:
         return b" "
     return b"\r\n" if b"\r\n" in comment else b"\n"
 
 
-def _num_blanks_first(piece: bytes) -> int:
-    return len(piece) - len(piece.lstrip(BLANKS))
+def _num_leading_spaces(piece: bytes) -> int:
+    return len(piece) - len(piece.lstrip(SPACES_AND_TABS))
 
 
-def _num_blanks_last(piece: bytes) -> int:
-    return len(piece) - len(piece.rstrip(BLANKS))
+def _num_trailing_spaces(piece: bytes) -> int:
+    return len(piece) - len(piece.rstrip(SPACES_AND_TABS))
 
 
-# Comments gone or elsewhere, and the program the same: all of them stripped, a part of them, or each moved by a
-# line.
+# The variant: all comments are removed, some are removed, or each is moved by a line.
 
-LOWEST_SHARE = 0.3
-HIGHEST_SHARE = 0.8
-"""How many of a file's comments go when a part of them goes: fewer is hardly another text, more is nearly all."""
+MIN_REMOVED_SHARE = 0.3
+"""Minimum share of comments that _strip_some removes. With fewer, the text hardly changes."""
+MAX_REMOVED_SHARE = 0.8
+"""Maximum share of comments that _strip_some removes. More is nearly all of them."""
 
 Mode = Callable[[Parsed, Comments, Dice], list[Edit]]
 
 
-def vary_comments(parsed: Parsed, dice: Dice) -> bytes | None:
-    """None: the text has no comment that can go or move, or nothing but comments."""
+def vary_comments(parsed: Parsed, rng: Dice) -> bytes | None:
+    """Return the text with comments removed or moved.
+
+    None if no comment can be removed or moved, or if the text contains only comments.
+    """
     text = parsed.text
-    if not may_be_rewritten(parsed) or _is_all_wrong(parsed):
+    if not is_safe_to_rewrite(parsed) or _is_other_language(parsed):
         return None
     comments = find_comments(parsed)
     modes: list[Mode] = [_strip_all, _strip_some, move_comments]
-    dice.shuffle(modes)
+    rng.shuffle(modes)
     for mode in modes:
-        edits = mode(parsed, comments, dice)
-        variant = _with_last_line_as(text, apply_edits(text, edits)) if edits else b""
+        edits = mode(parsed, comments, rng)
+        variant = _match_last_line_end(text, apply_edits(text, edits)) if edits else b""
         if variant.strip() and not _has_more_errors(variant, parsed):
             return variant
     return None
 
 
 def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
-    """Only what is wrong already can become worse: parsing it again would halve the speed of the rest."""
+    """Return True if the variant has more syntax errors than the text.
+
+    Only a text that has errors can get more of them. Parsing the other variants again would halve the speed.
+    """
     if not parsed.tree.root_node.has_error:
         return False
     return parse(variant, parsed.language).num_errors > parsed.num_errors
 
 
-def _is_all_wrong(parsed: Parsed) -> bool:
-    """Python's grammar is at home in Python: what it does not understand is another language. C's is not."""
+def _is_other_language(parsed: Parsed) -> bool:
+    """Return True if a Python text has syntax errors.
+
+    Python's grammar covers all of Python, so such a text is in another language. C's grammar does not cover all of C.
+    """
     return parsed.language == "python" and parsed.tree.root_node.has_error
 
 
-def _with_last_line_as(text: bytes, variant: bytes) -> bytes:
-    """The line before the last ends in a line feed: where the last one went, and had none, so does it."""
+def _match_last_line_end(text: bytes, variant: bytes) -> bytes:
+    """Remove the line end of the variant's last line if the original text has none.
+
+    If the last line was removed, the line before it is now the last, and that one ends in a line feed.
+    """
     return variant if text.endswith(b"\n") else variant.rstrip(b"\r\n")
 
 
 def _strip_all(parsed: Parsed, comments: Comments, _: Dice) -> list[Edit]:
-    going = remove(parsed.text, [comments.spans[number] for number in comments.loose])
-    return list(merge(going, strip_docstrings(parsed)))
+    removed = remove_comments(parsed.text, [comments.spans[index] for index in comments.changeable])
+    return list(merge(removed, strip_docstrings(parsed)))
 
 
-def _strip_some(parsed: Parsed, comments: Comments, dice: Dice) -> list[Edit]:
-    share = LOWEST_SHARE + (HIGHEST_SHARE - LOWEST_SHARE) * dice.fraction()
-    going = remove(parsed.text, [comments.spans[number] for number in comments.loose if dice.fraction() < share])
-    return list(merge(going, [edit for edit in strip_docstrings(parsed) if dice.fraction() < share]))
+def _strip_some(parsed: Parsed, comments: Comments, rng: Dice) -> list[Edit]:
+    share = MIN_REMOVED_SHARE + (MAX_REMOVED_SHARE - MIN_REMOVED_SHARE) * rng.fraction()
+    removed = remove_comments(
+        parsed.text, [comments.spans[index] for index in comments.changeable if rng.fraction() < share]
+    )
+    return list(merge(removed, [edit for edit in strip_docstrings(parsed) if rng.fraction() < share]))

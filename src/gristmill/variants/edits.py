@@ -1,4 +1,4 @@
-"""Pieces of a text, in bytes, and what is put in their place."""
+"""Edits of byte ranges, queries for multi-line tokens, and a check that a text is safe to rewrite."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,29 +12,30 @@ class Span(NamedTuple):
 
 
 class Edit(NamedTuple):
+    """Replacement of `text[start:end]`."""
+
     start: int
-    """Of what goes."""
     end: int
-    new: bytes
+    replacement: bytes
 
 
 def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
-    """In one pass: they come in the order of the text and do not overlap."""
+    """Apply edits, which must be in text order and must not overlap."""
     pieces: list[bytes] = []
-    done = 0
-    for start, end, new in edits:
-        pieces += (text[done:start], new)
-        done = end
-    pieces.append(text[done:])
+    copied_until = 0
+    for start, end, replacement in edits:
+        pieces += (text[copied_until:start], replacement)
+        copied_until = end
+    pieces.append(text[copied_until:])
     return b"".join(pieces)
 
 
-# Tokens with line feeds in them, such as raw strings: the lines that begin inside one are a part of it.
+# Tokens that can contain line feeds, such as raw strings. A line that begins inside such a token is part of it.
 
 _QUOTED = "(string_literal) @token"
 _RAW = "(raw_string_literal) @token"
 _SCRIPT = "(string) @token (template_string) @token"
-STRINGS = {
+STRING_QUERIES = {
     "python": "(string) @token",
     "rust": f"{_QUOTED} {_RAW}",
     "go": _RAW,
@@ -43,65 +44,72 @@ STRINGS = {
     "c++": f"{_QUOTED} {_RAW}",
     **dict.fromkeys(("javascript", "jsx", "typescript", "tsx"), _SCRIPT),
 }
-"""Those that can have line feeds in them."""
+"""Queries for the strings that can contain line feeds, keyed by language."""
 
-_KINDS = dict.fromkeys(("rust", "java"), "(line_comment) @token (block_comment) @token")
-COMMENTS = {language: _KINDS.get(language, "(comment) @token") for language in STRINGS}
-ELEMENTS = dict.fromkeys(("javascript", "jsx", "tsx"), "(jsx_element) @token (jsx_self_closing_element) @token")
-"""Of JSX: what stands between them is text, // included."""
-
-
-HAS_CONTINUATIONS = {"python", "c", "c++"}
-"""A backslash ends a line that goes on in the next one."""
-HAS_PREPROCESSOR = {"c", "c++"}
+_TWO_COMMENT_TYPES = dict.fromkeys(("rust", "java"), "(line_comment) @token (block_comment) @token")
+COMMENT_QUERIES = {language: _TWO_COMMENT_TYPES.get(language, "(comment) @token") for language in STRING_QUERIES}
+"""Queries for comments, keyed by language."""
+JSX_ELEMENT_QUERIES = dict.fromkeys(
+    ("javascript", "jsx", "tsx"), "(jsx_element) @token (jsx_self_closing_element) @token"
+)
+"""Queries for JSX elements, keyed by language. The text between tags is content, even if it contains //."""
 
 
-def long_tokens(parsed: Parsed, query: str) -> list[Span]:
-    """In the order of the text; of those within each other the outermost.
+LANGUAGES_WITH_CONTINUATIONS = {"python", "c", "c++"}
+"""Languages in which a backslash at the end of a line continues it on the next line."""
+LANGUAGES_WITH_PREPROCESSOR = {"c", "c++"}
 
-    Rows are not asked for: tree-sitter 0.26.0 crashes on a node's points (its issue 472).
+
+def find_multiline_tokens(parsed: Parsed, query: str) -> list[Span]:
+    """Return the captured tokens that contain a line feed, in text order. Of nested tokens, return the outermost.
+
+    Only byte offsets are read, because tree-sitter 0.26.0 crashes on the row and column of a node (its issue 472).
     """
     nodes = captures(parsed, query).get("token", ())
-    found = sorted((node.start_byte, -node.end_byte) for node in nodes)
-    long: list[Span] = []
-    reach = 0
-    for start, minus_end in found:
-        if -minus_end > reach and parsed.text.find(b"\n", start, -minus_end) >= 0:
-            reach = -minus_end
-            long.append(Span(start, reach))
-    return long
+    ranges = sorted((node.start_byte, -node.end_byte) for node in nodes)
+    spans: list[Span] = []
+    last_end = 0
+    for start, negated_end in ranges:
+        if -negated_end > last_end and parsed.text.find(b"\n", start, -negated_end) >= 0:
+            last_end = -negated_end
+            spans.append(Span(start, last_end))
+    return spans
 
 
-# Texts that may be written differently: everybody counts their lines alike, and they do not read themselves.
+# Texts that are safe to rewrite: all readers agree on the line ends, and the program does not read its own source.
 
 LINE_SEPARATORS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
-"""NUL, U+2028 and U+2029: what follows them is a new line or the end to some readers and not to others."""
+"""NUL, U+2028 and U+2029, which end a line or the text for some readers and not for others."""
 
-READS_ITSELF = {"python": (b"lineno", b"getsource", b"getcomments", b"linecache")}
-"""A program with one of these in it may see its own lines."""
+SELF_READING_WORDS = {"python": (b"lineno", b"getsource", b"getcomments", b"linecache")}
+"""Words of programs that may read their own source lines, keyed by language."""
 
-FAR = 200
-"""Bytes: a backslash with more blanks than this behind it is taken to be there."""
+MAX_LOOKBACK_BYTES = 200
+"""Number of bytes to search for a backslash before a line. If all are whitespace, a backslash is assumed."""
 
 
-def may_be_rewritten(parsed: Parsed) -> bool:
-    """Lone carriage returns end a line for Python and JavaScript, and a comment for no grammar."""
+def is_safe_to_rewrite(parsed: Parsed) -> bool:
+    """Return True if the text can be rewritten without changing its meaning.
+
+    A text with lone carriage returns is not safe. They end a line in Python and JavaScript, but in no grammar do they
+    end a comment.
+    """
     text = parsed.text
     if text.count(b"\r") != text.count(b"\r\n") or any(separator in text for separator in LINE_SEPARATORS):
         return False
     return (
         _is_utf8(text)
         and not is_hard_to_query(parsed)
-        and not any(word in text for word in READS_ITSELF.get(parsed.language, ()))
+        and not any(word in text for word in SELF_READING_WORDS.get(parsed.language, ()))
     )
 
 
-def goes_on(text: bytes, line_start: int) -> bool:
-    """Whether a backslash ended the line before: blanks behind it are none to some compilers."""
-    before = text[max(0, line_start - FAR) : max(0, line_start - 1)]
+def is_continuation_line(text: bytes, line_start: int) -> bool:
+    """Return True if the previous line ends in a backslash. Some compilers ignore whitespace after the backslash."""
+    before = text[max(0, line_start - MAX_LOOKBACK_BYTES) : max(0, line_start - 1)]
     line = before[before.rfind(b"\n") + 1 :].rstrip()
-    is_all_blanks = not line and len(before) == FAR - 1 and b"\n" not in before
-    return is_all_blanks or line.endswith((b"\\", b"??/"))
+    is_all_whitespace = not line and len(before) == MAX_LOOKBACK_BYTES - 1 and b"\n" not in before
+    return is_all_whitespace or line.endswith((b"\\", b"??/"))
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -1,7 +1,7 @@
-"""Where the language model is that rewrites, and how it is asked.
+"""Endpoint of the language model that rewrites texts: its settings, and requests to it.
 
-The address carries no secret: it is refused with one in it, so that any message may show it. The key is read from the
-environment for each request and kept nowhere.
+A URL that may contain a secret is refused, so that messages can show the URL. The key is read from the environment for
+each request and is not stored.
 """
 
 import math
@@ -18,42 +18,45 @@ import msgspec
 from gristmill.config.settings import RewriteConfig
 from gristmill.core.errors import ConfigError, InputError
 from gristmill.core.http import Fault, NoAnswerError, Request, StoppedError, exchange
-from gristmill.variants.answers import Reply, listed_models, read_reply
+from gristmill.variants.answers import Reply, read_model_names, read_reply
 
-COMPLETIONS = "/chat/completions"
-MODELS = "/models"
+COMPLETIONS_PATH = "/chat/completions"
+MODELS_PATH = "/models"
 
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-MOST_AT_ONCE = 1024
-WARMEST = 2.0
-LEAST_ANSWER_TOKENS = 4096
-"""For a short text too: some models think aloud before they answer."""
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+MAX_CONCURRENCY = 1024
+MAX_TEMPERATURE = 2.0
+MIN_ANSWER_TOKENS = 4096
+"""Lowest default of `max_tokens`, even for a short text. Some models reason before they answer."""
 BYTES_PER_TOKEN = 3
-"""Which tokenizer a model has is not known; of code most have three to four bytes in a token."""
+"""Estimate, because the model's tokenizer is unknown. Most have three to four bytes of code per token."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Endpoint(url="http://localhost:8000/v1", model="qwen3-coder")"""
+    """Settings of a server with OpenAI's chat protocol.
+
+    `Endpoint(url="http://localhost:8000/v1", model="qwen3-coder")`
+    """
 
     url: str
-    """With or without `/chat/completions` at its end."""
+    """Base URL. It may end with `/chat/completions`."""
     model: str | None = None
-    """None: the first that the server lists."""
+    """Name of the model. None for the first one that the server lists."""
     key_variable: str = "GRISTMILL_REWRITE_KEY"
-    """The environment variable that holds the key; no key is sent where it is not set."""
+    """Environment variable that contains the key. If it is not set, no key is sent."""
     timeout_seconds: float = 300.0
-    """For all of a request, from the first byte to the last."""
+    """Time limit for a complete request, from the first byte to the last."""
     num_retries: int = 4
     concurrency: int = 8
     max_tokens: int | None = None
-    """Of an answer, at most; None: twice those of the text, LEAST_ANSWER_TOKENS at least."""
+    """Maximum number of tokens in an answer. None for twice those of the text, but at least MIN_ANSWER_TOKENS."""
     context_tokens: int | None = None
-    """What the model takes, question and answer together; None: not known."""
+    """Maximum number of tokens in a prompt and its answer together. None if unknown."""
     temperature: float = 0.7
 
     @classmethod
     def of(cls, config: RewriteConfig) -> "Endpoint":
-        assert config.endpoint is not None, "the configuration requires one"
+        assert config.endpoint is not None, "the configuration requires an endpoint"
         return cls(
             url=config.endpoint,
             model=config.model,
@@ -65,169 +68,180 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __post_init__(self) -> None:
-        _refuse_odd_address(self.url)
-        _refuse_outside("timeout_seconds", self.timeout_seconds, 0.01, 86_400)
-        _refuse_outside("num_retries", self.num_retries, 0, 100)
-        _refuse_outside("concurrency", self.concurrency, 1, MOST_AT_ONCE)
-        _refuse_outside("max_tokens", 1 if self.max_tokens is None else self.max_tokens, 1, 1 << 30)
-        _refuse_outside("context_tokens", 1 if self.context_tokens is None else self.context_tokens, 1, 1 << 30)
-        _refuse_outside("temperature", self.temperature, 0, WARMEST)
-        if not VARIABLE.fullmatch(self.key_variable):  # not shown: it may be the key itself
+        _check_url(self.url)
+        _check_range("timeout_seconds", self.timeout_seconds, 0.01, 86_400)
+        _check_range("num_retries", self.num_retries, 0, 100)
+        _check_range("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
+        _check_range("max_tokens", 1 if self.max_tokens is None else self.max_tokens, 1, 1 << 30)
+        _check_range("context_tokens", 1 if self.context_tokens is None else self.context_tokens, 1, 1 << 30)
+        _check_range("temperature", self.temperature, 0, MAX_TEMPERATURE)
+        if not VARIABLE_NAME.fullmatch(self.key_variable):  # not shown, because it may be the key itself
             raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
         if self.model is not None and not self.model.strip():
-            raise ConfigError("the model of the rewrite endpoint is empty. Leave it out to take the server's first.")
+            raise ConfigError("the model of the rewrite endpoint is empty. Omit it to use the first one listed.")
 
     @property
-    def base(self) -> str:
-        return self.url.rstrip("/").removesuffix(COMPLETIONS).rstrip("/")
+    def base_url(self) -> str:
+        return self.url.rstrip("/").removesuffix(COMPLETIONS_PATH).rstrip("/")
 
-    def answer_tokens(self, prompt: str, text: bytes) -> int | None:
-        """How long the answer may get; None: the context has no room for one as long as the text."""
-        as_the_text = tokens_in(text)
-        wanted = max(LEAST_ANSWER_TOKENS, 2 * as_the_text) if self.max_tokens is None else self.max_tokens
+    def max_answer_tokens(self, prompt: str, text: bytes) -> int | None:
+        """Return the maximum length of an answer, or None if the context has no room for one as long as the text."""
+        text_tokens = estimate_tokens(text)
+        limit = max(MIN_ANSWER_TOKENS, 2 * text_tokens) if self.max_tokens is None else self.max_tokens
         if self.context_tokens is None:
-            return wanted
-        room = self.context_tokens - tokens_in(prompt.encode())
-        return min(wanted, room) if room >= max(1, min(wanted, as_the_text)) else None
+            return limit
+        available = self.context_tokens - estimate_tokens(prompt.encode())
+        return min(limit, available) if available >= max(1, min(limit, text_tokens)) else None
 
     def request(self, path: str, body: bytes | None) -> Request:
-        return Request(self.base + path, self.headers(), body, self.timeout_seconds, self.key_variable)
+        return Request(self.base_url + path, self.headers(), body, self.timeout_seconds, self.key_variable)
 
     def headers(self) -> dict[str, str]:
         key = os.environ.get(self.key_variable, "").strip()
-        if not (key.isascii() and key.isprintable()):  # http.client would show it in its error
-            raise ConfigError(f"the key in ${self.key_variable} has characters that no HTTP header takes. Set it anew.")
+        if not (key.isascii() and key.isprintable()):  # http.client would show the key in its error
+            raise ConfigError(
+                f"the key in ${self.key_variable} has characters that HTTP headers do not allow. Set it again."
+            )
         content = {"Accept": "application/json", "Content-Type": "application/json", "Connection": "close"}
         return {**content, "Authorization": f"Bearer {key}"} if key else content
 
 
-def tokens_in(text: bytes) -> int:
+def estimate_tokens(text: bytes) -> int:
     return math.ceil(len(text) / BYTES_PER_TOKEN)
 
 
-def _refuse_odd_address(url: str) -> None:
-    """What is refused is not shown: a password may stand anywhere in it."""
+def _check_url(url: str) -> None:
+    """Raise ConfigError if the URL cannot be used. The message does not show the URL, which may contain a password."""
     example = "Try http://localhost:8000/v1."
     if "@" in url or "?" in url or "#" in url:
         raise ConfigError(
-            "the URL of the rewrite endpoint must have no user, password, query or fragment in it; a key belongs into "
-            f"an environment variable. {example}"
+            "the URL of the rewrite endpoint must not contain a user, password, query or fragment. Set the key "
+            f"in an environment variable. {example}"
         )
     if not url.lower().startswith(("http://", "https://")):
         raise ConfigError(f"the URL of the rewrite endpoint must begin with http:// or https://. {example}")
     try:
         parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0
+        is_valid = bool(parts.hostname) and parts.port != 0
     except ValueError:  # `http://[::1/v1`, `http://host:port/v1`
-        is_whole = False
-    if not is_whole or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"the URL of the rewrite endpoint names no host and port that can be asked. {example}")
+        is_valid = False
+    if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"the URL of the rewrite endpoint has no valid host and port. {example}")
 
 
-def _refuse_outside(name: str, value: float, least: float, most: float) -> None:
-    if not (math.isfinite(value) and least <= value <= most):
-        raise ConfigError(f"{name} of the rewrite endpoint must be from {least:g} to {most:g}, got {value:g}.")
+def _check_range(name: str, value: float, minimum: float, maximum: float) -> None:
+    if not (math.isfinite(value) and minimum <= value <= maximum):
+        raise ConfigError(f"{name} of the rewrite endpoint must be from {minimum:g} to {maximum:g}, got {value:g}.")
 
 
-# A request to the endpoint -> its answer: tried again after a while, and given up where nothing answers any more.
+# Requests are retried after a delay. After too many consecutive failures, the client stops.
 
 FIRST_WAIT_SECONDS = 0.5
 MAX_WAIT_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 120.0
-MAX_FAILED_IN_A_ROW = 20
-GO_ON = "Answers so far are kept: the same command goes on from there"
+MAX_CONSECUTIVE_FAILURES = 20
+RESUME_HINT = "Completed answers are kept: run the same command again to resume"
 
 
-class Asking:
-    """For many threads at once."""
+class EndpointClient:
+    """Client of an endpoint, for use by several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._num_failed_in_a_row = 0
-        self._gave_up_over: str | None = None
+        self._num_consecutive_failures = 0
+        self._last_error: str | None = None
 
     def stop(self) -> None:
-        """Whatever is on its way ends within a moment, and nothing more is asked."""
+        """Stop all requests. Those in progress end within a moment."""
         self._stop.set()
 
     def ask(self, request: bytes) -> Reply:
-        """Raises NoAnswerError, and InputError once nothing answers any more."""
+        """Send a request and return the reply.
+
+        Raises NoAnswerError if there is none, and InputError after MAX_CONSECUTIVE_FAILURES requests without one.
+        """
         try:
-            reply = read_reply(self._retried(COMPLETIONS, request))
+            reply = read_reply(self._send_with_retries(COMPLETIONS_PATH, request))
         except NoAnswerError as error:
-            self._count_failed(error)
+            self._count_failure(error)
             raise
         except StoppedError:
-            raise self._given_up() from None
+            raise self._stop_error() from None
         with self._lock:
-            self._num_failed_in_a_row = 0
+            self._num_consecutive_failures = 0
         return reply
 
-    def first_model(self) -> str:
+    def fetch_first_model(self) -> str:
         try:
-            return listed_models(self._retried(MODELS, None))[0]
+            return read_model_names(self._send_with_retries(MODELS_PATH, None))[0]
         except NoAnswerError as error:
             raise InputError(
-                f"the rewrite endpoint {self._endpoint.base} does not say which models it has: {error.reason}. "
-                f"Start it, or name the model. {GO_ON}."
+                f"the rewrite endpoint {self._endpoint.base_url} does not list its models: {error.reason}. "
+                f"Start it, or set the model. {RESUME_HINT}."
             ) from None
 
-    def _retried(self, path: str, body: bytes | None) -> bytes:
+    def _send_with_retries(self, path: str, body: bytes | None) -> bytes:
         for attempt in range(self._endpoint.num_retries):
             try:
                 return exchange(self._endpoint.request(path, body), self._stop)
             except NoAnswerError as error:
                 if error.fault is not Fault.PASSING:
                     raise
-                wait_seconds = seconds_to_wait(attempt, error.retry_after)
-            if self._stop.wait(wait_seconds):
+                delay_seconds = retry_delay_seconds(attempt, error.retry_after)
+            if self._stop.wait(delay_seconds):
                 raise StoppedError
         return exchange(self._endpoint.request(path, body), self._stop)
 
-    def _count_failed(self, error: NoAnswerError) -> None:
+    def _count_failure(self, error: NoAnswerError) -> None:
         if error.fault is Fault.OF_THIS_TEXT:
             return
         with self._lock:
-            self._num_failed_in_a_row += 1
-            if self._num_failed_in_a_row < MAX_FAILED_IN_A_ROW:
+            self._num_consecutive_failures += 1
+            if self._num_consecutive_failures < MAX_CONSECUTIVE_FAILURES:
                 return
-            self._gave_up_over = self._gave_up_over or error.reason
+            self._last_error = self._last_error or error.reason
         self.stop()
-        raise self._given_up() from None
+        raise self._stop_error() from None
 
-    def _given_up(self) -> Exception:
-        if self._gave_up_over is None:
+    def _stop_error(self) -> Exception:
+        if self._last_error is None:
             return StoppedError()
         return InputError(
-            f"the rewrite endpoint {self._endpoint.base} gave no answer to {MAX_FAILED_IN_A_ROW} texts in a row; "
-            f"the last time: {self._gave_up_over}. See that it runs and has room. {GO_ON}."
+            f"the rewrite endpoint {self._endpoint.base_url} gave no answer to {MAX_CONSECUTIVE_FAILURES} texts in a "
+            f"row. Last error: {self._last_error}. Check that the server runs and has capacity. {RESUME_HINT}."
         )
 
 
-def encoded_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_tokens: int) -> bytes:
-    """All that decides the answer, and nothing else: it is the cache's key as well."""
+def encode_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_tokens: int) -> bytes:
+    """Return a request as JSON.
+
+    It contains everything that decides the answer and nothing else, because it is also the key of the cache.
+    """
     request = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
         "temperature": float(endpoint.temperature),
-        "seed": seed & 0x7FFFFFFF,  # some servers keep it in 32 bits
+        "seed": seed & 0x7FFFFFFF,  # some servers store it in 32 bits
         "max_tokens": max_tokens,
         "stream": False,
     }
     return msgspec.json.encode(request)
 
 
-def seconds_to_wait(attempt: int, retry_after: str | None) -> float:
-    """`120` and `Fri, 31 Dec 1999 23:59:59 GMT` are what a server may say; whatever else it says is ignored."""
-    said = _seconds_in(retry_after) if retry_after else None
-    if said is None:
+def retry_delay_seconds(attempt: int, retry_after: str | None) -> float:
+    """Return the delay before the next attempt.
+
+    `retry_after` is the header of the server, `120` or `Fri, 31 Dec 1999 23:59:59 GMT`. Other values are ignored.
+    """
+    requested = _parse_retry_after(retry_after) if retry_after else None
+    if requested is None:
         return min(FIRST_WAIT_SECONDS * 2.0**attempt, MAX_WAIT_SECONDS)
-    return min(max(said, 0.0), MAX_RETRY_AFTER_SECONDS)
+    return min(max(requested, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
-def _seconds_in(retry_after: str) -> float | None:
+def _parse_retry_after(retry_after: str) -> float | None:
     try:
         return float(int(retry_after))
     except (ValueError, OverflowError):

@@ -1,6 +1,7 @@
-"""Source text -> a syntax tree, by the tree-sitter grammar of its language. An extra: gristmill[variants].
+"""Parse source text into a syntax tree with the tree-sitter grammar of its language.
 
-Each grammar is a wheel of its own that carries what it needs; nothing is fetched at run time.
+The grammars are part of the extra gristmill[variants]. Each is a self-contained wheel, so nothing is downloaded at run
+time.
 """
 
 from functools import cache
@@ -25,25 +26,27 @@ GRAMMARS = {
     "c": ("tree_sitter_c", "language"),
     "c++": ("tree_sitter_cpp", "language"),
 }
-"""By language, as files.jsonl names it: the package, and the function in it."""
+"""Package of the grammar and the function that returns it, keyed by language as in files.jsonl."""
 
 GRAMMAR_PACKAGES = ("tree-sitter", *sorted({package.replace("_", "-") for package, _ in GRAMMARS.values()}))
 
 
 class Parsed(NamedTuple):
+    """A source text with its syntax tree."""
+
     language: str
-    """One of GRAMMARS."""
+    """A key of GRAMMARS."""
     text: bytes
     tree: "Tree"
 
     @property
     def num_errors(self) -> int:
-        """Places that the grammar could make nothing of, or where it had to assume something."""
+        """Number of places that the grammar cannot parse, or where it assumes a missing token."""
         root = self.tree.root_node
-        return sum(map(len, captures(self, ERRORS).values())) if root.has_error else 0
+        return sum(map(len, captures(self, ERROR_QUERY).values())) if root.has_error else 0
 
 
-ERRORS = "(ERROR) @error (MISSING) @missing"
+ERROR_QUERY = "(ERROR) @error (MISSING) @missing"
 
 
 def is_parsable(language: str) -> bool:
@@ -51,19 +54,22 @@ def is_parsable(language: str) -> bool:
 
 
 def parse(text: bytes, language: str) -> Parsed:
-    """Whatever the text: what is wrong in it becomes errors in the tree."""
+    """Parse a text. Syntax errors become error nodes in the tree."""
     return Parsed(language, text, _parser(language).parse(text))
 
 
 def captures(parsed: Parsed, query: str) -> dict[str, list["Node"]]:
-    """By the names in the query, in no order."""
+    """Return the nodes that a query captures, keyed by capture name, in no particular order."""
     from tree_sitter import QueryCursor  # noqa: PLC0415 - an extra
 
     return QueryCursor(_query(parsed.language, query)).captures(parsed.tree.root_node)
 
 
 def require_grammars() -> None:
-    """Before any work is done: all of them, as nobody knows yet what the sources hold."""
+    """Raise MissingExtraError if any grammar is not installed.
+
+    Called before the sources are read, when their languages are still unknown.
+    """
     for language in GRAMMARS:
         _language(language)
 
@@ -95,23 +101,26 @@ def _query(language: str, query: str) -> "Query":
     return Query(_language(language), query)
 
 
-# Trees that no query gets through: tree-sitter's cursor takes time that grows with the square of what it meets.
+# Trees that are too slow to query: the time of tree-sitter's query cursor grows quadratically with depth and width.
 
 MAX_DEPTH = 10_000
-"""What people write stays below 1,000."""
+"""Maximum depth of a tree. Code written by people has a depth below 1,000."""
 
 MAX_ERROR_WIDTH = 10_000
-STEP = 5_000
+"""Maximum number of children of an error node."""
+
+NODE_STEP = 5_000
 
 
 def is_hard_to_query(parsed: Parsed) -> bool:
-    """Looks at every STEPth node, and finds all that is over a limit by STEP.
+    """Return True if the tree is deeper than MAX_DEPTH or has an error node with more than MAX_ERROR_WIDTH children.
 
-    A path has at least STEP nodes in a row between the levels MAX_DEPTH and MAX_DEPTH + STEP, and a wide error has all
-    its tokens: no step gets past them.
+    Such a tree is too slow to query. Only every NODE_STEPth node is inspected, which finds everything that exceeds a
+    limit by NODE_STEP. A path of that depth has NODE_STEP consecutive nodes below the level MAX_DEPTH, and a wide error
+    node contains all its tokens, so no step skips them.
     """
     cursor = parsed.tree.walk()
-    for index in range(STEP, parsed.tree.root_node.descendant_count, STEP):
+    for index in range(NODE_STEP, parsed.tree.root_node.descendant_count, NODE_STEP):
         cursor.goto_descendant(index)
         if cursor.depth > MAX_DEPTH or (parsed.tree.root_node.has_error and _is_in_wide_error(cursor)):
             return True

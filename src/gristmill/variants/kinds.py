@@ -1,7 +1,7 @@
-"""A document -> one variant of it: the function that makes each kind, and what that needs.
+"""Make variants of a document, with one function for each kind.
 
-core/records.py has the table VARIANTS, which says what each kind is. pipeline/ decides whether a variant counts: it
-holds no secret, is nobody's duplicate, and shows nothing of what is held out.
+The table VARIANTS in core/records.py describes the kinds. pipeline/ decides whether a variant is used: it must not
+contain a secret, be a duplicate, or contain held-out text.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from gristmill.core.seeded_random import Dice
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import mask_id
 from gristmill.tokenizers.tokenizer import Tokenizer
-from gristmill.variants.answers import why_refused
+from gristmill.variants.answers import find_refusal_reason
 from gristmill.variants.code_layout import lay_out_again
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.endpoint import Endpoint
@@ -33,15 +33,15 @@ Ids = npt.NDArray[Any]
 
 
 class Original(msgspec.Struct, frozen=True, dict=True, kw_only=True):
-    """A document that is varied; what several kinds ask of it is computed once."""
+    """A document to make variants of. Values that several kinds need are computed once."""
 
     text: bytes
     ids: Ids
     language: str
     answer: Path | None = None
-    """A file with what a language model has made of it."""
+    """File with the answer of a language model. None if there is no answer."""
     why_no_answer: WhyNoVariant = WhyNoVariant.NO_ANSWER
-    """If there is none."""
+    """Reason for the missing answer. Used only if `answer` is None."""
 
     @cached_property
     def parsed(self) -> Parsed:
@@ -49,7 +49,7 @@ class Original(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
 
 class Means(NamedTuple):
-    """What the variants of a build are made with."""
+    """Settings and tools that the variants of a build are made with."""
 
     config: VariantsConfig
     tokenizer: Tokenizer
@@ -57,28 +57,32 @@ class Means(NamedTuple):
 
 
 class LoneWindow(NamedTuple):
-    """A window that is by itself."""
+    """A window that is not part of a longer text."""
 
     ids: Ids
     place: Range
-    """The tokens of the file that it is made from."""
+    """Range of the file's tokens that the window is made from."""
 
 
 Content = bytes | Sequence[LoneWindow]
-"""Another text or windows, as VARIANTS says of the kind."""
+"""A text or windows, depending on `VARIANTS[kind].makes`."""
 Maker = Callable[[Original, Means, Dice], Content | WhyNoVariant]
 
 
-def make_variant(kind: VariantKind, original: Original, means: Means, seed: int) -> Content | WhyNoVariant:
-    """Make a variant. One that needs a grammar has no more syntax errors than its file."""
+def make_variant(kind: VariantKind, original: Original, context: Means, seed: int) -> Content | WhyNoVariant:
+    """Make a variant of a document, or return the reason why there is none.
+
+    A variant that needs a grammar has no more syntax errors than its file.
+    """
     traits = VARIANTS[kind]
     if traits.needs_grammar and is_hard_to_query(original.parsed):
         return WhyNoVariant.SYNTAX_ERRORS
-    made = MAKERS[kind](original, means, Dice(seed))
+    made = MAKERS[kind](original, context, Dice(seed))
     if isinstance(made, WhyNoVariant) or traits.makes == "windows":
         return made or WhyNoVariant.NOTHING_TO_VARY
     assert isinstance(made, bytes), f"{kind} makes text"
-    # To parse once more would double the cost; tests/variants/test_rename.py proves that the tree is the same.
+    # A kind that keeps the tree is not parsed again, which would double the cost. tests/variants/test_rename.py checks
+    # that it does keep the tree.
     may_differ = traits.needs_grammar and "tree" not in traits.keeps
     if may_differ and _has_more_errors(made, original.parsed):
         return WhyNoVariant.MORE_ERRORS
@@ -86,7 +90,10 @@ def make_variant(kind: VariantKind, original: Original, means: Means, seed: int)
 
 
 def require_means(config: Config, definition: Definition) -> None:
-    """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
+    """Check the grammars, the mask token and the endpoint that the variants need, before any work is done.
+
+    Raises MissingExtraError or ConfigError.
+    """
     kinds = config.variants.rates
     if config.variants.need_grammar:
         require_grammars()
@@ -100,10 +107,10 @@ def _has_more_errors(text: bytes, original: Parsed) -> bool:
     return parse(text, original.language).num_errors > original.num_errors
 
 
-def _by_grammar(change: Callable[[Parsed, Dice], bytes | None]) -> Maker:
-    def make(original: Original, _: Means, dice: Dice) -> Content | WhyNoVariant:
+def _maker_by_grammar(change: Callable[[Parsed, Dice], bytes | None]) -> Maker:
+    def make(original: Original, _: Means, rng: Dice) -> Content | WhyNoVariant:
         parsed = original.parsed
-        text = change(parsed, dice)
+        text = change(parsed, rng)
         if text is None or text == parsed.text:
             has_errors = parsed.tree.root_node.has_error
             return WhyNoVariant.SYNTAX_ERRORS if has_errors else WhyNoVariant.NOTHING_TO_VARY
@@ -112,30 +119,30 @@ def _by_grammar(change: Callable[[Parsed, Dice], bytes | None]) -> Maker:
     return make
 
 
-def _rewritten(original: Original, _means: Means, _dice: Dice) -> Content | WhyNoVariant:
-    """The answer that the model has given (variants/rewrite.py): it was asked before."""
+def _make_rewrite(original: Original, _context: Means, _rng: Dice) -> Content | WhyNoVariant:
+    """Return the answer that the model gave earlier (variants/rewrite.py), unless it is refused."""
     if original.answer is None:
         return original.why_no_answer
     text = read_plain(original.answer)
-    return text if why_refused(original.parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
+    return text if find_refusal_reason(original.parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
 
 
-def _noisy(original: Original, means: Means, dice: Dice) -> Content | WhyNoVariant:
-    config, ids = means.config, original.ids
-    mask = mask_id(means.tokenizer.definition)
+def _make_noise(original: Original, context: Means, rng: Dice) -> Content | WhyNoVariant:
+    config, ids = context.config, original.ids
+    mask = mask_id(context.tokenizer.definition)
     noise = Noise(mask, config.noise_mask, config.noise_span, config.noise_delete)
-    windows = cut(len(ids), means.window_shape)
+    windows = cut(len(ids), context.window_shape)
     made = [
-        (noise.corrupt(ids[start:end], dice), (start, end))
+        (noise.corrupt(ids[start:end], rng), (start, end))
         for start, end in zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
     ]
-    return [LoneWindow(own, place) for own, place in made if own is not None]
+    return [LoneWindow(noisy, file_range) for noisy, file_range in made if noisy is not None]
 
 
 MAKERS: dict[VariantKind, Maker] = {
-    VariantKind.RENAME: _by_grammar(rename),
-    VariantKind.COMMENTS: _by_grammar(vary_comments),
-    VariantKind.FORMAT: _by_grammar(lay_out_again),
-    VariantKind.REWRITE: _rewritten,
-    VariantKind.NOISE: _noisy,
+    VariantKind.RENAME: _maker_by_grammar(rename),
+    VariantKind.COMMENTS: _maker_by_grammar(vary_comments),
+    VariantKind.FORMAT: _maker_by_grammar(lay_out_again),
+    VariantKind.REWRITE: _make_rewrite,
+    VariantKind.NOISE: _make_noise,
 }

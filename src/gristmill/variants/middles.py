@@ -1,14 +1,14 @@
-"""Choice of the middle of a fill-in-the-middle example: the bytes of a piece that a model has to write.
+"""Choose the middle of a fill-in-the-middle example: the bytes of a piece that a model must write.
 
     nodes = nodes_of(text, language)                                               # once per file
-    middle = choose_middle(text, piece, nodes, shares, max_bytes, dice)            # once per piece
+    middle = choose_middle(text, piece, nodes, shares, max_bytes, rng)             # once per piece
 
     syntax        a node of the tree: a statement, block, body or the arguments of a call (AST-FIM, arXiv 2506.00204)
-    lines         some whole lines
-    characters    what is between two cuts by chance (Bavarian et al. 2022)
+    lines         some complete lines
+    characters    the characters between two random cuts (Bavarian et al. 2022)
 
-The dice choose one of the three by its share. If the piece has none of that sort, the next one in this order is used:
-syntax, lines, characters. The kind of a middle is the one that was used.
+One of the three is drawn by its share. If the piece has no such middle, the next one in this order is used. The kind
+of a middle is the one that was used.
 """
 
 from collections.abc import Callable
@@ -21,29 +21,29 @@ import numpy.typing as npt
 
 from gristmill.core.records import MiddleKind, Range
 from gristmill.core.seeded_random import Dice
-from gristmill.variants.edits import COMMENTS
+from gristmill.variants.edits import COMMENT_QUERIES
 from gristmill.variants.grammars import Parsed, captures, is_hard_to_query, parse
 
-Numbers = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 
 class Middle(NamedTuple):
     start: int
-    """First byte, in the text of the file."""
+    """Offset of the first byte in the file."""
     end: int
-    """First byte behind it. Both are between characters."""
+    """Offset after the last byte. Both offsets are between characters."""
     kind: MiddleKind
 
 
 class Shares(NamedTuple):
-    """Relative frequencies: 0 or more, one of them above 0. They need not sum to 1."""
+    """Relative frequencies. All are 0 or more and one is above 0. They need not sum to 1."""
 
     syntax: float
     lines: float
     characters: float
 
 
-# Syntax trees -> the nodes that may be a middle.
+# Nodes of a syntax tree that may be a middle.
 
 _SCRIPT = {
     MiddleKind.STATEMENT: """
@@ -152,40 +152,40 @@ NODE_TYPES = {
         MiddleKind.BODY: _C[MiddleKind.BODY] + " class_specifier lambda_expression namespace_definition",
     },
 }
-"""By language: the types of nodes of each kind. For BODY, the types of those whose field `body` it is."""
+"""Node types of each kind, keyed by language. For BODY, the types of nodes whose field `body` is the middle."""
 PATTERNS = {MiddleKind.BODY: "({} body: (_) @{})"}
-PATTERN = "({}) @{}"
+DEFAULT_PATTERN = "({}) @{}"
 
-SYNTAX = (MiddleKind.BODY, MiddleKind.BLOCK, MiddleKind.ARGUMENTS, MiddleKind.STATEMENT)
-"""Bytes that are nodes of several kinds, like the only statement of a body, are of the first of them."""
+SYNTAX_KINDS = (MiddleKind.BODY, MiddleKind.BLOCK, MiddleKind.ARGUMENTS, MiddleKind.STATEMENT)
+"""Kinds of nodes by priority. Of nodes with the same bytes, like a body and its only statement, the first is used."""
 
-PARSED_BYTES = 1 << 16
-"""Bytes that are parsed at once."""
-LINE_BEGINNINGS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#/_"
-"""First bytes of a line at which a long file is cut."""
+MAX_PARSED_BYTES = 1 << 16
+"""Maximum number of bytes to parse at once."""
+UNINDENTED_STARTS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#/_"
+"""First bytes of the lines at which a long file is cut."""
 MAX_NODES = 50_000
-"""Per file: of more, this many that are spread evenly."""
-MAX_ERRORS = 0.5
-"""Syntax errors per node. Macros in C and C++ cause fewer; a header in C++ that is read as C has more."""
-MIN_CONTENT = 2
-"""Bytes that are no blanks, brackets, commas, semicolons or comments."""
-BLANKS = b" \t\n\r\v\f"
-NO_CONTENT = BLANKS + b"()[]{},;"
+"""Maximum number of nodes per file. If there are more, this many are kept, spread evenly."""
+MAX_ERRORS_PER_NODE = 0.5
+"""Maximum ratio of syntax errors to nodes. Macros in C and C++ stay below it. A C++ header parsed as C exceeds it."""
+MIN_CONTENT_BYTES = 2
+"""Minimum number of bytes in a middle that are not whitespace, brackets, commas, semicolons or comments."""
+WHITESPACE = b" \t\n\r\v\f"
+NO_CONTENT = WHITESPACE + b"()[]{},;"
 
 
 class Nodes(NamedTuple):
-    """Those that may be a middle, by start and end. No two are the same bytes."""
+    """Nodes that may be a middle, sorted by start and end. No two have the same bytes."""
 
-    starts: Numbers
-    ends: Numbers
+    starts: IntArray
+    ends: IntArray
     kinds: npt.NDArray[np.uint8]
-    """Indices into SYNTAX."""
+    """Indices into SYNTAX_KINDS."""
 
 
 def nodes_of(text: bytes, language: str) -> Nodes:
-    """Parse a file and find its nodes. A long file is parsed in pieces, each from a line that is not indented.
+    """Parse a file and find its nodes. A long file is parsed in pieces that begin at unindented lines.
 
-    tree-sitter takes time that grows with the square of a text full of errors: 0.4 s for 32 KB, 29 s for 260 KB.
+    Parsing a text full of errors takes quadratic time: 0.4 s for 32 KB, 29 s for 260 KB.
     """
     edges = _piece_edges(text)
     found = [(start, find_nodes(parse(text[start:end], language))) for start, end in pairwise(edges)]
@@ -198,33 +198,33 @@ def nodes_of(text: bytes, language: str) -> Nodes:
 
 def _piece_edges(text: bytes) -> list[int]:
     edges = [0]
-    while len(text) - edges[-1] > PARSED_BYTES:
-        start, end = edges[-1], edges[-1] + PARSED_BYTES
-        at = max((text.rfind(b"\n" + bytes((one,)), start + 1, end) for one in LINE_BEGINNINGS), default=-1)
-        edges.append(at + 1 if at > start else end)
+    while len(text) - edges[-1] > MAX_PARSED_BYTES:
+        start, end = edges[-1], edges[-1] + MAX_PARSED_BYTES
+        cut = max((text.rfind(b"\n" + bytes((byte,)), start + 1, end) for byte in UNINDENTED_STARTS), default=-1)
+        edges.append(cut + 1 if cut > start else end)
     return [*edges, len(text)]
 
 
 def find_nodes(parsed: Parsed) -> Nodes:
-    """Find the nodes of a file, except those with a syntax error in them.
+    """Find the nodes of a file, except nodes with a syntax error.
 
-    None are found in a text with too many errors, or in one that would take too long to query.
+    Returns no nodes if the text has too many errors or would take too long to query.
     """
     if is_hard_to_query(parsed):
-        return _nodes([])
+        return _make_nodes([])
     found = captures(parsed, _query(parsed.language))
-    nodes = _nodes(
+    nodes = _make_nodes(
         [
             (node.start_byte, node.end_byte, rank)
-            for rank, kind in enumerate(SYNTAX)
+            for rank, kind in enumerate(SYNTAX_KINDS)
             for node in found.get(kind, ())
             if not node.has_error
         ]
     )
-    if parsed.num_errors > MAX_ERRORS * len(nodes.starts):
-        return _nodes([])
-    content = _content([(node.start_byte, node.end_byte) for node in found.get("token", ())], parsed.text)
-    rows = np.flatnonzero(content[nodes.ends] - content[nodes.starts] >= MIN_CONTENT)
+    if parsed.num_errors > MAX_ERRORS_PER_NODE * len(nodes.starts):
+        return _make_nodes([])
+    content = _count_content([(node.start_byte, node.end_byte) for node in found.get("token", ())], parsed.text)
+    rows = np.flatnonzero(content[nodes.ends] - content[nodes.starts] >= MIN_CONTENT_BYTES)
     if len(rows) > MAX_NODES:
         rows = rows[np.arange(MAX_NODES) * len(rows) // MAX_NODES]
     return Nodes(nodes.starts[rows], nodes.ends[rows], nodes.kinds[rows])
@@ -233,14 +233,14 @@ def find_nodes(parsed: Parsed) -> Nodes:
 @cache
 def _query(language: str) -> str:
     patterns = [
-        PATTERNS.get(kind, PATTERN).format(node_type, kind)
+        PATTERNS.get(kind, DEFAULT_PATTERN).format(node_type, kind)
         for kind, node_types in NODE_TYPES[language].items()
         for node_type in node_types.split()
     ]
-    return " ".join((*patterns, COMMENTS[language]))
+    return " ".join((*patterns, COMMENT_QUERIES[language]))
 
 
-def _nodes(found: list[tuple[int, int, int]]) -> Nodes:
+def _make_nodes(found: list[tuple[int, int, int]]) -> Nodes:
     starts, ends, kinds = np.array(found, np.int64).reshape(-1, 3).T
     order = np.lexsort((kinds, ends, starts))
     starts, ends, kinds = starts[order], ends[order], kinds[order]
@@ -249,29 +249,29 @@ def _nodes(found: list[tuple[int, int, int]]) -> Nodes:
     return Nodes(starts[is_new], ends[is_new], kinds[is_new].astype(np.uint8))
 
 
-def _content(comments: list[Range], text: bytes) -> Numbers:
-    """Bytes of content before each byte of the text, and before its end."""
-    is_content = ~_is_any_of(np.frombuffer(text, np.uint8), NO_CONTENT)
+def _count_content(comments: list[Range], text: bytes) -> IntArray:
+    """Return the number of content bytes before each byte of the text, and before its end."""
+    is_content = ~_is_in(np.frombuffer(text, np.uint8), NO_CONTENT)
     for start, end in comments:
         is_content[start:end] = False
     return np.concatenate(([0], np.cumsum(is_content)))
 
 
-def _is_any_of(octets: npt.NDArray[np.uint8], some: bytes) -> npt.NDArray[np.bool_]:
+def _is_in(octets: npt.NDArray[np.uint8], members: bytes) -> npt.NDArray[np.bool_]:
     table = np.zeros(256, bool)
-    table[list(some)] = True
+    table[list(members)] = True
     found: npt.NDArray[np.bool_] = table[octets]
     return found
 
 
-# Pieces of a text -> their middles. Each of the three returns None if the piece has no middle of its sort.
+# Middles of a piece. Each of the three functions returns None if the piece has no middle of its kind.
 
 NEWLINE = 0x0A
 
 
 class _Piece(NamedTuple):
     text: bytes
-    """The whole file's."""
+    """Text of the complete file."""
     start: int
     end: int
     max_bytes: int
@@ -279,114 +279,114 @@ class _Piece(NamedTuple):
 
     @property
     def octets(self) -> npt.NDArray[np.uint8]:
-        """One more than the piece has, if the text goes on."""
+        """Bytes of the piece, and the byte after it, if any."""
         return np.frombuffer(self.text, np.uint8)[self.start : self.end + 1]
 
 
-def choose_middle(  # noqa: PLR0917 - all six decide
-    text: bytes, piece: Range, nodes: Nodes | None, shares: Shares, max_bytes: int, dice: Dice
+def choose_middle(  # noqa: PLR0917 - all six are needed
+    text: bytes, piece: Range, nodes: Nodes | None, shares: Shares, max_bytes: int, rng: Dice
 ) -> Middle | None:
-    """Choose by chance a middle that is in the piece, is not all of it, and is not blank.
+    """Draw a middle in a piece. It is neither the complete piece nor blank.
 
-    `text` is UTF-8. `nodes` is None if the language has no grammar.
+    `text` must be UTF-8. `nodes` is None if the language has no grammar.
 
-    Returns None if no character of the piece can be a middle: all are blank or longer than max_bytes, or there is
+    Returns None if no character of the piece can be a middle: all are whitespace or longer than max_bytes, or there is
     only one.
     """
     start, end = piece
-    if end - start < 2 or max_bytes < 1:  # noqa: PLR2004 - a middle and something beside it
+    if end - start < 2 or max_bytes < 1:  # noqa: PLR2004 - a middle and one byte more
         return None
-    sought = _Piece(text, start, end, min(max_bytes, end - start - 1), nodes)
-    for choose in CHOICES[_drawn(shares, dice) :]:
-        middle = choose(sought, dice)
+    bounded_piece = _Piece(text, start, end, min(max_bytes, end - start - 1), nodes)
+    for choose in CHOOSERS[_draw_index(shares, rng) :]:
+        middle = choose(bounded_piece, rng)
         if middle is not None:
             return middle
     return None
 
 
-def _drawn(shares: Shares, dice: Dice) -> int:
-    """Index into the shares, and into CHOICES."""
-    place = dice.fraction() * sum(shares)
-    if place < shares.syntax:
+def _draw_index(shares: Shares, rng: Dice) -> int:
+    """Draw an index into the shares, which is also an index into CHOOSERS."""
+    drawn = rng.fraction() * sum(shares)
+    if drawn < shares.syntax:
         return 0
-    return 1 if place < shares.syntax + shares.lines else 2
+    return 1 if drawn < shares.syntax + shares.lines else 2
 
 
-def _by_syntax(piece: _Piece, dice: Dice) -> Middle | None:
-    """First the kind, then a node of it: else most middles would be arguments and short statements."""
+def _choose_node(piece: _Piece, rng: Dice) -> Middle | None:
+    """Draw a kind, then a node of it. Otherwise most middles would be arguments and short statements."""
     if piece.nodes is None:
         return None
     starts, ends, kinds = piece.nodes
     first, last = np.searchsorted(starts, (piece.start, piece.end))
     starts, ends, kinds = starts[first:last], ends[first:last], kinds[first:last]
     fits = (ends <= piece.end) & (ends - starts <= piece.max_bytes)
-    counts = np.bincount(kinds[fits], minlength=len(SYNTAX))
+    counts = np.bincount(kinds[fits], minlength=len(SYNTAX_KINDS))
     if not counts.any():
         return None
-    kind = dice.one_of(np.flatnonzero(counts).tolist())
-    row = dice.one_of(np.flatnonzero(fits & (kinds == kind)).tolist())
-    return Middle(int(starts[row]), int(ends[row]), SYNTAX[kind])
+    kind = rng.one_of(np.flatnonzero(counts).tolist())
+    row = rng.one_of(np.flatnonzero(fits & (kinds == kind)).tolist())
+    return Middle(int(starts[row]), int(ends[row]), SYNTAX_KINDS[kind])
 
 
-def _by_lines(piece: _Piece, dice: Dice) -> Middle | None:
-    """Draw the first line uniformly among those that are not blank, then the power of two of how many there are.
+def _choose_lines(piece: _Piece, rng: Dice) -> Middle | None:
+    """Draw the first line uniformly from the lines that are not blank, then draw the number of lines.
 
-    1, 2 to 3, 4 to 7 and so on are equally likely, up to as many as fit.
+    The ranges 1, 2 to 3, 4 to 7 and so on are equally likely, up to the number of lines that fit.
     """
-    borders = _line_borders(piece)
-    is_content = ~_is_any_of(piece.octets, BLANKS)
-    content = np.concatenate(([0], np.cumsum(is_content)))[borders - piece.start]
-    firsts = np.flatnonzero((np.diff(borders) <= piece.max_bytes) & (np.diff(content) > 0))
+    boundaries = _line_boundaries(piece)
+    is_content = ~_is_in(piece.octets, WHITESPACE)
+    content = np.concatenate(([0], np.cumsum(is_content)))[boundaries - piece.start]
+    firsts = np.flatnonzero((np.diff(boundaries) <= piece.max_bytes) & (np.diff(content) > 0))
     if not len(firsts):
         return None
-    first = dice.one_of(firsts.tolist())
-    start = int(borders[first])
-    most = int(np.searchsorted(borders, start + piece.max_bytes, "right")) - 1 - first
-    at_least = 1 << dice.below(most.bit_length())
-    count = at_least + dice.below(min(at_least, most - at_least + 1))
-    return Middle(start, int(borders[first + count]), MiddleKind.LINES)
+    first = rng.one_of(firsts.tolist())
+    start = int(boundaries[first])
+    max_lines = int(np.searchsorted(boundaries, start + piece.max_bytes, "right")) - 1 - first
+    min_lines = 1 << rng.below(max_lines.bit_length())
+    num_lines = min_lines + rng.below(min(min_lines, max_lines - min_lines + 1))
+    return Middle(start, int(boundaries[first + num_lines]), MiddleKind.LINES)
 
 
-def _line_borders(piece: _Piece) -> Numbers:
-    """Return the beginnings of all lines that are wholly in the piece, and the end of the last one."""
+def _line_boundaries(piece: _Piece) -> IntArray:
+    """Return the starts of all lines that are completely in the piece, and the end of the last one."""
     text, start, end = piece.text, piece.start, piece.end
-    borders = np.flatnonzero(piece.octets[: end - start] == NEWLINE) + start + 1
+    boundaries = np.flatnonzero(piece.octets[: end - start] == NEWLINE) + start + 1
     if start == 0 or text[start - 1] == NEWLINE:
-        borders = np.concatenate(([start], borders))
+        boundaries = np.concatenate(([start], boundaries))
     if end == len(text) and text[end - 1 : end] != b"\n":
-        borders = np.concatenate((borders, [end]))
-    return borders
+        boundaries = np.concatenate((boundaries, [end]))
+    return boundaries
 
 
-def _by_characters(piece: _Piece, dice: Dice) -> Middle | None:
-    """Draw two cuts. If they are too far apart, the first one drawn stays, and the other comes nearer.
+def _choose_characters(piece: _Piece, rng: Dice) -> Middle | None:
+    """Draw two cuts. If they are too far apart, move the second one closer to the first.
 
-    If all between them is blank, the middle is the next character that is not, or else the last one before.
+    If only whitespace is between them, use the next character that is not whitespace, or otherwise the last one before.
     """
-    borders = _character_borders(piece)
-    if len(borders) == 0:
+    boundaries = _character_boundaries(piece)
+    if len(boundaries) == 0:
         return None
-    one, other = dice.below(len(borders)), dice.below(len(borders))
-    nearest = int(np.searchsorted(borders, borders[one] - piece.max_bytes))
-    farthest = int(np.searchsorted(borders, borders[one] + piece.max_bytes, "right")) - 1
-    other = min(max(other, nearest), farthest)
-    first, last = min(one, other), max(one, other)
-    if not piece.text[borders[first] : borders[last]].strip():
-        is_content = ~_is_any_of(piece.octets[borders[:-1] - piece.start], BLANKS)
-        characters = np.flatnonzero(is_content & (np.diff(borders) <= piece.max_bytes))
+    first_cut, second_cut = rng.below(len(boundaries)), rng.below(len(boundaries))
+    lowest = int(np.searchsorted(boundaries, boundaries[first_cut] - piece.max_bytes))
+    highest = int(np.searchsorted(boundaries, boundaries[first_cut] + piece.max_bytes, "right")) - 1
+    second_cut = min(max(second_cut, lowest), highest)
+    first, last = min(first_cut, second_cut), max(first_cut, second_cut)
+    if not piece.text[boundaries[first] : boundaries[last]].strip():
+        is_content = ~_is_in(piece.octets[boundaries[:-1] - piece.start], WHITESPACE)
+        characters = np.flatnonzero(is_content & (np.diff(boundaries) <= piece.max_bytes))
         if not len(characters):
             return None
-        following = int(np.searchsorted(characters, first))
-        first = int(characters[min(following, len(characters) - 1)])
+        next_character = int(np.searchsorted(characters, first))
+        first = int(characters[min(next_character, len(characters) - 1)])
         last = first + 1
-    return Middle(int(borders[first]), int(borders[last]), MiddleKind.CHARACTERS)
+    return Middle(int(boundaries[first]), int(boundaries[last]), MiddleKind.CHARACTERS)
 
 
-def _character_borders(piece: _Piece) -> Numbers:
-    """Return the beginnings of all characters that are wholly in the piece, and the end of the last one."""
-    borders = np.flatnonzero(piece.octets & 0xC0 != 0x80) + piece.start  # noqa: PLR2004 - bytes that continue one
-    return np.append(borders, piece.end) if piece.end == len(piece.text) else borders
+def _character_boundaries(piece: _Piece) -> IntArray:
+    """Return the starts of all characters that are completely in the piece, and the end of the last one."""
+    boundaries = np.flatnonzero(piece.octets & 0xC0 != 0x80) + piece.start  # noqa: PLR2004 - bytes inside a character
+    return np.append(boundaries, piece.end) if piece.end == len(piece.text) else boundaries
 
 
-CHOICES: tuple[Callable[[_Piece, Dice], Middle | None], ...] = (_by_syntax, _by_lines, _by_characters)
-"""In the order of Shares: if a piece has no middle of one sort, the next one is tried."""
+CHOOSERS: tuple[Callable[[_Piece, Dice], Middle | None], ...] = (_choose_node, _choose_lines, _choose_characters)
+"""Functions in the order of Shares. If one finds no middle in a piece, the next one is tried."""

@@ -1,7 +1,7 @@
-"""`noise`: windows with spans masked and tokens taken out, for a model that learns to give the clean window back.
+"""`noise`: mask spans and delete tokens in windows, for a model that learns to restore the clean window.
 
-A span of some three tokens becomes one mask token (so the model must also say how long it was), others are just gone:
-text infilling and token deletion, as BART was trained (Lewis et al. 2020).
+A span of about three tokens becomes one mask token, so the model must also predict its length. Other tokens are
+deleted. This is text infilling and token deletion as in BART (Lewis et al. 2020).
 """
 
 import math
@@ -16,37 +16,42 @@ Ids = npt.NDArray[Any]
 
 
 class Noise(NamedTuple):
+    """Settings of the noise: the fractions of tokens to mask and to delete, and the mean length of a masked span."""
+
     mask_id: int
     mask_share: float
     mean_span: float
     delete_share: float
 
-    def corrupt(self, ids: Ids, dice: Dice) -> Ids | None:
-        """The window with noise in it, never longer and never empty; None where nothing has come of it."""
-        is_span_start, is_gone = self._spans(len(ids), dice)
-        is_gone |= dice.fractions(len(ids)) < self.delete_share
-        out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_gone | is_span_start]
+    def corrupt(self, ids: Ids, rng: Dice) -> Ids | None:
+        """Return the window with noise, or None if nothing changed. The result is never longer and never empty."""
+        is_span_start, is_removed = self._draw_spans(len(ids), rng)
+        is_removed |= rng.fractions(len(ids)) < self.delete_share
+        out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_removed | is_span_start]
         return out if len(out) and not np.array_equal(out, ids) else None
 
-    def _spans(self, num_tokens: int, dice: Dice) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Where one begins, and what lies in one; two never touch, so that each keeps its own mask."""
-        is_start, is_gone = np.zeros(num_tokens, np.bool_), np.zeros(num_tokens, np.bool_)
-        left = round(self.mask_share * num_tokens)
-        tries = 4 * num_tokens if left else 0
-        while left > 0 and tries:
-            tries -= 1
-            length = min(_span_length(self.mean_span, dice), left)
-            at = dice.below(max(num_tokens - length + 1, 1))
-            if not is_gone[max(at - 1, 0) : at + length + 1].any():
-                is_start[at] = True
-                is_gone[at : at + length] = True
-                left -= length
-        return is_start, is_gone
+    def _draw_spans(self, num_tokens: int, rng: Dice) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Draw spans. Return a mask of their first tokens and a mask of all their tokens.
+
+        No two spans are adjacent, so each keeps its own mask token.
+        """
+        is_span_start, is_removed = np.zeros(num_tokens, np.bool_), np.zeros(num_tokens, np.bool_)
+        num_left = round(self.mask_share * num_tokens)
+        num_tries = 4 * num_tokens if num_left else 0
+        while num_left > 0 and num_tries:
+            num_tries -= 1
+            length = min(_draw_span_length(self.mean_span, rng), num_left)
+            start = rng.below(max(num_tokens - length + 1, 1))
+            if not is_removed[max(start - 1, 0) : start + length + 1].any():
+                is_span_start[start] = True
+                is_removed[start : start + length] = True
+                num_left -= length
+        return is_span_start, is_removed
 
 
-def _span_length(mean: float, dice: Dice) -> int:
-    """Poisson around the mean, from 1 on (Knuth's way: few numbers for a small mean)."""
+def _draw_span_length(mean: float, rng: Dice) -> int:
+    """Draw a length of at least 1 from a Poisson distribution. Knuth's method is fast for a small mean."""
     limit, product, count = math.exp(-mean), 1.0, 0
-    while (product := product * dice.fraction()) > limit:
+    while (product := product * rng.fraction()) > limit:
         count += 1
     return max(count, 1)

@@ -1,4 +1,4 @@
-"""A source text -> the same in other words, by a language model that the user runs.
+"""Rewrite source texts with a language model that the user runs.
 
     paraphrase          text -> text
     back_translation    text -> a description in English -> text
@@ -6,9 +6,9 @@
     with Rewriter(Endpoint(url="http://localhost:8000/v1"), cache) as rewriter:
         for task, outcome in rewriter.rewrite_all(tasks): ...
 
-A model need not say the same twice: what makes a build repeatable is the cache, one file per answer, named by all that
-decides it: the model's name, prompt, seed, temperature and length. Where the server runs is not part of it: the same
-model may stand on another machine tomorrow.
+A model may answer the same question differently. The cache makes a build repeatable. It has one file per answer, named
+after everything that decides the answer: the model's name, prompt, seed, temperature and length. The address of the
+server is not included, because the same model may run on another machine tomorrow.
 """
 
 import re
@@ -26,18 +26,24 @@ import msgspec
 from gristmill.core.errors import OutputError
 from gristmill.core.http import NoAnswerError
 from gristmill.core.records import WhyNoVariant
-from gristmill.variants.answers import AnswerCache, UnusableAnswerError, code_in, in_manner_of, usable_text
-from gristmill.variants.endpoint import Asking, Endpoint, encoded_request, tokens_in
+from gristmill.variants.answers import (
+    AnswerCache,
+    UnusableAnswerError,
+    extract_code,
+    match_line_ends,
+    require_usable_text,
+)
+from gristmill.variants.endpoint import Endpoint, EndpointClient, encode_request, estimate_tokens
 from gristmill.variants.grammars import Parsed, is_parsable, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-# A text -> what a model is asked about it. Every word here decides answers: a change asks for all of them anew.
+# Prompts. Every word decides the answers, so a changed prompt asks for all of them again.
 
 FENCE = "`"
-SHORTEST_FENCE = 3
+MIN_FENCE_LENGTH = 3
 
 PARAPHRASE = """\
 Rewrite this {language} file so that it does exactly the same and is written differently: other names for what is \
@@ -69,36 +75,36 @@ Keep these names and signatures as they are:
 
 
 def paraphrase_prompt(text: str, language: str) -> str:
-    return PARAPHRASE.format(language=language, code=_fenced(text))
+    return PARAPHRASE.format(language=language, code=_fence_text(text))
 
 
 def description_prompt(text: str, language: str) -> str:
-    return DESCRIBE.format(language=language, code=_fenced(text))
+    return DESCRIBE.format(language=language, code=_fence_text(text))
 
 
 def implementation_prompt(description: str, signatures: list[str], language: str) -> str:
-    kept = _fenced("\n".join(signatures) or "(none)")
-    return IMPLEMENT.format(language=language, description=description.strip(), signatures=kept)
+    fenced = _fence_text("\n".join(signatures) or "(none)")
+    return IMPLEMENT.format(language=language, description=description.strip(), signatures=fenced)
 
 
-def _fenced(text: str) -> str:
-    """By a fence that the text does not hold: a docstring may show code as well."""
+def _fence_text(text: str) -> str:
+    """Put a text between fences that are longer than any in it. A docstring may contain fenced code, too."""
     longest = max(map(len, re.findall(f"{FENCE}+", text)), default=0)
-    fence = FENCE * max(SHORTEST_FENCE, longest + 1)
+    fence = FENCE * max(MIN_FENCE_LENGTH, longest + 1)
     return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
 
 
-# A syntax tree -> the heads of what it defines: what code written from a description must keep to fit its callers.
+# Signatures in a syntax tree. Code written from a description must keep them, so that it fits its callers.
 
 MAX_SIGNATURES = 200
 MAX_SIGNATURE_CHARACTERS = 300
 MAX_DEPTH = 12
-"""Of nodes: a method in a class in a namespace in a preprocessor block is at 8."""
+"""Maximum depth of nodes. A method in a class in a namespace in a preprocessor block is at 8."""
 
-NAMING = ("name", "declarator", "left", "type")
-ENDING = ("body", "value", "right")
-"""The fields where a head ends."""
-WHOLE = frozenset(
+NAME_FIELDS = ("name", "declarator", "left", "type")
+HEAD_END_FIELDS = ("body", "value", "right")
+"""Fields at which a head ends."""
+HEAD_ONLY_TYPES = frozenset(
     {
         "declaration",
         "enum_variant",
@@ -113,176 +119,191 @@ WHOLE = frozenset(
         "type_spec",
     }
 )
-"""Nodes that may have no such field, and are all head."""
-RUNS = ("function", "method", "constructor", "lambda", "call", "closure", "for", "comprehension", "while")
-"""Parts of the names of nodes within which all is local."""
+"""Types of nodes that may have none of these fields, and are only a head."""
+LOCAL_SCOPE_TYPES = ("function", "method", "constructor", "lambda", "call", "closure", "for", "comprehension", "while")
+"""Parts of the types of nodes in which all names are local."""
 
 
-def signatures_of(parsed: Parsed) -> list[str]:
-    return list(islice(_heads(parsed.tree.root_node, parsed.text), MAX_SIGNATURES))
+def find_signatures(parsed: Parsed) -> list[str]:
+    """Return the signatures that callers can see, one per line, indented by nesting. At most MAX_SIGNATURES."""
+    return list(islice(_find_heads(parsed.tree.root_node, parsed.text), MAX_SIGNATURES))
 
 
-def _heads(node: "Node", text: bytes, depth: int = 0, indent: str = "") -> Iterator[str]:
+def _find_heads(node: "Node", text: bytes, depth: int = 0, indent: str = "") -> Iterator[str]:
     for child in node.named_children:
-        runs = any(part in child.type for part in RUNS)
-        end = None if runs and child.child_by_field_name("left") else _end_of_head(child)
+        is_local_scope = any(part in child.type for part in LOCAL_SCOPE_TYPES)
+        end = None if is_local_scope and child.child_by_field_name("left") else _find_head_end(child)
         if end is not None:
-            yield indent + _one_line(text[child.start_byte : end])
-        # Of what has a head, the body alone: a table of a million numbers defines nothing.
-        inside = child if end is None else child.child_by_field_name("body")
-        if inside is not None and not runs and depth < MAX_DEPTH:
-            yield from _heads(inside, text, depth + 1, indent if end is None else f"{indent}  ")
+            yield indent + _join_lines(text[child.start_byte : end])
+        # Of a node with a head, only the body is searched. A table of a million numbers defines nothing.
+        inner = child if end is None else child.child_by_field_name("body")
+        if inner is not None and not is_local_scope and depth < MAX_DEPTH:
+            yield from _find_heads(inner, text, depth + 1, indent if end is None else f"{indent}  ")
 
 
-def _end_of_head(node: "Node") -> int | None:
-    """None for what defines nothing."""
-    if not any(node.child_by_field_name(field) for field in NAMING):
+def _find_head_end(node: "Node") -> int | None:
+    """Return the end of the head of a definition, or None if the node defines nothing."""
+    if not any(node.child_by_field_name(field) for field in NAME_FIELDS):
         return None
-    ends = [child for field in ENDING if (child := node.child_by_field_name(field))]
+    ends = [child for field in HEAD_END_FIELDS if (child := node.child_by_field_name(field))]
     if not ends:
-        return node.end_byte if node.type in WHOLE else None
+        return node.end_byte if node.type in HEAD_ONLY_TYPES else None
     first = min(ends, key=lambda child: child.start_byte)
     body = first.child_by_field_name("body")  # `const area = (width, height) => {`
     return body.start_byte if body and "function" in first.type else first.start_byte
 
 
-def _one_line(head: bytes) -> str:
+def _join_lines(head: bytes) -> str:
     return " ".join(head.decode("utf-8", "replace").split())[:MAX_SIGNATURE_CHARACTERS].rstrip(" ={")
 
 
 Way = Literal["paraphrase", "back_translation"]
 
 TASKS_PER_THREAD = 4
-"""Begun ahead of the one whose turn it is: one slow answer keeps the others busy, and memory stays flat."""
+"""Number of tasks per thread that are started ahead of the next result.
+
+The other threads stay busy during one slow answer, and memory use is limited.
+"""
 
 
 class RewriteTask(NamedTuple):
+    """A text to rewrite, and how."""
+
     key: Hashable
-    """The caller's own."""
+    """Any value that identifies the task to the caller."""
     text: bytes
-    """UTF-8, with no secret in it: it leaves this process."""
+    """UTF-8 without secrets, because it is sent to the endpoint."""
     language: str
     seed: int
     way: Way
 
 
 class Rewritten(NamedTuple):
+    """Result of rewriting a text."""
+
     text: bytes
-    """Not yet checked against its parent: answers.why_refused."""
+    """Rewritten text. answers.find_refusal_reason has not checked it yet."""
 
 
 class Failure(NamedTuple):
+    """Reason why a text could not be rewritten."""
+
     why: Literal[WhyNoVariant.NO_ANSWER, WhyNoVariant.ANSWER_REFUSED, WhyNoVariant.TEXT_TOO_LONG]
-    """No answer: another run asks again. All else stays so."""
+    """Kind of failure. Only after NO_ANSWER does another run ask again."""
     reason: str
-    """One line, without anything of the text or the key."""
+    """Message of one line. It contains nothing of the text or the key."""
 
 
 Outcome = Rewritten | Failure
 
 
 class _TooLongError(Exception):
-    """It is not sent."""
+    """The prompt and its answer do not fit into the context, so the prompt is not sent."""
 
 
-def _as_it_is(text: str, _language: str) -> str:
+def _unchanged(text: str, _language: str) -> str:
     return text
 
 
 class Rewriter:
-    """Owns the threads: when the block is left they have ended, whatever was on its way."""
+    """Context manager that rewrites texts with a model, in several threads.
 
-    def __init__(self, endpoint: Endpoint, cache: Path, clean: Callable[[str, str], str] = _as_it_is) -> None:
-        """`clean`: what becomes of an answer, given the language of the text, before it is kept or sent on."""
+    On exit, requests in progress are canceled and all threads have ended.
+    """
+
+    def __init__(self, endpoint: Endpoint, cache: Path, clean: Callable[[str, str], str] = _unchanged) -> None:
+        """`clean` takes an answer and the language of its text, and returns the answer to store."""
         self._endpoint, self._clean = endpoint, clean
         self._cache = AnswerCache(cache)
-        self._asking = Asking(endpoint)
+        self._client = EndpointClient(endpoint)
         self._threads = ThreadPoolExecutor(endpoint.concurrency, thread_name_prefix="rewrite")
 
     def __enter__(self) -> Self:
-        self._endpoint.headers()  # a key that cannot be sent is told before any work
+        self._endpoint.headers()  # raises ConfigError for an invalid key before any work
         try:
             self._cache.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot keep answers in {str(self._cache.folder)!r}: {error.strerror}.") from error
+            raise OutputError(
+                f"cannot create the folder for answers {str(self._cache.folder)!r}: {error.strerror}."
+            ) from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._asking.stop()
+        self._client.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     @cached_property
     def model(self) -> str:
-        """The server is asked at most once."""
-        return self._endpoint.model or self._asking.first_model()
+        """Name of the model. The server is asked for it at most once."""
+        return self._endpoint.model or self._client.fetch_first_model()
 
     def rewrite_all(self, tasks: Iterable[RewriteTask]) -> Iterator[tuple[RewriteTask, Outcome]]:
-        """In the order given. Raises InputError once the endpoint does not answer any more."""
-        begun: deque[tuple[RewriteTask, Future[Outcome]]] = deque()
+        """Yield each task with its outcome, in the given order. Raise InputError if the endpoint stops answering."""
+        pending: deque[tuple[RewriteTask, Future[Outcome]]] = deque()
         try:
             for task in tasks:
-                # The same question twice, both on their way, might get two answers, of which the cache keeps one.
-                same = [future for other, future in begun if other[1:] == task[1:]]
-                begun.append((task, same[0] if same else self._begin(task)))
-                if len(begun) == TASKS_PER_THREAD * self._endpoint.concurrency:
-                    yield _finished(*begun.popleft())
-            while begun:
-                yield _finished(*begun.popleft())
+                # Two identical requests in progress might get two answers, of which the cache stores one.
+                identical = [future for other, future in pending if other[1:] == task[1:]]
+                pending.append((task, identical[0] if identical else self._start_task(task)))
+                if len(pending) == TASKS_PER_THREAD * self._endpoint.concurrency:
+                    yield _wait_for(*pending.popleft())
+            while pending:
+                yield _wait_for(*pending.popleft())
         finally:
-            for _, future in begun:
+            for _, future in pending:
                 future.cancel()
 
-    def _begin(self, task: RewriteTask) -> Future[Outcome]:
-        """What needs the grammars is done here: their parsers are not for several threads."""
+    def _start_task(self, task: RewriteTask) -> Future[Outcome]:
+        """Start a task. The text is parsed here, because several threads cannot share a parser."""
         if not is_parsable(task.language):
-            return _known(f"there is no grammar for {task.language} to check it with")
+            return _refused(f"there is no grammar for {task.language} to check it with")
         try:
             text = task.text.decode()
         except UnicodeDecodeError:
-            return _known("the text is not UTF-8")
-        _ = self.model  # asked here: by the threads it would be asked once each
-        is_described = task.way == "back_translation"
-        signatures = signatures_of(parse(task.text, task.language)) if is_described else []
-        return self._threads.submit(self._outcome, task, text, signatures)
+            return _refused("the text is not UTF-8")
+        _ = self.model  # asked here, because several threads might ask at once
+        needs_description = task.way == "back_translation"
+        signatures = find_signatures(parse(task.text, task.language)) if needs_description else []
+        return self._threads.submit(self._rewrite_one, task, text, signatures)
 
-    def _outcome(self, task: RewriteTask, text: str, signatures: list[str]) -> Outcome:
+    def _rewrite_one(self, task: RewriteTask, text: str, signatures: list[str]) -> Outcome:
         try:
-            code = code_in(self._answered(task, text, signatures))
+            code = extract_code(self._ask_for_code(task, text, signatures))
         except NoAnswerError as error:
             return Failure(WhyNoVariant.NO_ANSWER, error.reason)
         except UnusableAnswerError as error:
             return Failure(WhyNoVariant.ANSWER_REFUSED, str(error))
         except _TooLongError as error:
             return Failure(WhyNoVariant.TEXT_TOO_LONG, str(error))
-        return Rewritten(in_manner_of(task.text, code))
+        return Rewritten(match_line_ends(task.text, code))
 
-    def _answered(self, task: RewriteTask, text: str, signatures: list[str]) -> str:
+    def _ask_for_code(self, task: RewriteTask, text: str, signatures: list[str]) -> str:
         if task.way == "paraphrase":
-            return self._answer(paraphrase_prompt(text, task.language), task)
-        description = self._answer(description_prompt(text, task.language), task)
-        return self._answer(implementation_prompt(description, signatures, task.language), task)
+            return self._ask(paraphrase_prompt(text, task.language), task)
+        description = self._ask(description_prompt(text, task.language), task)
+        return self._ask(implementation_prompt(description, signatures, task.language), task)
 
-    def _answer(self, prompt: str, task: RewriteTask) -> str:
-        max_tokens = self._endpoint.answer_tokens(prompt, task.text)
+    def _ask(self, prompt: str, task: RewriteTask) -> str:
+        max_tokens = self._endpoint.max_answer_tokens(prompt, task.text)
         if max_tokens is None:
-            both = f"about {tokens_in(prompt.encode()):,} tokens and an answer of {tokens_in(task.text):,}"
-            raise _TooLongError(f"{both} do not fit into {self._endpoint.context_tokens:,}")
-        request = encoded_request(self._endpoint, self.model, prompt, task.seed, max_tokens)
+            lengths = f"{estimate_tokens(prompt.encode()):,} tokens and an answer of {estimate_tokens(task.text):,}"
+            raise _TooLongError(f"about {lengths} do not fit into the context of {self._endpoint.context_tokens:,}")
+        request = encode_request(self._endpoint, self.model, prompt, task.seed, max_tokens)
         reply = self._cache.load(request)
         if reply is None:
-            reply = self._asking.ask(request)
+            reply = self._client.ask(request)
             reply = msgspec.structs.replace(reply, content=self._clean(reply.content, task.language))
             self._cache.store(request, reply)
-        return usable_text(reply)
+        return require_usable_text(reply)
 
 
-def _finished(task: RewriteTask, future: Future[Outcome]) -> tuple[RewriteTask, Outcome]:
+def _wait_for(task: RewriteTask, future: Future[Outcome]) -> tuple[RewriteTask, Outcome]:
     return task, future.result()
 
 
-def _known(reason: str) -> Future[Outcome]:
+def _refused(reason: str) -> Future[Outcome]:
     future: Future[Outcome] = Future()
     future.set_result(Failure(WhyNoVariant.ANSWER_REFUSED, reason))
     return future

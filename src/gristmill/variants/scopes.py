@@ -1,6 +1,28 @@
-"""Scopes and what is bound in them: which binding does a name mean at a place in the text?
+"""Find the binding that each name in a source text refers to, and the names that can be renamed.
 
-All of it from ranges that a query captured; rename.py says what the captures mean.
+The input are the captures of the query of a language (queries/*.scm):
+
+    scope               block with its own names
+    scope.function      function: its names are local
+    scope.local         comprehension: its names are local, but define.function binds in the function around it
+    scope.class         class body, whose names are not visible in the functions inside it
+    scope.wall          body in which an outer name may have another meaning: an outer variable used in it is kept
+    scope.item          function that is also a wall
+    outside             range that belongs to the scope around its scope, such as a default value
+    late                declaration whose names are visible from its end on
+    define              name that is bound in the innermost scope
+    define.function     name that is bound in the innermost function
+    keep, keep.outer    name that is bound in the innermost scope, or in the one around it, and is kept
+    hold                node whose words are all bound in the innermost scope and kept
+    pin                 node whose words keep all variables of that name that are visible there
+    pin.format          format string, in which the names between braces are pinned
+    pin.tokens          tokens of a macro, in which names of fields and arguments are pinned
+    forbid              node whose words are kept in the complete file
+    use                 identifier
+    skip                identifier that is not a variable, such as an attribute
+    dynamic             node that keeps all names of the outermost function around it
+
+A name that is kept is not renamed.
 """
 
 import re
@@ -16,45 +38,45 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 200
-"""Scopes inside one another; every name is looked up through all of them."""
+"""Maximum nesting of scopes. A name is looked up through all of them."""
 
-SCOPES = ("outside", "scope.class", "scope.wall", "scope.item", "scope.function", "scope.local", "scope")
-"""Of two with the same range the first is around the other."""
+SCOPE_KINDS = ("outside", "scope.class", "scope.wall", "scope.item", "scope.function", "scope.local", "scope")
+"""Captures that are scopes. Of two with the same range, the earlier in this list encloses the other."""
 
 FUNCTIONS = ("scope.item", "scope.function")
 WALLS = ("scope.wall", "scope.item")
-WHOLE_FILE = 0
-"""The scope around all others."""
+FILE_SCOPE = 0
+"""Index of the scope around all others."""
 
 
 Range: TypeAlias = tuple[int, int, int]
-"""Start, -end and kind, by its place in SCOPES: when sorted, what is around others comes before them."""
+"""Start, negated end and index into SCOPE_KINDS. In sorted order, a range precedes the ranges inside it."""
 
 
 class Binding:
-    """A name of one scope."""
+    """A name that is bound in one scope."""
 
-    __slots__ = ("is_kept", "num_places", "root", "tied", "visible_from")
+    __slots__ = ("is_kept", "linked", "num_uses", "root", "visible_from")
 
     def __init__(self, root: int, *, is_kept: bool) -> None:
         self.root = root
         self.is_kept = is_kept
         self.visible_from = 0
-        """Before this place the name means something else."""
-        self.num_places = 0
-        self.tied: list[Binding] = []
-        """What is renamed with it or not at all: a place may mean the one or the other."""
+        """Position before which the name refers to another binding."""
+        self.num_uses = 0
+        self.linked: list[Binding] = []
+        """Bindings that are renamed with this one or not at all, because a use may refer to either."""
 
-    def tie(self, other: "Binding") -> None:
-        self.tied.append(other)
-        other.tied.append(self)
+    def link(self, other: "Binding") -> None:
+        self.linked.append(other)
+        other.linked.append(self)
 
 
-class Regions:
-    """Ranges inside one another: which is the innermost at a place? 0 is the whole text."""
+class NestedRanges:
+    """Nested ranges, with lookup of the innermost one at a position. Index 0 is the complete text."""
 
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
-        self.ranges: list[Range] = [(0, -num_bytes - 1, len(SCOPES) - 1), *sorted(set(ranges))]
+        self.ranges: list[Range] = [(0, -num_bytes - 1, len(SCOPE_KINDS) - 1), *sorted(set(ranges))]
         self.parents = [0]
         self.depth = 0
         self._starts = [0]
@@ -62,231 +84,255 @@ class Regions:
         self._nest(num_bytes)
 
     def _nest(self, num_bytes: int) -> None:
-        around, ends = [0], [num_bytes + 1]
+        enclosing, ends = [0], [num_bytes + 1]
         starts, innermost = self._starts, self._innermost
-        for index, (start, minus_end, _) in enumerate(self.ranges[1:], start=1):
+        for index, (start, negated_end, _) in enumerate(self.ranges[1:], start=1):
             while ends[-1] <= start:
                 starts.append(ends.pop())
-                around.pop()
-                innermost.append(around[-1])
-            self.parents.append(around[-1])
-            around.append(index)
-            ends.append(-minus_end)
+                enclosing.pop()
+                innermost.append(enclosing[-1])
+            self.parents.append(enclosing[-1])
+            enclosing.append(index)
+            ends.append(-negated_end)
             starts.append(start)
             innermost.append(index)
-            self.depth = max(self.depth, len(around))
+            self.depth = max(self.depth, len(enclosing))
         while len(ends) > 1:
             starts.append(ends.pop())
-            around.pop()
-            innermost.append(around[-1])
+            enclosing.pop()
+            innermost.append(enclosing[-1])
 
-    def replace(self, others: Sequence[int]) -> None:
-        """Another index for each."""
-        self._innermost = [others[index] for index in self._innermost]
+    def remap(self, new_indices: Sequence[int]) -> None:
+        """Make lookups return `new_indices[index]` instead of `index`."""
+        self._innermost = [new_indices[index] for index in self._innermost]
 
-    def at(self, place: int) -> int:
-        return self._innermost[bisect_right(self._starts, place) - 1]
+    def index_at(self, position: int) -> int:
+        return self._innermost[bisect_right(self._starts, position) - 1]
 
-    def around(self, place: int) -> Range:
-        return self.ranges[self.at(place)]
+    def range_at(self, position: int) -> Range:
+        return self.ranges[self.index_at(position)]
 
 
 class Scopes:
+    """Nested scopes of a text, and the names bound in each."""
+
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
-        self._regions = Regions(ranges, num_bytes)
-        self.ranges = self._regions.ranges
-        self.kinds = [SCOPES[rank] for _, _, rank in self.ranges]
-        self.is_too_deep = self._regions.depth > MAX_DEPTH
+        self._nested_ranges = NestedRanges(ranges, num_bytes)
+        self.ranges = self._nested_ranges.ranges
+        self.kinds = [SCOPE_KINDS[rank] for _, _, rank in self.ranges]
+        self.is_too_deep = self._nested_ranges.depth > MAX_DEPTH
         self.parents = self._resolve_outside()
         self.roots = self._find_roots()
-        self.bound: list[dict[bytes, Binding]] = [{} for _ in self.ranges]
-        self.at = self._regions.at
+        self.bindings: list[dict[bytes, Binding]] = [{} for _ in self.ranges]
+        self.index_at = self._nested_ranges.index_at
 
     def _resolve_outside(self) -> list[int]:
-        """What is captured as outside belongs to the scope around its scope."""
+        """Return the parent of each scope. A range captured as `outside` belongs to the scope around its scope."""
         scopes = list(range(len(self.ranges)))
-        parents = [WHOLE_FILE - 1] * len(scopes)
-        for index, around in enumerate(self._regions.parents[1:], start=1):
+        parents = [FILE_SCOPE - 1] * len(scopes)
+        for index, enclosing in enumerate(self._nested_ranges.parents[1:], start=1):
             if self.kinds[index] == "outside":
-                scopes[index] = max(parents[scopes[around]], WHOLE_FILE)
+                scopes[index] = max(parents[scopes[enclosing]], FILE_SCOPE)
             else:
-                parents[index] = scopes[around]
-        self._regions.replace(scopes)
+                parents[index] = scopes[enclosing]
+        self._nested_ranges.remap(scopes)
         return parents
 
     def _find_roots(self) -> list[int]:
-        """Of each scope the outermost function around it; the whole file: none."""
-        roots = [WHOLE_FILE] * len(self.ranges)
+        """Return the outermost function around each scope, or FILE_SCOPE if there is none."""
+        roots = [FILE_SCOPE] * len(self.ranges)
         for scope, parent in enumerate(self.parents[1:], start=1):
             is_function = self.kinds[scope] in FUNCTIONS or self.kinds[scope] == "scope.local"
-            roots[scope] = roots[parent] or (scope if is_function else WHOLE_FILE)
+            roots[scope] = roots[parent] or (scope if is_function else FILE_SCOPE)
         return roots
 
     def roots_touching(self, start: int, end: int) -> set[int]:
-        """The outermost functions of which some part is in the range, or next to it."""
+        """Return the outermost functions that overlap the range or are next to it."""
         first = bisect_left(self.ranges, start, key=itemgetter(0))
         last = bisect_right(self.ranges, end, key=itemgetter(0))
-        return {self.roots[self.at(max(start - 1, 0))], self.roots[self.at(start)], *self.roots[first:last]}
+        return {self.roots[self.index_at(max(start - 1, 0))], self.roots[self.index_at(start)], *self.roots[first:last]}
 
-    def function_of(self, scope: int) -> int:
-        while scope > WHOLE_FILE and self.kinds[scope] not in FUNCTIONS and self.kinds[scope] != "scope.class":
+    def enclosing_function(self, scope: int) -> int:
+        """Return the innermost function or class that contains a scope, or the file scope."""
+        while scope > FILE_SCOPE and self.kinds[scope] not in FUNCTIONS and self.kinds[scope] != "scope.class":
             scope = self.parents[scope]
         return scope
 
     def bind(self, scope: int, name: bytes) -> Binding:
-        """Kept where others may look for it: in the file, and in a class."""
-        binding = self.bound[scope].get(name)
+        """Return the binding of a name in a scope. It is created if needed.
+
+        Names bound in the file scope or in a class are kept, because other code may use them.
+        """
+        binding = self.bindings[scope].get(name)
         if binding is None:
             root = self.roots[scope]
-            is_kept = root == WHOLE_FILE or self.kinds[scope] == "scope.class"
-            binding = self.bound[scope][name] = Binding(root, is_kept=is_kept)
+            is_kept = root == FILE_SCOPE or self.kinds[scope] == "scope.class"
+            binding = self.bindings[scope][name] = Binding(root, is_kept=is_kept)
         return binding
 
-    def visible(self, place: int, name: bytes) -> list[Binding]:
-        """All that the name might mean here, whatever comes first; from the inside out."""
+    def visible_bindings(self, position: int, name: bytes) -> list[Binding]:
+        """Return all bindings that the name might refer to at a position, from the innermost scope outward."""
         found = []
-        scope = self.at(place)
-        while scope >= WHOLE_FILE:
-            if name in self.bound[scope]:
-                found.append(self.bound[scope][name])
+        scope = self.index_at(position)
+        while scope >= FILE_SCOPE:
+            if name in self.bindings[scope]:
+                found.append(self.bindings[scope][name])
             scope = self.parents[scope]
         return found
 
-    def resolve(self, place: int, name: bytes) -> Binding | None:
-        here = scope = self.at(place)
-        binding = self.bound[here].get(name)
-        if binding is not None and place >= binding.visible_from:  # so for most, and this is in the hot loop
+    def resolve(self, position: int, name: bytes) -> Binding | None:
+        """Return the binding that a name refers to at a position, or None if the name is not bound.
+
+        If the innermost binding is declared after the position, it is linked to the next outer one, because the name
+        may refer to either. Without an outer one, it is kept.
+        """
+        innermost = scope = self.index_at(position)
+        binding = self.bindings[innermost].get(name)
+        if binding is not None and position >= binding.visible_from:  # the common case, in the hot loop
             return binding
         inner = None
-        is_behind_wall = False
-        while scope >= WHOLE_FILE:
-            binding = self.bound[scope].get(name)
+        is_beyond_wall = False
+        while scope >= FILE_SCOPE:
+            binding = self.bindings[scope].get(name)
             kind = self.kinds[scope]
-            if binding is not None and (kind != "scope.class" or scope == here):
-                binding.is_kept |= is_behind_wall
+            if binding is not None and (kind != "scope.class" or scope == innermost):
+                binding.is_kept |= is_beyond_wall
                 if inner is not None:
-                    inner.tie(binding)
+                    inner.link(binding)
                 inner = binding
-                if place >= binding.visible_from:
+                if position >= binding.visible_from:
                     return binding
-            is_behind_wall |= kind in WALLS
+            is_beyond_wall |= kind in WALLS
             scope = self.parents[scope]
         if inner is not None:
             inner.is_kept = True
         return inner
 
 
-# What the captures of a query bind, and where it is used.
+# Bindings and uses of names, as a query captures them.
 
-Found: TypeAlias = "dict[str, list[Node]]"
-Place: TypeAlias = tuple[int, bytes, Binding]
+Captures: TypeAlias = "dict[str, list[Node]]"
+NameUse: TypeAlias = tuple[int, bytes, Binding]
+"""Start of an identifier, its name, and the binding that it refers to."""
 
-ORDERED = frozenset({"rust", "go", "java", "c", "c++"})
-"""Here a name counts from its declaration on; elsewhere in all of its scope."""
+DECLARED_BEFORE_USE = frozenset({"rust", "go", "java", "c", "c++"})
+"""Languages in which a name is visible from its declaration on. In the others it is visible in all of its scope."""
 
 PREPROCESSED = frozenset({"c", "c++"})
-"""A macro may use a variable by its name: one that nothing else uses stays."""
+"""Languages in which a macro may use a variable by its name. A variable without other uses is kept."""
 
-LOOKING = {
+LOOKUP_FUNCTIONS = {
     "python": frozenset(b"locals vars dir eval exec _getframe currentframe stack query evaluate".split()),
     **dict.fromkeys(("javascript", "jsx", "typescript", "tsx"), frozenset({b"eval"})),
 }
-"""Functions that may look for a variable by its name."""
-LOOKING_ANYHOW = frozenset({b"locals", b"vars", b"eval", b"exec"})
-"""Also where they are only handed on: map(eval, names)"""
-CALLED = re.compile(rb"\s*\(")
+"""Functions that may look up a variable by its name, keyed by language."""
+UNCALLED_LOOKUP_FUNCTIONS = frozenset({b"locals", b"vars", b"eval", b"exec"})
+"""Functions that count even if they are only passed on, as in map(eval, names)."""
 
-WORDS = {
+CALL_START = re.compile(rb"\s*\(")
+
+WORD_PATTERNS = {
     "pin": re.compile(rb"\w+"),
     "hold": re.compile(rb"\w+"),
     "forbid": re.compile(rb"\w+"),
     "pin.format": re.compile(rb"(?<=\{)\s*\w+|\w+(?=\$)"),
     "pin.tokens": re.compile(rb"\w+(?=\s*(?:=(?!=)|:(?!:)))|(?<=\.)\s+\w+"),
 }
+"""Pattern of the words in a captured node, keyed by capture."""
 
-MEMBERS = re.compile(rb"(?<!\.)\.(?=\w)")
-"""Among the tokens of a macro in Rust a field looks like any other name."""
+MEMBER_DOT = re.compile(rb"(?<!\.)\.(?=\w)")
+"""Dot before a member. Among the tokens of a Rust macro, a field otherwise looks like a variable."""
 
 
-class Places:
-    """Where names that might be renamed are used, and for which binding."""
+class NameUses:
+    """Uses of the names that might be renamed, each with its binding."""
 
-    def __init__(self, parsed: Parsed, found: Found, names: frozenset[bytes]) -> None:
+    def __init__(self, parsed: Parsed, found: Captures, names: frozenset[bytes]) -> None:
         self._parsed = parsed
         self._found = found
-        self._names = names - {name for _, name in self._words("forbid", names)}
-        self._scopes = Scopes(self._ranges(SCOPES), len(parsed.text))
-        self._declarations = Regions(self._ranges(["late"]), len(parsed.text))
+        self._names = names - {name for _, name in self._captured_words("forbid", names)}
+        self._scopes = Scopes(self._captured_ranges(SCOPE_KINDS), len(parsed.text))
+        self._declarations = NestedRanges(self._captured_ranges(["late"]), len(parsed.text))
         self._defined: dict[int, Binding] = {}
-        """By their places."""
+        """Bindings, keyed by the position of their definition."""
 
-    def renamable(self, errors: Iterable[tuple[int, int]]) -> list[Place]:
-        """In the order of the text."""
+    def find_renamable(self, errors: Iterable[tuple[int, int]]) -> list[NameUse]:
+        """Return the uses that can be renamed, in text order. `errors` are the byte ranges of syntax errors."""
         if self._scopes.is_too_deep:
             return []
         self._bind()
-        self._pin()
-        left_alone = {WHOLE_FILE}.union(*(self._scopes.roots_touching(start, end) for start, end in errors))
-        places = self._uses(left_alone)
+        self._keep_pinned()
+        excluded_roots = {FILE_SCOPE}.union(*(self._scopes.roots_touching(start, end) for start, end in errors))
+        uses = self._find_uses(excluded_roots)
         for node in self._found.get("dynamic", ()):
-            left_alone |= self._scopes.roots_touching(node.start_byte, node.end_byte)
-        places.sort(key=itemgetter(0))
-        _spread_kept(binding for _, _, binding in places)
-        fewest = 2 if self._parsed.language in PREPROCESSED else 1
+            excluded_roots |= self._scopes.roots_touching(node.start_byte, node.end_byte)
+        uses.sort(key=itemgetter(0))
+        _propagate_kept(binding for _, _, binding in uses)
+        min_uses = 2 if self._parsed.language in PREPROCESSED else 1
         return [
-            place
-            for place in places
-            if not place[2].is_kept and place[2].num_places >= fewest and place[2].root not in left_alone
+            use
+            for use in uses
+            if not use[2].is_kept and use[2].num_uses >= min_uses and use[2].root not in excluded_roots
         ]
 
     def _bind(self) -> None:
         scopes = self._scopes
-        for start, name in self._named("define"):
-            self._define(scopes.at(start), start, name)
-        for start, name in self._named("keep"):
-            scopes.bind(scopes.at(start), name).is_kept = True
-        for start, name in self._named("keep.outer"):
-            scopes.bind(max(scopes.parents[scopes.at(start)], WHOLE_FILE), name).is_kept = True
-        for start, name in self._words("hold", self._names):
-            scopes.bind(scopes.at(start), name).is_kept = True
+        for start, name in self._captured_names("define"):
+            self._define(scopes.index_at(start), start, name)
+        for start, name in self._captured_names("keep"):
+            scopes.bind(scopes.index_at(start), name).is_kept = True
+        for start, name in self._captured_names("keep.outer"):
+            scopes.bind(max(scopes.parents[scopes.index_at(start)], FILE_SCOPE), name).is_kept = True
+        for start, name in self._captured_words("hold", self._names):
+            scopes.bind(scopes.index_at(start), name).is_kept = True
         self._bind_in_functions()
 
     def _bind_in_functions(self) -> None:
-        """catch (e) { var e = 1 } means two of them."""
-        hoisted = list(self._named("define.function"))
+        """Bind names in the innermost function.
+
+        In catch (e) { var e = 1 }, the second e may refer to two bindings, so they are linked.
+        """
+        hoisted = list(self._captured_names("define.function"))
         for start, name in hoisted:
-            self._define(self._scopes.function_of(self._scopes.at(start)), start, name)
+            self._define(self._scopes.enclosing_function(self._scopes.index_at(start)), start, name)
         for start, name in hoisted:
-            meant = self._scopes.resolve(start, name)
-            if meant is not None and meant is not self._defined[start]:
-                meant.tie(self._defined[start])
+            resolved = self._scopes.resolve(start, name)
+            if resolved is not None and resolved is not self._defined[start]:
+                resolved.link(self._defined[start])
 
     def _define(self, scope: int, start: int, name: bytes) -> None:
         binding = self._defined[start] = self._scopes.bind(scope, name)
-        if self._parsed.language in ORDERED:
-            known_from = self._end_of_declaration(start, scope)
-            binding.visible_from = min(known_from, binding.visible_from or known_from)
+        if self._parsed.language in DECLARED_BEFORE_USE:
+            visible_from = self._visibility_start(start, scope)
+            binding.visible_from = min(visible_from, binding.visible_from or visible_from)
 
-    def _end_of_declaration(self, start: int, scope: int) -> int:
-        """Not of one around the scope: let a = |b| b + 1"""
-        declared_at, minus_end, _ = self._declarations.around(start)
-        return -minus_end if declared_at > self._scopes.ranges[scope][0] else start
+    def _visibility_start(self, start: int, scope: int) -> int:
+        """Return the position from which a name is visible.
 
-    def _pin(self) -> None:
-        for kind in WORDS:
-            for start, name in self._words(kind, self._names):
-                for binding in self._scopes.visible(start, name):
+        This is the end of its declaration, or `start` if the declaration surrounds the scope, as for b in
+        let a = |b| b + 1.
+        """
+        declaration_start, negated_end, _ = self._declarations.range_at(start)
+        return -negated_end if declaration_start > self._scopes.ranges[scope][0] else start
+
+    def _keep_pinned(self) -> None:
+        for kind in WORD_PATTERNS:
+            for start, name in self._captured_words(kind, self._names):
+                for binding in self._scopes.visible_bindings(start, name):
                     binding.is_kept = True
 
-    def _uses(self, left_alone: set[int]) -> list[Place]:
-        """The hot loop: all the identifiers of a file. Functions that look for names are added to those left alone."""
+    def _find_uses(self, excluded_roots: set[int]) -> list[NameUse]:
+        """Find the uses of names in a hot loop over all identifiers of a file.
+
+        Outermost functions that look up variables by name are added to `excluded_roots`.
+        """
         text, resolve, defined = self._parsed.text, self._scopes.resolve, self._defined
-        looking = LOOKING.get(self._parsed.language, frozenset())
-        watched = self._names | looking
+        lookup_functions = LOOKUP_FUNCTIONS.get(self._parsed.language, frozenset())
+        watched = self._names | lookup_functions
         skipped = {node.start_byte for kind in ("skip", "keep.outer") for node in self._found.get(kind, ())}
         if self._parsed.language == "rust":
-            skipped.update(dot.end() for dot in MEMBERS.finditer(text))
-        places = []
+            skipped.update(dot.end() for dot in MEMBER_DOT.finditer(text))
+        uses = []
         for node in self._found["use"]:
             start = node.start_byte
             name = text[start : node.end_byte]
@@ -294,27 +340,29 @@ class Places:
                 continue
             binding = None if start in skipped else defined.get(start) or resolve(start, name)
             if binding is not None:
-                binding.num_places += 1
-                places.append((start, name, binding))
-            elif name in looking and (name in LOOKING_ANYHOW or CALLED.match(text, node.end_byte)):
-                left_alone |= self._scopes.roots_touching(start, start)
-        return places
+                binding.num_uses += 1
+                uses.append((start, name, binding))
+            elif name in lookup_functions and (
+                name in UNCALLED_LOOKUP_FUNCTIONS or CALL_START.match(text, node.end_byte)
+            ):
+                excluded_roots |= self._scopes.roots_touching(start, start)
+        return uses
 
-    def _named(self, kind: str) -> Iterator[tuple[int, bytes]]:
+    def _captured_names(self, kind: str) -> Iterator[tuple[int, bytes]]:
         text = self._parsed.text
         for node in self._found.get(kind, ()):
             name = text[node.start_byte : node.end_byte]
             if name in self._names:
                 yield node.start_byte, name
 
-    def _words(self, kind: str, names: Collection[bytes]) -> Iterator[tuple[int, bytes]]:
+    def _captured_words(self, kind: str, names: Collection[bytes]) -> Iterator[tuple[int, bytes]]:
         text = self._parsed.text
         for node in self._found.get(kind, ()):
-            for word in WORDS[kind].finditer(text, node.start_byte, node.end_byte):
+            for word in WORD_PATTERNS[kind].finditer(text, node.start_byte, node.end_byte):
                 if word[0].strip() in names:
                     yield word.start(), word[0].strip()
 
-    def _ranges(self, kinds: Iterable[str]) -> list[Range]:
+    def _captured_ranges(self, kinds: Iterable[str]) -> list[Range]:
         return [
             (node.start_byte, -node.end_byte, rank)
             for rank, kind in enumerate(kinds)
@@ -322,11 +370,11 @@ class Places:
         ]
 
 
-def _spread_kept(bindings: Iterable[Binding]) -> None:
-    """To what is tied to those that stay."""
-    todo = [binding for binding in bindings if binding.is_kept]
-    while todo:
-        for tied in todo.pop().tied:
-            if not tied.is_kept:
-                tied.is_kept = True
-                todo.append(tied)
+def _propagate_kept(bindings: Iterable[Binding]) -> None:
+    """Keep all bindings that are linked to a kept one."""
+    pending = [binding for binding in bindings if binding.is_kept]
+    while pending:
+        for linked in pending.pop().linked:
+            if not linked.is_kept:
+                linked.is_kept = True
+                pending.append(linked)

@@ -13,7 +13,7 @@
 (parenthesized_declarator (identifier) @define)
 (parameter_declaration declarator: (identifier) @define)
 
-; A function, or what looks like one: T x(y);
+; Functions, and declarations that look like one, such as T x(y);
 (function_declarator declarator: (identifier) @hold)
 (declaration declarator: (function_declarator) @hold)
 (declaration declarator: (pointer_declarator declarator: (function_declarator) @hold))
@@ -25,10 +25,10 @@
 (enumerator name: (identifier) @hold)
 (type_definition declarator: (_) @hold)
 
-; x * y; is a declaration to the grammar, which knows no types.
+; The grammar has no type information and parses x * y; as a declaration.
 (type_identifier) @pin
 
-; What a macro does with a name, nobody knows.
+; The effect of a macro on a name is unknown.
 (preproc_def) @forbid
 (preproc_function_def) @forbid
 (preproc_call argument: (_) @forbid)
@@ -36,7 +36,7 @@
 (preproc_if condition: (_) @forbid)
 (preproc_elif condition: (_) @forbid)
 (preproc_defined (identifier) @forbid)
-; It may print it, as assert does, or take it for that of a field.
+; A macro may print the name, as assert does, or use it as the name of a field.
 ((call_expression function: (identifier) @_macro arguments: (_) @pin)
  (#match? @_macro "^[A-Z0-9_]+$|assert$|_of$|_entry|each|offsetof"))
 (gnu_asm_expression) @pin

@@ -1,4 +1,4 @@
-; What JavaScript and TypeScript have in common.
+; Patterns that JavaScript and TypeScript have in common.
 (function_declaration) @scope.function
 (function_expression) @scope.function
 (generator_function_declaration) @scope.function
@@ -14,7 +14,7 @@
 (catch_clause) @scope
 (switch_body) @scope
 
-; var belongs to the function, let and const to the block.
+; var is bound in the function, let and const in the block.
 (lexical_declaration (variable_declarator name: (identifier) @define))
 (lexical_declaration (variable_declarator name: (array_pattern (identifier) @define)))
 (lexical_declaration (variable_declarator name: (array_pattern (assignment_pattern left: (identifier) @define))))
@@ -49,7 +49,7 @@
 (pair_pattern value: (assignment_pattern left: [(array_pattern) (object_pattern)] @hold))
 (rest_pattern [(array_pattern) (object_pattern)] @hold)
 
-; {x} is a property and a variable in one word.
+; In {x}, one word is both a property and a variable.
 (shorthand_property_identifier) @pin
 (shorthand_property_identifier_pattern) @hold
 

@@ -14,7 +14,7 @@
 ; Default values do not see the variables of the body.
 (formal_parameters (assignment_pattern right: (_) @pin))
 
-; <div/> is no variable.
+; <div/> is not a variable.
 (jsx_opening_element name: (identifier) @skip)
 (jsx_closing_element name: (identifier) @skip)
 (jsx_self_closing_element name: (identifier) @skip)

@@ -7,7 +7,7 @@
 (dictionary_comprehension) @scope.local
 (generator_expression) @scope.local
 
-; Worked out before the scope begins.
+; Evaluated in the enclosing scope, before the new scope begins.
 (default_parameter value: (_) @outside)
 (typed_default_parameter type: (_) @outside value: (_) @outside)
 (typed_parameter type: (_) @outside)
@@ -57,7 +57,7 @@
 (as_pattern_target (tuple [(tuple) (list) (list_splat)] @hold))
 (as_pattern_target [(list) (parenthesized_expression)] @hold)
 
-; With `from __future__ import annotations` they are kept as text.
+; With `from __future__ import annotations`, annotations are stored as text.
 (type) @pin
 
 ; f"{x=}" prints the name.
@@ -69,7 +69,7 @@
 (aliased_import name: (dotted_name (identifier) @skip))
 (import_from_statement module_name: (_ (identifier) @skip))
 
-; Python 2, where comprehensions share the function's names and exec sees them.
+; Python 2, where comprehensions use the scope of the function and exec can read its names.
 (print_statement) @dynamic
 (exec_statement) @dynamic
 

@@ -1,4 +1,4 @@
-; Nothing inside an item sees the variables around it.
+; The variables around an item are not visible inside it.
 (function_item) @scope.item
 (function_signature_item) @scope.item
 (impl_item) @scope.wall
@@ -36,7 +36,7 @@
 (field_pattern pattern: (identifier) @define)
 (parameter pattern: (mut_pattern (identifier) @define))
 
-; Foo { x } is a field and a variable in one word.
+; In Foo { x }, one word is both a field and a variable.
 (shorthand_field_identifier) @hold
 (shorthand_field_initializer (identifier) @pin)
 
@@ -52,14 +52,14 @@
 (inner_attribute_item) @pin
 (macro_definition) @pin
 
-; What these macros do with their tokens is known. Of all others nothing is: dbg!(x) prints the name.
+; These macros only evaluate their arguments. Others may use the names, as dbg!(x) does, which prints x.
 ((macro_invocation macro: (identifier) @_macro (token_tree) @pin.tokens)
  (#match? @_macro "^(e?print(ln)?|format(_args)?|write(ln)?|panic|vec|(debug_)?assert_(eq|ne)|todo|unimplemented|unreachable)$"))
 ((macro_invocation macro: (identifier) @_macro (token_tree) @pin)
  (#not-match? @_macro "^(e?print(ln)?|format(_args)?|write(ln)?|panic|vec|(debug_)?assert_(eq|ne)|todo|unimplemented|unreachable)$"))
 (macro_invocation macro: (scoped_identifier) (token_tree) @pin)
 (token_tree [(string_literal) (raw_string_literal)] @pin.format)
-; { } among tokens may be a struct, with names of fields.
+; { } among the tokens may be a struct with field names.
 (token_tree (token_tree "{") @pin)
 
 (macro_invocation macro: (identifier) @skip)

@@ -4,7 +4,7 @@
 (internal_module name: (identifier) @hold)
 (abstract_class_declaration) @scope
 
-; The parameters of a type are known only in it.
+; The parameters of a function type are visible only inside it.
 (function_type) @scope
 (constructor_type) @scope
 (function_signature) @scope
@@ -24,7 +24,7 @@
 (required_parameter pattern: (object_pattern (rest_pattern (identifier) @define)))
 (optional_parameter pattern: (identifier) @define)
 
-; constructor(private x) makes a field.
+; constructor(private x) declares a field.
 (required_parameter (accessibility_modifier) pattern: (identifier) @keep)
 (required_parameter (override_modifier) pattern: (identifier) @keep)
 (required_parameter "readonly" pattern: (identifier) @keep)
