@@ -467,7 +467,7 @@ def test_what_does_not_go_together_is_said(sources, tmp_path):
             config(sources, tmp_path / "out", pack, **sections)
     with pytest.raises(ConfigError, match="has no tokens that mark repositories"):
         build(config(sources, tmp_path / "out", "repo"))
-    with pytest.raises(ConfigError, match="plan counts windows of one file each"):
+    with pytest.raises(ConfigError, match="plan cannot count the rows of --pack repo"):
         plan(config(sources, tmp_path / "out", "repo"))
 
 

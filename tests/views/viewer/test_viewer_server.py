@@ -293,7 +293,7 @@ def test_damaged_dataset_is_reported_and_the_viewer_keeps_running(folder, tmp_pa
         assert status == 409
         assert "damaged" in answer["error"]
         assert client.get("/api/row", split="train", row=0)[0] == 409
-        assert "train:0 is damaged" in client.found("/api/dataset")["index"]["error"]
+        assert "row train:0 in" in client.found("/api/dataset")["index"]["error"]
         assert client.get("/api/windows", language="python")[0] == 409
         assert client.get("/api/row", split="test", row=0)[0] == 200
         (copy / "manifest.json").rename(copy / "hidden")
