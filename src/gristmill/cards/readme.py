@@ -138,7 +138,7 @@ def _filters(manifest: Manifest) -> Iterator[str]:
     yield from table(("reason", "files", "meaning"), rows)
     if near.clusters:
         clusters = f"{counted(near.clusters, 'cluster')} with {counted(near.files, 'file')}"
-        yield f"Near-duplicates: {clusters}, of which {near.dropped:,} were dropped.\n"
+        yield f"Near-duplicates: {clusters}, {near.dropped:,} dropped.\n"
     if counts.tail_tokens_dropped:
         yield f"Short tails of files were dropped: {counted(counts.tail_tokens_dropped, 'token')}.\n"
 
@@ -178,7 +178,7 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
 def _licenses(manifest: Manifest) -> Iterator[str]:
     yield "## Licenses\n"
     yield "Each file remains under its own license. `files.jsonl` records the license and where it was found."
-    yield "`NOASSERTION` means that no license was recognized. It does not grant any rights.\n"
+    yield "`NOASSERTION` means that no license was recognized. That does not grant any rights.\n"
     found = list(manifest.counts.licenses.items())
     yield from table(("SPDX", "files"), [(in_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
     yield from more(len(found) - MAX_LISTED, "licenses in files.jsonl")
@@ -219,9 +219,9 @@ def _fim(manifest: Manifest) -> Iterator[str]:
         return
     yield "## Fill-in-the-middle\n"
     yield (
-        f"{facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')} were rewritten, window by window, so "
-        "that the middle comes last. Held-out files were not rewritten. The columns `fim`, `middle` and "
-        "`middle_tokens` describe each row.\n"
+        f"Rewritten: {facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}. In each of their windows, "
+        "the middle comes last. Held-out files were not rewritten. The columns `fim`, `middle` and `middle_tokens` "
+        "describe each row.\n"
     )
     rows = [(f"`{name}`", f"{count:,}") for name, count in (*facts.forms.items(), *facts.middles.items())]
     yield from table(("form or kind of middle", "windows"), rows)

@@ -81,7 +81,7 @@ def write_array(path: Path, numbers: npt.NDArray[Any]) -> None:
 
 
 def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_header) -> npt.NDArray[Any]:
-    """Map a file that ArrayFile has written into memory.
+    """Return the numbers in a file that ArrayFile wrote, as a memory map.
 
     The header is compared with the expected one, not parsed. Raises DatasetError if the file is missing or damaged.
     """

@@ -153,7 +153,7 @@ def batch_from_table(table: Table, schema: Schema) -> WindowBatch:
         return WindowBatch.of_documents(columns, schema)
     ids = _ragged_column(table.column(IDS), schema.id_type)
     if MASK in columns and not np.array_equal(columns[MASK].offsets, ids.offsets):
-        raise ValueError(f"{MASK} is not as long as {IDS}")
+        raise ValueError(f"{MASK} and {IDS} differ in length")
     return remove_padding(WindowBatch(ids, columns), schema)
 
 

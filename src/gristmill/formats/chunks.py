@@ -211,7 +211,9 @@ def _encode_column(column: ColumnValues, field: Field, layout: Layout) -> _Encod
 def _encode_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: Layout) -> _EncodedColumn:
     values = column.values.astype(dtype)
     if values.dtype != column.values.dtype and not np.array_equal(values, column.values):
-        raise OutputError(f"a number in {field.name!r} does not fit {dtype.name}. Check the dataset: gristmill check.")
+        raise OutputError(
+            f"a number in {field.name!r} does not fit {dtype.name}. Check the dataset with gristmill check."
+        )
     encoded = _slice_bytes(values.tobytes(), (column.offsets * dtype.itemsize).tolist())
     sizes = column.sizes * dtype.itemsize
     if not layout.has_shapes:
@@ -254,7 +256,7 @@ def read_index(path: Path) -> Any:
 
 
 class _FieldSlices(NamedTuple):
-    """Position of one field in each of some rows."""
+    """Positions of one field in a group of rows."""
 
     content: bytes
     starts: Indices
@@ -311,7 +313,7 @@ class ChunkReader:
         offsets: Indices = table.view(COUNT_TYPE).astype(np.int64)
         first = self._layout.rows_start(chunk.num_rows)
         if offsets[0] < first or offsets[-1] > len(content) or (np.diff(offsets) < 0).any():
-            self._fail(chunk.name, "its row index is wrong")
+            self._fail(chunk.name, "its row index is inconsistent")
         return offsets
 
     def _batch(self, content: bytes, edges: Indices, name: str) -> WindowBatch:

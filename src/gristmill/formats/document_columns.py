@@ -40,7 +40,7 @@ class Tokens(NamedTuple):
     edges: Indices
     """Offset of each document in `ids`, followed by the total."""
     newline_tokens: npt.NDArray[np.int32]
-    """Number of the last token that begins before each line feed, counted within its document."""
+    """Index of the last token that begins before each line feed, within its document."""
     newline_edges: Indices
     """Offset of each document in `newline_tokens`, followed by the total."""
     texts: Sequence[DocumentText] = ()

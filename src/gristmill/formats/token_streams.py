@@ -125,7 +125,7 @@ BARE, FRAMED, CLOSED = range(3)
 
 
 class Laid(NamedTuple):
-    """Addition of some rows to a stream."""
+    """Content that some rows add to a stream."""
 
     content: bytes
     windows: npt.NDArray[Any]
@@ -225,7 +225,7 @@ def _contents(rows: WindowBatch, schema: Schema, dtype: np.dtype[Any]) -> _Conte
 def _num_shared(rows: WindowBatch, row_contents: _Contents) -> Indices:
     """Return the number of ids at the start of each row that the row before it ends with, or -1 for another document.
 
-    Each row must end at or after the end of the row before it. Every build fulfills this.
+    Each row must end at or after the end of the row before it, which is true for all builds.
     """
     num_shared = np.full(len(rows), -1, np.int64)
     if not {"path", "start"} <= rows.columns.keys():
