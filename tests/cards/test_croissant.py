@@ -1,4 +1,4 @@
-"""croissant.json: mlcroissant takes it as Croissant 1.1 and reads the rows through it."""
+"""croissant.json: mlcroissant accepts it as Croissant 1.1 and reads the rows with it."""
 
 import json
 from itertools import islice
@@ -17,14 +17,14 @@ from support.to_describe import HOSTILE, hostile_manifest, with_parquet, write_s
 
 mlc = Late("mlcroissant")
 
-pytestmark = [  # of its own making
+pytestmark = [  # warnings of mlcroissant itself
     pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index is deprecated"),
 ]
 
-# Only a publisher knows these.
-UNKNOWN = ("citeAs", "datePublished")
-MADE = {
+# Properties that only the publisher can provide.
+ALLOWED_WARNINGS = ("citeAs", "datePublished")
+BUILDS = {
     "plain": {},
     "shards": {"output": OutputConfig(shard_bytes=20_000)},
     "padded": {"output": OutputConfig(pad=True, with_text=True)},
@@ -37,58 +37,58 @@ def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("croissant")
     source = write_sources(root / "code")
     made = {}
-    for kind, sections in MADE.items():
+    for kind, sections in BUILDS.items():
         split = SplitConfig(shares="70/15/15")
         manifest = build(Config(sources=[str(source)], out=str(root / kind), split=split, **sections))
         made[kind] = root / kind, manifest
     return made
 
 
-def opened(folder: Path, manifest):
-    """As mlcroissant has it: without errors, and without warnings but of what is not ours to know."""
+def open_card(folder: Path, manifest):
+    """Open the card with mlcroissant, without errors and without warnings except for ALLOWED_WARNINGS."""
     (folder / CROISSANT).write_bytes(croissant(manifest))
     dataset = mlc.Dataset(jsonld=folder / CROISSANT)
     issues = dataset.metadata.ctx.issues
     assert not issues.errors
-    assert all(any(name in warning for name in UNKNOWN) for warning in issues.warnings), issues.warnings
+    assert all(any(name in warning for name in ALLOWED_WARNINGS) for warning in issues.warnings), issues.warnings
     assert dataset.metadata.ctx.is_v1_1()
     return dataset
 
 
-def plain(record):
-    """As our own reader has it: columns by name, text as text."""
+def to_row(record):
+    """Convert a record of mlcroissant to a row: columns by name, text as str."""
     return {
         name.removeprefix("rows/"): value.decode() if isinstance(value, bytes) else value
         for name, value in record.items()
     }
 
 
-def rows_of(folder, split):
+def read_rows(folder, split):
     return [{"split": str(split), **row} for row in open_dataset(folder)[split]]
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", BUILDS)
 def test_mlcroissant_reads_the_rows(built, kind):
     folder, manifest = built[kind]
-    records = [plain(record) for record in opened(folder, manifest).records("rows")]
-    assert records == [row for split in sorted(Split) for row in rows_of(folder, split)]
+    records = [to_row(record) for record in open_card(folder, manifest).records("rows")]
+    assert records == [row for split in sorted(Split) for row in read_rows(folder, split)]
 
 
-def test_mlcroissant_reads_parquet_where_jsonl_is_compressed(built, tmp_path):
+def test_mlcroissant_reads_parquet_if_jsonl_is_compressed(built, tmp_path):
     folder, manifest = built["plain"]
     both = with_parquet(folder, tmp_path / "data", manifest)
     files = {
         name.replace(".jsonl", ".jsonl.zst") if facts.format == "jsonl" else name: facts
         for name, facts in both.files.items()
     }
-    dataset = opened(tmp_path / "data", msgspec.structs.replace(both, files=files))
+    dataset = open_card(tmp_path / "data", msgspec.structs.replace(both, files=files))
     assert {f"parquet/{split}.parquet" for split in Split} == set(dataset.metadata.file_sets[0].includes)
-    first = [plain(record) for record in islice(dataset.records("rows"), 3)]
-    assert first == rows_of(folder, Split.TEST)[:3]
+    first = [to_row(record) for record in islice(dataset.records("rows"), 3)]
+    assert first == read_rows(folder, Split.TEST)[:3]
 
 
-def test_splits_are_told_by_their_meaning(built):
-    dataset = opened(*built["plain"])
+def test_splits_have_their_croissant_types(built):
+    dataset = open_card(*built["plain"])
     assert list(dataset.records("splits")) == [
         {"splits/name": "train", "splits/url": "cr:TrainingSplit"},
         {"splits/name": "validation", "splits/url": "cr:ValidationSplit"},
@@ -96,7 +96,7 @@ def test_splits_are_told_by_their_meaning(built):
     ]
 
 
-def test_every_file_is_there_with_its_digest_and_size(built):
+def test_every_file_is_listed_with_its_digest_and_size(built):
     folder, manifest = built["plain"]
     objects = {one["@id"]: one for one in json.loads(croissant(manifest))["distribution"]}
     assert {name: facts.sha256 for name, facts in manifest.files.items()} == {
@@ -106,37 +106,37 @@ def test_every_file_is_there_with_its_digest_and_size(built):
     assert objects["train.jsonl"]["contentUrl"] == "train.jsonl"
 
 
-def test_compressed_rows_are_described_though_mlcroissant_cannot_unpack_them(built, tmp_path):
+def test_compressed_rows_are_described_although_mlcroissant_cannot_read_them(built, tmp_path):
     _, manifest = built["plain"]
     files = {
         f"{split}.jsonl.zst": FileFacts(bytes=1, sha256="0" * 64, rows=1, split=split, format="jsonl")
         for split in Split
     }
-    dataset = opened(tmp_path, msgspec.structs.replace(manifest, files=files))
+    dataset = open_card(tmp_path, msgspec.structs.replace(manifest, files=files))
     assert dataset.metadata.file_sets[0].encoding_formats == ["application/jsonlines", "application/zstd"]
     with pytest.raises(mlc.GenerationError):
         next(iter(dataset.records("rows")))
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_hostile_names_stay_names(built, name, tmp_path):
+def test_hostile_names_do_not_change_the_structure(built, name, tmp_path):
     _, manifest = built["plain"]
-    dataset = opened(tmp_path, hostile_manifest(manifest, name))
+    dataset = open_card(tmp_path, hostile_manifest(manifest, name))
     assert [one.id for one in dataset.metadata.record_sets] == ["splits", "rows"]
     content = (tmp_path / CROISSANT).read_text()
     assert all(char.isprintable() or char == "\n" for char in content)
 
 
-def test_the_version_is_the_first(built):
+def test_version_is_the_first(built):
     folder, manifest = built["plain"]
-    assert opened(folder, manifest).metadata.version == "1.0.0"
+    assert open_card(folder, manifest).metadata.version == "1.0.0"
 
 
-def test_where_it_comes_from_and_what_was_done_is_told(built):
+def test_provenance_and_settings_are_recorded(built):
     _, manifest = built["varied"]
-    told = json.loads(croissant(manifest))
-    assert [one["prov:label"] for one in told["prov:wasDerivedFrom"]] == ["code"]
-    assert told["prov:wasGeneratedBy"]["prov:wasAssociatedWith"]["prov:label"].startswith("gristmill ")
-    assert told["sc:identifier"] == f"sha256:{manifest.content_sha256}"
-    assert "variants.rates.noise = 1.0" in told["rai:dataPreprocessingProtocol"]
-    assert not {"url", "creator", "datePublished", "citeAs"} & told.keys()
+    card = json.loads(croissant(manifest))
+    assert [one["prov:label"] for one in card["prov:wasDerivedFrom"]] == ["code"]
+    assert card["prov:wasGeneratedBy"]["prov:wasAssociatedWith"]["prov:label"].startswith("gristmill ")
+    assert card["sc:identifier"] == f"sha256:{manifest.content_sha256}"
+    assert "variants.rates.noise = 1.0" in card["rai:dataPreprocessingProtocol"]
+    assert not {"url", "creator", "datePublished", "citeAs"} & card.keys()

@@ -1,4 +1,4 @@
-"""README.md of a dataset: a card that `datasets` and the Hub take, and that no name in a repository can break."""
+"""README.md of a dataset: `datasets` and the Hub accept it, and no name in a repository can break it."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from gristmill.cards.card_files import card_files
 from gristmill.cards.front_matter import size_category
 from gristmill.cards.hub_licenses import hub_license, license_entries
 from gristmill.cards.readme import readme
-from gristmill.cards.snippets import reading_lines
+from gristmill.cards.snippets import loading_code
 from gristmill.core.columns import COLUMNS, IDS, Kind
 from gristmill.core.layout import CROISSANT, README
 from gristmill.core.manifest import FileFacts, SourceFacts
@@ -34,7 +34,7 @@ from gristmill.core.markdown import in_code, title, yaml_of
 from gristmill.core.records import Split, VariantKind
 from support.to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
 
-MADE = {
+BUILDS = {
     "plain": {},
     "shards": {"output": OutputConfig(shard_bytes=20_000)},
     "zstd": {"output": OutputConfig(compress="zstd")},
@@ -49,36 +49,36 @@ MADE = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """By kind: the folder, with its cards, and the manifest."""
+    """Folder, with its cards, and manifest of each build, keyed by its name in BUILDS."""
     root = tmp_path_factory.mktemp("cards")
     source = write_sources(root / "code")
-    made = {}
-    for kind, sections in MADE.items():
+    result = {}
+    for kind, sections in BUILDS.items():
         folder = root / kind
         manifest = build(
             Config(sources=[str(source)], out=str(folder), split=SplitConfig(shares="70/15/15"), **sections)
         )
         for name, content in card_files(manifest).items():
             (folder / name).write_bytes(content)
-        made[kind] = folder, manifest
-    return made
+        result[kind] = folder, manifest
+    return result
 
 
-def parts(card: bytes):
-    """The front matter, parsed, and the text below it."""
+def split_card(card: bytes):
+    """Return the parsed front matter and the text below it."""
     _, front, text = card.decode().split("---\n", 2)
     return yaml.safe_load(front), text
 
 
-def tokens_in(text):
+def markdown_tokens(text):
     found = []
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         found += [token, *(token.children or ())]
     return found
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_load_dataset_finds_splits_and_columns_by_the_card(built, kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", BUILDS)
+def test_load_dataset_finds_splits_and_columns_from_the_card(built, kind, tmp_path, monkeypatch):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -93,16 +93,16 @@ def test_load_dataset_finds_splits_and_columns_by_the_card(built, kind, tmp_path
     assert features[IDS] == datasets.List(datasets.Value("int32"))
 
 
-def test_shards_are_all_named(built):
-    front, _ = parts(readme(built["shards"][1]))
+def test_all_shards_are_listed(built):
+    front, _ = split_card(readme(built["shards"][1]))
     train = front["configs"][0]["data_files"][0]
     assert train["split"] == "train"
     assert train["path"] == [f"train-{n:05}-of-{len(train['path']):05}.jsonl" for n in range(len(train["path"]))]
     assert len(train["path"]) > 1
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_the_card_is_the_same_whenever_and_wherever_it_was_built(built, kind):
+@pytest.mark.parametrize("kind", BUILDS)
+def test_card_does_not_depend_on_time_and_machine(built, kind):
     _, manifest = built[kind]
     run = msgspec.structs.replace(
         manifest.run, started_at="1970-01-01", seconds={"total": 9.0}, workers=99, platform="Plan 9", python="2.7"
@@ -110,9 +110,9 @@ def test_the_card_is_the_same_whenever_and_wherever_it_was_built(built, kind):
     assert card_files(msgspec.structs.replace(manifest, run=run)) == card_files(manifest)
 
 
-def test_the_front_matter_says_what_the_hub_asks_for(built):
-    front, _ = parts(readme(built["plain"][1]))
-    assert front["pretty_name"] == "Code of code"
+def test_front_matter_has_the_fields_of_the_hub(built):
+    front, _ = split_card(readme(built["plain"][1]))
+    assert front["pretty_name"] == "Code from code"
     assert front["language"] == ["code"]
     assert front["task_categories"] == ["fill-mask"]
     assert front["size_categories"] == ["n<1K"]
@@ -124,9 +124,9 @@ def test_the_front_matter_says_what_the_hub_asks_for(built):
     ]
 
 
-def test_the_text_tells_what_was_dropped_redacted_and_made(built):
+def test_text_lists_drops_redactions_and_variants(built):
     _, manifest = built["varied"]
-    _, text = parts(readme(manifest))
+    _, text = split_card(readme(manifest))
     for reason, count in manifest.counts.dropped_by_reason.items():
         assert f"| `{reason}` | {count} | {reason.meaning} |" in text
     assert manifest.counts.dropped_by_reason
@@ -139,39 +139,39 @@ def test_the_text_tells_what_was_dropped_redacted_and_made(built):
     assert "| rename | 1 |" in text
 
 
-def test_an_untold_leak_is_said_aloud(tmp_path):
+def test_missing_decontamination_is_stated(tmp_path):
     source = write_sources(tmp_path / "code")
     manifest = build(Config(sources=[str(source)], out=str(tmp_path / "out"), split=SplitConfig(decontaminate="off")))
-    _, text = parts(readme(manifest))
-    assert "**not** looked for: held-out scores may be too good" in text
+    _, text = split_card(readme(manifest))
+    assert "were **not** removed, so held-out scores may be too high" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_no_name_gets_out_of_its_place(built, name):
+def test_hostile_names_do_not_become_markup(built, name):
     manifest = built["varied"][1]
     card = readme(hostile_manifest(manifest, name))
-    front, text = parts(card)
-    assert set(front) <= {*parts(readme(manifest))[0], "license_name", "license_link"}
-    assert front["configs"] == parts(readme(manifest))[0]["configs"]
-    kinds = {token.type for token in tokens_in(text)}
+    front, text = split_card(card)
+    assert set(front) <= {*split_card(readme(manifest))[0], "license_name", "license_link"}
+    assert front["configs"] == split_card(readme(manifest))[0]["configs"]
+    kinds = {token.type for token in markdown_tokens(text)}
     assert not kinds & {"html_inline", "html_block", "image", "link_open"}
     assert all(char.isprintable() or char == "\n" for char in card.decode())
-    plain = [token.content for token in tokens_in(text) if token.type == "text"]
-    assert not any("evil" in one or "onerror" in one for one in plain), "names are code"
-    headings = [token for token in tokens_in(text) if token.type == "heading_open"]
+    plain = [token.content for token in markdown_tokens(text) if token.type == "text"]
+    assert not any("evil" in one or "onerror" in one for one in plain), "names must be code"
+    headings = [token for token in markdown_tokens(text) if token.type == "heading_open"]
     assert len(headings) == len(
-        [token for token in tokens_in(parts(readme(manifest))[1]) if token.type == "heading_open"]
+        [token for token in markdown_tokens(split_card(readme(manifest))[1]) if token.type == "heading_open"]
     )
 
 
-def test_a_source_folder_with_a_hostile_name_is_built_and_told(tmp_path):
+def test_source_folder_with_a_hostile_name_is_built_and_listed(tmp_path):
     import datasets
 
     source = write_sources(tmp_path / "<img src=x onerror=alert(1)>|`---\nlicense: gpl\n\u202e")
     manifest = build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     for name, content in card_files(manifest).items():
         (tmp_path / "out" / name).write_bytes(content)
-    front, text = parts((tmp_path / "out" / README).read_bytes())
+    front, text = split_card((tmp_path / "out" / README).read_bytes())
     assert front["license"] != "gpl"
     assert "`<img src=x onerror=alert(1)>\\x7c\\x60---\\nlicense: gpl\\n\\u202e`" in text
     datasets.disable_progress_bars()
@@ -179,15 +179,15 @@ def test_a_source_folder_with_a_hostile_name_is_built_and_told(tmp_path):
     assert loaded["train"][0]["repo"] == source.name
 
 
-def test_many_names_are_cut_off_and_counted(built):
+def test_long_lists_are_truncated_and_counted(built):
     manifest = built["plain"][1]
     many = [SourceFacts(repo=f"r{number}", commit=None, found=1) for number in range(1000)]
     licenses = {f"LicenseRef-{number}": 1 for number in range(100)}
     counts = msgspec.structs.replace(manifest.counts, licenses=licenses)
     card = readme(msgspec.structs.replace(manifest, sources=many, counts=counts)).decode()
     assert "And 950 more sources in manifest.json." in card
-    assert "And 70 more licences in files.jsonl." in card
-    assert "# Code of `r0`, `r1`, `r2` and 997 more" in card
+    assert "And 70 more licenses in files.jsonl." in card
+    assert "# Code from `r0`, `r1`, `r2` and 997 more" in card
 
 
 values = st.recursive(
@@ -209,15 +209,15 @@ values = st.recursive(
 
 @settings(max_examples=40)  # PyYAML is slow
 @given(st.dictionaries(st.just("key"), values, min_size=1))
-def test_yaml_gives_back_what_was_written(value):
+def test_yaml_round_trip(value):
     assert yaml.safe_load(yaml_of(value)) == value
     assert not re.search(r"^(---|\.\.\.)", yaml_of(value), re.MULTILINE)
 
 
 @given(st.text() | st.sampled_from(HOSTILE))
-def test_a_name_in_a_table_is_one_piece_of_code(name):
+def test_name_in_a_table_is_one_code_span(name):
     text = f"| a | b |\n| --- | --- |\n| {in_code(name)} | after |\n"
-    found = tokens_in(text)
+    found = markdown_tokens(text)
     assert [token.type for token in found].count("td_open") == 2
     inner = [token for token in found if token.type in {"code_inline", "html_inline", "link_open", "image"}]
     assert [token.type for token in inner] == ([] if in_code(name) == "(no name)" else ["code_inline"])
@@ -225,7 +225,7 @@ def test_a_name_in_a_table_is_one_piece_of_code(name):
 
 
 @given(st.text())
-def test_a_title_has_no_markup(name):
+def test_title_has_no_markup(name):
     assert not set(title(name)) & set("<>[]()`|&*:\\\"'{}\n")
     assert title(name).isprintable()
 
@@ -246,11 +246,11 @@ def test_a_title_has_no_markup(name):
         ("Python-2.0", "other"),
     ],
 )
-def test_licences_by_the_hubs_names(spdx, expected):
+def test_license_has_the_identifier_of_the_hub(spdx, expected):
     assert hub_license(spdx) == expected
 
 
-def test_several_licences_are_a_list_and_a_single_unnamed_one_is_named():
+def test_several_licenses_are_a_list_and_a_single_unknown_one_is_named():
     assert license_entries(["MIT"]) == {"license": "mit"}
     assert license_entries(["MIT", "NOASSERTION", "Python-2.0", "NCSA"]) == {
         "license": ["mit", "unknown", "other", "ncsa"]
@@ -264,7 +264,7 @@ def test_several_licences_are_a_list_and_a_single_unnamed_one_is_named():
     assert license_entries([]) == {"license": "unknown"}
 
 
-def test_every_licence_of_the_table_is_one_of_spdx():
+def test_every_license_in_the_table_is_an_spdx_id():
     from packaging.licenses import canonicalize_license_expression
 
     from gristmill.cards.hub_licenses import OTHER_NAME, SAME_NAME
@@ -289,7 +289,7 @@ def test_size_categories(num_rows, expected):
 
 
 @pytest.mark.parametrize("formats", [["jsonl", "parquet"], ["parquet"]], ids=",".join)
-def test_the_lines_that_load_each_format_do(built, formats, tmp_path, monkeypatch):
+def test_loading_code_of_each_format_works(built, formats, tmp_path, monkeypatch):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -298,16 +298,16 @@ def test_the_lines_that_load_each_format_do(built, formats, tmp_path, monkeypatc
     both = msgspec.structs.replace(with_parquet(folder, tmp_path / "DIR", manifest), formats=formats)
     (tmp_path / "DIR" / README).write_bytes(readme(both))
     rows = {str(split): list(open_dataset(folder)[split]) for split in Split}
-    assert list(reading_lines(both)) == formats
+    assert list(loading_code(both)) == formats
     with chdir(tmp_path):
-        for imports, line in reading_lines(both).values():
+        for imports, line in loading_code(both).values():
             names = {}
             exec(imports, names)
             assert {name: list(found) for name, found in eval(line, names).items()} == rows
             assert line in readme(both).decode()
 
 
-def test_formats_that_datasets_does_not_read_are_told_with_their_own_line(built):
+def test_formats_that_datasets_cannot_read_have_their_own_loading_code(built):
     manifest = built["plain"][1]
     names = {
         "arrow": "arrow/train/data-00000-of-00001.arrow",
@@ -322,7 +322,7 @@ def test_formats_that_datasets_does_not_read_are_told_with_their_own_line(built)
         for kind, name in names.items()
     }
     other = msgspec.structs.replace(manifest, files=files, formats=list(names))
-    front, text = parts(readme(other))
+    front, text = split_card(readme(other))
     assert "export-DIR---format-parquet" in front["configs"][0]["data_files"]
     assert "dataset_info" not in front
     for line in (
@@ -337,28 +337,28 @@ def test_formats_that_datasets_does_not_read_are_told_with_their_own_line(built)
 
 
 def test_every_column_is_described():
-    from gristmill.cards.columns import features, text_of
+    from gristmill.cards.columns import describe_column, features
 
-    assert all(map(text_of, COLUMNS))
-    assert features([IDS, "segments"]) is None, "objects are left to the reader"
+    assert all(map(describe_column, COLUMNS))
+    assert features([IDS, "segments"]) is None, "`datasets` infers the type of objects"
     simple = [name for name, column in COLUMNS.items() if column.kind is not Kind.OBJECTS]
     assert [one["name"] for one in features(simple)] == simple
 
 
-def test_cards_are_named_in_one_place_and_not_in_the_manifest(built):
+def test_cards_are_not_listed_in_the_manifest(built):
     manifest = built["plain"][1]
     assert list(card_files(manifest)) == [README, CROISSANT] == ["README.md", "croissant.json"]
     assert not {README, CROISSANT} & set(manifest.files)
 
 
-def test_what_people_change_in_a_card_stays_and_what_readers_go_by_is_new(tmp_path):
+def test_manual_changes_are_kept_and_loader_entries_are_updated(tmp_path):
     from datasets import load_dataset
 
     source = write_sources(tmp_path / "code")
     config = Config(sources=[str(source)], out=str(tmp_path / "out"))
     build(config)
     readme_path, croissant_path = tmp_path / "out" / README, tmp_path / "out" / CROISSANT
-    card = readme_path.read_text().replace("## Limits\n", "## What I know of it\n", 1)
+    card = readme_path.read_text().replace("## Limitations\n", "## My notes\n", 1)
     card = card.replace("task_categories:\n", "license_name: mine\ntask_categories:\n", 1)
     readme_path.write_text(card)
     described = json.loads(croissant_path.read_text())
@@ -366,11 +366,11 @@ def test_what_people_change_in_a_card_stays_and_what_readers_go_by_is_new(tmp_pa
     (source / "more.py").write_text("".join(f"more_{line} = {line} + {line * 7}\n" for line in range(300)))
     rebuilt = build(config)
     export(tmp_path / "out", "parquet")
-    front, text = parts(readme_path.read_bytes())
-    assert "## What I know of it" in text
+    front, text = split_card(readme_path.read_bytes())
+    assert "## My notes" in text
     assert front["license_name"] == "mine"
-    told = {one["name"]: one["num_examples"] for one in front["dataset_info"]["splits"]}
-    assert told["train"] == rebuilt.splits[Split.TRAIN].windows
+    num_examples = {one["name"]: one["num_examples"] for one in front["dataset_info"]["splits"]}
+    assert num_examples["train"] == rebuilt.splits[Split.TRAIN].windows
     new = json.loads(croissant_path.read_text())
     assert (new["version"], new["creator"]) == ("2.0.0", "me")
     assert {one["name"] for one in new["distribution"]} > {"train.jsonl", "parquet/train.parquet"}
@@ -378,18 +378,18 @@ def test_what_people_change_in_a_card_stays_and_what_readers_go_by_is_new(tmp_pa
     assert report.ok
     assert report["cards"].status == "reported"
     loaded = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
-    assert len(loaded["train"]) == told["train"]
+    assert len(loaded["train"]) == num_examples["train"]
     readme_path.write_text(card)
     assert "dataset_info does not match the manifest" in check(tmp_path / "out")["cards"].examples[0]
 
 
-def test_a_readme_of_somebody_elses_gets_only_what_loaders_need(tmp_path):
+def test_foreign_readme_gets_only_the_loader_entries(tmp_path):
     source = write_sources(tmp_path / "code")
     config = Config(sources=[str(source)], out=str(tmp_path / "out"))
     build(config)
     (tmp_path / "out" / README).write_text("# Mine\n")
     build(config)
-    front, text = parts((tmp_path / "out" / README).read_bytes())
+    front, text = split_card((tmp_path / "out" / README).read_bytes())
     assert (set(front), text) == ({"configs", "dataset_info"}, "# Mine\n")
     build(config)
-    assert parts((tmp_path / "out" / README).read_bytes()) == (front, text)
+    assert split_card((tmp_path / "out" / README).read_bytes()) == (front, text)

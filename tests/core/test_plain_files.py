@@ -61,9 +61,9 @@ ALLOWED = {
     "views/viewer/viewer_folder.py:hold_lock": GUARDED,
     "formats/chunks.py:_content": "maps a stream of open_plain",
     "formats/arrays.py:map_part": "maps a stream of open_plain",
-    "formats/arrow.py:_mapped": GUARDED,
-    "formats/parquet.py:_opened": GUARDED,
-    "formats/parquet.py:_read": GUARDED,
+    "formats/arrow.py:_map_file": GUARDED,
+    "formats/parquet.py:_open_file": GUARDED,
+    "formats/parquet.py:_read_rows": GUARDED,
     "sources/tables.py:_open_parquet": GUARDED,
     "sources/benchmark_files.py:_parquet_rows": "reads bytes in memory",
 }

@@ -153,7 +153,7 @@ def test_file_truncated_at_a_line_end_is_detected(built, tmp_path):
     copy = shutil.copytree(built[0], tmp_path / "copy")
     lines = (copy / "test.jsonl").read_bytes().splitlines(keepends=True)
     (copy / "test.jsonl").write_bytes(b"".join(lines[:-3]))
-    with pytest.raises(DatasetError, match="rows, the manifest says"):
+    with pytest.raises(DatasetError, match="rows, but the manifest records"):
         list(open_dataset(copy)["test"])
     (copy / "test.jsonl").write_bytes(b"")
     with pytest.raises(DatasetError, match="0 rows"):

@@ -26,23 +26,23 @@ ONE_FILE = ["train/data-00000-of-00001.arrow", "train/dataset_info.json", "train
 
 @settings(max_examples=25, deadline=None)
 @given(made())
-def test_datasets_reads_what_json_rows_have(both):
+def test_datasets_reads_the_same_rows_as_json(case):
     datasets = pytest.importorskip("datasets")
-    schema, batch = both
+    schema, batch = case
     with tempfile.TemporaryDirectory() as name:
         ARROW.write([batch], Target(Path(name), Split.TEST, schema))
         assert ARROW.finish(Path(name), schema) == ["dataset_dict.json"]
         loaded = datasets.load_from_disk(name)
         assert list(loaded) == ["test"]
         assert loaded["test"].column_names == list(schema.columns)
-        assert loaded["test"][:] == columns_of([json.loads(line) for line in lines_of(batch, schema)], schema.columns)
+        assert loaded["test"][:] == to_columns([json.loads(line) for line in lines_of(batch, schema)], schema.columns)
 
 
-def columns_of(rows, names):
+def to_columns(rows, names):
     return {name: [row[name] for row in rows] for name in names}
 
 
-def test_splits_that_are_there_are_listed_and_an_empty_one_may_be(tmp_path):
+def test_written_splits_are_listed_even_if_empty(tmp_path):
     datasets = pytest.importorskip("datasets")
     schema = plain_schema()
     for split, num_rows in ((Split.VALIDATION, 0), (Split.TRAIN, 1500)):
@@ -57,7 +57,7 @@ def test_splits_that_are_there_are_listed_and_an_empty_one_may_be(tmp_path):
     assert not len(ARROW.open(tmp_path, Split.TEST, schema).read(0, 0))
 
 
-def test_the_fingerprint_goes_by_the_content(tmp_path):
+def test_fingerprint_depends_only_on_content(tmp_path):
     def fingerprint(batch):
         ARROW.write([batch], Target(tmp_path, Split.TRAIN, plain_schema()))
         return json.loads((tmp_path / "train/state.json").read_text())["_fingerprint"]
@@ -71,7 +71,7 @@ def test_the_fingerprint_goes_by_the_content(tmp_path):
     assert fingerprint(batch) == first
 
 
-def test_a_large_split_is_several_files(tmp_path, monkeypatch):
+def test_large_split_is_written_to_several_files(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(arrow, "FILE_BYTES", 100_000)
     schema, batch = plain_schema(), plain_batch(5500)
@@ -91,7 +91,7 @@ def test_a_large_split_is_several_files(tmp_path, monkeypatch):
         ARROW.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_a_file_that_fills_up_at_the_last_row_is_the_last(tmp_path, monkeypatch):
+def test_no_empty_file_follows_a_file_filled_by_the_last_row(tmp_path, monkeypatch):
     monkeypatch.setattr(arrow, "FILE_BYTES", 1)
     names = ARROW.write([plain_batch(2000)], Target(tmp_path, Split.TRAIN, plain_schema()))
     assert [name for name in names if name.endswith(".arrow")] == [
@@ -101,14 +101,13 @@ def test_a_file_that_fills_up_at_the_last_row_is_the_last(tmp_path, monkeypatch)
 
 @settings(max_examples=150, deadline=None)
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 255))
-def test_damage_is_told(place, byte):
-    """A file that is cut off, and one with another byte in it."""
+def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byte):
     schema, batch = plain_schema(), plain_batch(40)
     with tempfile.TemporaryDirectory() as name:
         ARROW.write([batch], Target(Path(name), Split.TRAIN, schema))
         path = Path(name, ONE_FILE[0])
         content = path.read_bytes()
-        at = int(place * len(content))
+        at = int(fraction * len(content))
         path.write_bytes(content[:at])
         with pytest.raises(DatasetError):
             ARROW.open(Path(name), Split.TRAIN, schema)
@@ -118,24 +117,24 @@ def test_damage_is_told(place, byte):
             rows.read(0, len(rows))
 
 
-def test_a_stream_without_its_end_is_damaged(tmp_path):
+def test_file_without_end_marker_is_damaged(tmp_path):
     schema = plain_schema()
     ARROW.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, schema))
     path = tmp_path / ONE_FILE[0]
-    path.write_bytes(path.read_bytes()[: -len(arrow.END)])
+    path.write_bytes(path.read_bytes()[: -len(arrow.END_MARKER)])
     assert len(pa.ipc.open_stream(path.read_bytes()).read_all()) == 3
-    with pytest.raises(DatasetError, match="its end is missing"):
+    with pytest.raises(DatasetError, match="its end marker is missing"):
         ARROW.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_other_columns_are_not_taken(tmp_path):
+def test_other_columns_are_refused(tmp_path):
     ARROW.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
         with pytest.raises(DatasetError, match="its columns are not those of the dataset"):
             ARROW.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_ids_that_do_not_fit_are_refused(tmp_path):
+def test_ids_that_do_not_fit_the_type_are_refused(tmp_path):
     batch = plain_batch(3)
     large = WindowBatch(Ragged(batch.ids.values.astype(np.int64) - 65_536, batch.ids.offsets), batch.columns)
     with pytest.raises(OutputError, match="does not fit uint16"):
@@ -143,7 +142,7 @@ def test_ids_that_do_not_fit_are_refused(tmp_path):
     assert not (tmp_path / "train/state.json").exists()
 
 
-def test_the_library_is_asked_for():
+def test_missing_pyarrow_is_reported_with_install_command():
     code = "import sys; sys.modules['pyarrow'] = None; from gristmill.formats.arrow import ARROW; ARROW.require()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "MissingExtraError: Arrow needs pyarrow: pip install 'gristmill[arrow]'." in done.stderr

@@ -1,4 +1,4 @@
-"""What MDS and LitData share: rows in chunks with an index beside them, and nothing believed that a file says."""
+"""Behavior that MDS and LitData share: rows in chunks with an index, and checks of all values read from files."""
 
 import json
 from typing import Any, NamedTuple
@@ -16,27 +16,28 @@ from gristmill.formats.format import Format, Target
 from support.chunked_batches import EVERY, PACKED, batches, cut, many, require_same, schema_of, schemas
 
 
-class Chunked(NamedTuple):
-    form: Format
+class ChunkedFormat(NamedTuple):
+    format_: Format
     module: Any
-    first: str
-    """The name of the first chunk."""
+    first_chunk: str
+    """Name of the first chunk."""
     chunks: str
-    """The key of all chunks in the index, and below it those of a chunk's rows."""
+    """Key of the list of chunks in the index."""
     num_rows: str
+    """Key of the number of rows in the entry of a chunk."""
 
-    def written(self, folder, schema, *parts):
-        return self.form.write(iter(parts), Target(folder, Split.TRAIN, schema))
+    def write(self, folder, schema, *parts):
+        return self.format_.write(iter(parts), Target(folder, Split.TRAIN, schema))
 
     def read(self, folder, schema, num_rows):
-        return self.form.open(folder, Split.TRAIN, schema).read(0, num_rows)
+        return self.format_.open(folder, Split.TRAIN, schema).read(0, num_rows)
 
 
 every_format = pytest.mark.parametrize(
     "chunked",
     [
-        Chunked(mds.MDS, mds, "shard.00000.mds", "shards", "samples"),
-        Chunked(litdata.LITDATA, litdata, "chunk-0-0.bin", "chunks", "chunk_size"),
+        ChunkedFormat(mds.MDS, mds, "shard.00000.mds", "shards", "samples"),
+        ChunkedFormat(litdata.LITDATA, litdata, "chunk-0-0.bin", "chunks", "chunk_size"),
     ],
     ids=["mds", "litdata"],
 )
@@ -49,17 +50,17 @@ def contents(folder):
 @every_format
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_rows_come_back_as_they_were_however_they_are_cut(tmp_path_factory, chunked, data):
+def test_rows_are_read_back_unchanged_and_bytes_do_not_depend_on_batches(tmp_path_factory, chunked, data):
     schema = data.draw(schemas)
     batch = data.draw(batches(schema, min_ids=0))
     folders = [tmp_path_factory.mktemp("chunks") for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunked.module, "CHUNK_BYTES", data.draw(st.sampled_from([1, 700, 4000])))
-        names = chunked.written(folders[0], schema, batch)
-        chunked.written(folders[1], schema, *cut(batch, data.draw(st.lists(st.integers(0, 9)))))
+        names = chunked.write(folders[0], schema, batch)
+        chunked.write(folders[1], schema, *cut(batch, data.draw(st.lists(st.integers(0, 9)))))
         assert contents(folders[0]) == contents(folders[1])
         assert sorted(names) == sorted(f"train/{name}" for name in contents(folders[0]))
-        reader = chunked.form.open(folders[0], Split.TRAIN, schema)
+        reader = chunked.format_.open(folders[0], Split.TRAIN, schema)
         assert len(reader) == len(batch)
         require_same(reader.read(0, len(batch)), batch)
         start = data.draw(st.integers(0, len(batch)))
@@ -68,39 +69,39 @@ def test_rows_come_back_as_they_were_however_they_are_cut(tmp_path_factory, chun
 
 
 @every_format
-def test_a_split_without_rows_has_nothing_there(tmp_path, chunked):
-    assert chunked.written(tmp_path, schema_of()) == []
+def test_split_without_rows_has_no_files(tmp_path, chunked):
+    assert chunked.write(tmp_path, schema_of()) == []
     assert contents(tmp_path) == {}
-    reader = chunked.form.open(tmp_path, Split.TRAIN, schema_of())
+    reader = chunked.format_.open(tmp_path, Split.TRAIN, schema_of())
     assert len(reader) == 0
     assert len(reader.read(0, 1)) == 0
 
 
-def changed_index(change):
-    """`change` is given the index, all chunks in it and the key of a chunk's rows; it may give another index."""
+def change_index(change):
+    """`change` takes the index, the chunks in it and the format. It changes the index in place or returns another one."""
 
     def damage(folder, chunked):
         index = json.loads((folder / "index.json").read_bytes())
-        another = change(index, index[chunked.chunks], chunked)
-        (folder / "index.json").write_text(json.dumps(index if another is None else another))
+        changed = change(index, index[chunked.chunks], chunked)
+        (folder / "index.json").write_text(json.dumps(index if changed is None else changed))
 
     return damage
 
 
-def changed_rows(num_rows):
-    return changed_index(lambda index, chunks, chunked: chunks[0].update({chunked.num_rows: num_rows}))
+def change_num_rows(num_rows):
+    return change_index(lambda index, chunks, chunked: chunks[0].update({chunked.num_rows: num_rows}))
 
 
-def changed_chunk(change):
+def change_chunk(change):
     def damage(folder, chunked):
-        content = bytearray((folder / chunked.first).read_bytes())
-        (folder / chunked.first).write_bytes(change(content) or content)
+        content = bytearray((folder / chunked.first_chunk).read_bytes())
+        (folder / chunked.first_chunk).write_bytes(change(content) or content)
 
     return damage
 
 
 def set_count(at, value):
-    return changed_chunk(lambda content: content.__setitem__(slice(at, at + 4), value.to_bytes(4, "little")))
+    return change_chunk(lambda content: content.__setitem__(slice(at, at + 4), value.to_bytes(4, "little")))
 
 
 DAMAGES = {
@@ -109,31 +110,31 @@ DAMAGES = {
         (folder / "index.json").unlink(),
         (folder / "index.json").mkdir(),
     ),
-    "index is no JSON": lambda folder, chunked: (folder / "index.json").write_text("{"),
-    "index is deep": lambda folder, chunked: (folder / "index.json").write_text("[" * 100_000),
-    "index is a list": changed_index(lambda index, chunks, chunked: [index]),
-    "chunk is a number": changed_index(lambda index, chunks, chunked: {**index, chunked.chunks: [1]}),
-    "more rows": changed_rows(4),
-    "endless rows": changed_rows(1 << 62),
-    "rows beyond numbers": changed_rows(1 << 90),
-    "negative rows": changed_rows(-1),
-    "a chunk more": changed_index(lambda index, chunks, chunked: chunks.append(chunks[0])),
-    "no chunk": lambda folder, chunked: (folder / chunked.first).unlink(),
-    "empty chunk": lambda folder, chunked: (folder / chunked.first).write_bytes(b""),
-    "cut chunk": changed_chunk(lambda content: content[:-1]),
+    "index is not JSON": lambda folder, chunked: (folder / "index.json").write_text("{"),
+    "index is deeply nested": lambda folder, chunked: (folder / "index.json").write_text("[" * 100_000),
+    "index is a list": change_index(lambda index, chunks, chunked: [index]),
+    "chunk is a number": change_index(lambda index, chunks, chunked: {**index, chunked.chunks: [1]}),
+    "more rows": change_num_rows(4),
+    "very many rows": change_num_rows(1 << 62),
+    "number of rows beyond int64": change_num_rows(1 << 90),
+    "negative rows": change_num_rows(-1),
+    "extra chunk": change_index(lambda index, chunks, chunked: chunks.append(chunks[0])),
+    "no chunk": lambda folder, chunked: (folder / chunked.first_chunk).unlink(),
+    "empty chunk": lambda folder, chunked: (folder / chunked.first_chunk).write_bytes(b""),
+    "truncated chunk": change_chunk(lambda content: content[:-1]),
     "other count": set_count(0, 4),
-    "row before rows": set_count(4, 0),
+    "row before the first row": set_count(4, 0),
     "row beyond the file": set_count(16, 0xFFFFFFFF),
-    "rows backwards": set_count(8, 0xFFFFFF),
-    "text is no text": changed_chunk(lambda content: content.replace("naïve".encode(), b"na\xff\xffve")),
+    "rows out of order": set_count(8, 0xFFFFFF),
+    "text is not UTF-8": change_chunk(lambda content: content.replace("naïve".encode(), b"na\xff\xffve")),
 }
 
 
 @every_format
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_told(tmp_path, chunked, damage):
+def test_damaged_files_raise_dataset_error(tmp_path, chunked, damage):
     schema = schema_of()
-    chunked.written(tmp_path, schema, many(schema, 3))
+    chunked.write(tmp_path, schema, many(schema, 3))
     damage(tmp_path / "train", chunked)
     with pytest.raises(DatasetError, match="Build the dataset again"):
         chunked.read(tmp_path, schema, 3)
@@ -149,15 +150,15 @@ SCHEMAS = {
 
 @every_format
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-def test_no_byte_that_changes_ends_in_anything_but_rows_or_damage(tmp_path, chunked, schema):
-    """A byte at a time, all over the file and once more at its beginning, where the counts and sizes are."""
-    chunked.written(tmp_path, schema, many(schema, 2))
-    path = tmp_path / "train" / chunked.first
+def test_changed_byte_gives_rows_or_dataset_error(tmp_path, chunked, schema):
+    """Change one byte at a time, in the complete file and again in its first bytes, where counts and sizes are."""
+    chunked.write(tmp_path, schema, many(schema, 2))
+    path = tmp_path / "train" / chunked.first_chunk
     content = path.read_bytes()
     random = np.random.default_rng(3)
     num_damaged = 0
-    for place in [*random.integers(0, len(content), 200), *random.integers(0, min(len(content), 200), 100)]:
-        path.write_bytes(content[:place] + bytes([random.integers(256)]) + content[place + 1 :])
+    for position in [*random.integers(0, len(content), 200), *random.integers(0, min(len(content), 200), 100)]:
+        path.write_bytes(content[:position] + bytes([random.integers(256)]) + content[position + 1 :])
         try:
             assert len(chunked.read(tmp_path, schema, 2)) == 2
         except DatasetError:

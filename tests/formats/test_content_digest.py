@@ -1,4 +1,4 @@
-"""What the digest of a dataset's content promises: whatever changes in a row, between rows or between splits changes it."""
+"""The content digest of a dataset depends on every row, on the order of rows and on their splits."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ ROWS = [
 def sha256_of(rows):
     content = Content()
     for split in Split:
-        own = [row for row in rows if row[0] == split]
-        _, repos, paths, starts, ids = zip(*own, strict=True) if own else ((),) * 5
+        split_rows = [row for row in rows if row[0] == split]
+        _, repos, paths, starts, ids = zip(*split_rows, strict=True) if split_rows else ((),) * 5
         columns = {"repo": list(repos), "path": list(paths), "start": np.array(starts, np.int64)}
         content.add(split, row_digests(split, WindowBatch(Ragged.of(ids, np.uint32), columns)))
     return content.sha256()
@@ -46,18 +46,18 @@ def changed(number, **fields):
         [ROWS[1], ROWS[0], *ROWS[2:]],
         ROWS[1:],
         [*ROWS, ROWS[0]],
-        # The same ids, cut elsewhere.
+        # The same ids, divided elsewhere between windows.
         [("train", "r", "a.py", 0, [1, 2]), ("train", "r", "a.py", 2, [3, 3, 4]), *ROWS[2:]],
         # The same bytes, divided elsewhere between repository and path.
         changed(0, repo="r\0a.py", path=""),
     ],
     ids=str,
 )
-def test_any_change_changes_it(rows):
+def test_any_change_changes_the_digest(rows):
     assert sha256_of(rows) != sha256_of(ROWS)
 
 
-def test_the_same_rows_have_the_same():
+def test_same_rows_have_the_same_digest():
     assert sha256_of(list(ROWS)) == sha256_of(ROWS)
     train_last = sorted(ROWS, key=lambda row: row[0] == "train")
-    assert sha256_of(train_last) == sha256_of(ROWS), "splits are apart: in which order they come does not matter"
+    assert sha256_of(train_last) == sha256_of(ROWS), "the order in which splits are added must not matter"

@@ -1,4 +1,4 @@
-"""What every format of the table must do: a format that forgets one of these fails here, by name."""
+"""Requirements of every format in the table. A new format that misses one fails here, by name."""
 
 import json
 import tempfile
@@ -25,24 +25,24 @@ from support.made_batches import bytes_in, cut_at, made, require_same
 from support.megatron_index import parsed_idx
 from support.source_trees import ROOT
 
-PLACES = st.lists(st.integers(0, 10), max_size=3)
+CUTS = st.lists(st.integers(0, 10), max_size=3)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=25, deadline=None)
-@given(both=made(), cuts=st.tuples(PLACES, PLACES), start=st.integers(0, 8), stop=st.integers(0, 8))
-def test_rows_come_back_and_bytes_do_not_depend_on_batches(name, both, cuts, start, stop):
-    schema, batch = both
-    places, others = cuts
-    form = format_named(name)
+@given(case=made(), both_cuts=st.tuples(CUTS, CUTS), start=st.integers(0, 8), stop=st.integers(0, 8))
+def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_cuts, start, stop):
+    schema, batch = case
+    cuts, other_cuts = both_cuts
+    format_ = format_named(name)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
         target = Target(Path(folder), Split.TRAIN, schema)
-        names = form.write(cut_at(batch, places), target)
+        names = format_.write(cut_at(batch, cuts), target)
         assert sorted(names) == list(bytes_in(target.folder))
-        form.write(cut_at(batch, others), target._replace(folder=Path(again)))
-        form.write(cut_at(batch, others), target)  # over what is there
+        format_.write(cut_at(batch, other_cuts), target._replace(folder=Path(again)))
+        format_.write(cut_at(batch, other_cuts), target)  # over existing files
         assert bytes_in(Path(again)) == bytes_in(target.folder)
-        rows = form.open(target.folder, Split.TRAIN, schema)
+        rows = format_.open(target.folder, Split.TRAIN, schema)
         assert len(rows) == len(batch)
         require_same(rows.read(0, len(rows)), batch, schema)
         stop = min(stop, len(batch))
@@ -51,12 +51,12 @@ def test_rows_come_back_and_bytes_do_not_depend_on_batches(name, both, cuts, sta
 
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=15, deadline=None)
-@given(both=made(), places=PLACES)
-def test_several_tasks_write_a_split_as_one_does(name, both, places):
-    schema, batch = both
-    form = format_named(name)
+@given(case=made(), cuts=CUTS)
+def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
+    schema, batch = case
+    format_ = format_named(name)
     documents = {0, *(np.flatnonzero(~are_alike(batch)) + 1).tolist(), len(batch)}
-    edges = sorted({0, len(batch), *(place for place in places if place in documents)})
+    edges = sorted({0, len(batch), *(cut for cut in cuts if cut in documents)})
     shares = [
         Share(name, Split.TRAIN, stop - first, first, number, len(edges) - 1)
         for number, (first, stop) in enumerate(pairwise(edges))
@@ -69,78 +69,78 @@ def test_several_tasks_write_a_split_as_one_does(name, both, places):
         files.add_all(written, Path(together), schema, map)
         assert sorted(files.facts) == list(bytes_in(Path(together)))
         assert all(facts.sha256 == facts_of(Path(together, file)).sha256 for file, facts in files.facts.items())
-        rows = form.open(folder_of(Path(together), name), Split.TRAIN, schema)
+        rows = format_.open(folder_of(Path(together), name), Split.TRAIN, schema)
         if len(batch):
             require_same(rows.read(0, len(rows)), batch, schema)
-            form.write([batch], Target(Path(alone), Split.TRAIN, schema))
-        if form.join is not None and form.is_all_ours:
+            format_.write([batch], Target(Path(alone), Split.TRAIN, schema))
+        if format_.join is not None and format_.is_all_ours:
             assert bytes_in(folder_of(Path(together), name)) == bytes_in(Path(alone))
 
 
-def test_made_rows_have_every_column():
-    assert {*EVERY, *PACKED, "attention_mask"} == set(COLUMNS) - {"tokens"}, "which only documents have"
+def test_generated_rows_have_every_column():
+    assert {*EVERY, *PACKED, "attention_mask"} == set(COLUMNS) - {"tokens"}, "only documents have the column tokens"
 
 
-def rows_of_jsonl(folder, _schema):
+def read_jsonl(folder, _schema):
     return [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
 
 
-def rows_of_parquet(folder, _schema):
+def read_parquet(folder, _schema):
     from pyarrow import parquet
 
     return parquet.read_table(folder / "train.parquet").to_pylist()
 
 
-def rows_of_arrow(folder, _schema):
+def read_arrow(folder, _schema):
     from datasets import load_from_disk
 
     return list(load_from_disk(str(folder / "train")))
 
 
-def rows_of_stream(folder, schema, ids):
+def read_stream(folder, schema, ids):
     rows = [json.loads(line) for line in (folder / "train.rows.jsonl").read_text().splitlines()]
     for row, (offset, count, is_framed) in zip(rows, np.load(folder / "train.windows.npy").tolist(), strict=True):
-        own = ids[offset : offset + count].tolist()
-        row["input_ids"] = [*schema.prefix, *own, *schema.suffix] if is_framed else own
+        row_ids = ids[offset : offset + count].tolist()
+        row["input_ids"] = [*schema.prefix, *row_ids, *schema.suffix] if is_framed else row_ids
     return rows
 
 
-def rows_of_npy(folder, schema):
-    return rows_of_stream(folder, schema, np.load(folder / "train.npy"))
+def read_npy(folder, schema):
+    return read_stream(folder, schema, np.load(folder / "train.npy"))
 
 
-def rows_of_bin(folder, schema):
-    return rows_of_stream(folder, schema, np.fromfile(folder / "train.bin", "<u2"))
+def read_bin(folder, schema):
+    return read_stream(folder, schema, np.fromfile(folder / "train.bin", "<u2"))
 
 
-def rows_of_megatron(folder, schema):
+def read_megatron(folder, schema):
     kind, lengths, pointers, _ = parsed_idx((folder / "train.idx").read_bytes())
     content = (folder / "train.bin").read_bytes()
     parts = [np.frombuffer(content, kind, size, at) for size, at in zip(lengths, pointers, strict=True)]
-    return rows_of_stream(folder, schema, np.concatenate(parts))
+    return read_stream(folder, schema, np.concatenate(parts))
 
 
-def rows_of_library(folder, do):
+def read_with_library(folder, do):
     ask({"do": do, "folder": folder / "train", "rows": folder / "read.jsonl"})
     return [json.loads(line) for line in (folder / "read.jsonl").read_text().splitlines()]
 
 
 READERS = {
-    "jsonl": rows_of_jsonl,
-    "parquet": rows_of_parquet,
-    "arrow": rows_of_arrow,
-    "npy": rows_of_npy,
-    "bin": rows_of_bin,
-    "megatron": rows_of_megatron,
-    "mds": lambda folder, _schema: rows_of_library(folder, "read_mds"),
-    "litdata": lambda folder, _schema: rows_of_library(folder, "read_litdata"),
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+    "arrow": read_arrow,
+    "npy": read_npy,
+    "bin": read_bin,
+    "megatron": read_megatron,
+    "mds": lambda folder, _schema: read_with_library(folder, "read_mds"),
+    "litdata": lambda folder, _schema: read_with_library(folder, "read_litdata"),
 }
-"""Read the rows of train without any of our code: by the library that the format is for, or by hand."""
+"""Functions that read the rows of train without gristmill: with the library of the format, or manually."""
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_rows_are_read_without_our_code(name, tmp_path):
-    assert name in READERS, f"add a reader of {name} to READERS that uses none of our code"
+def test_rows_are_readable_without_gristmill(name, tmp_path):
+    assert name in READERS, f"add a reader of {name} to READERS that does not use gristmill"
     schema = schema_of(EVERY)
     batch = many(schema, 20)
     format_named(name).write([batch], Target(tmp_path, Split.TRAIN, schema))
@@ -148,7 +148,7 @@ def test_rows_are_read_without_our_code(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_card_has_lines_that_read_it(name):
+def test_card_snippet_is_valid_python(name):
     imports, line = FORMATS[name].snippet
     compile(imports, name, "exec")
     filled = line.format(split="train", id_type="uint16", files='{"train": []}', builder='"json"')
@@ -157,18 +157,18 @@ def test_the_card_has_lines_that_read_it(name):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_check_writes_it_again_where_no_package_has_a_say(name):
+def test_check_rewrites_formats_that_no_other_package_writes(name):
     assert format_named(name).is_all_ours == (FORMATS[name].extra is None and name != "jsonl")
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_its_extra_can_be_installed(name):
+def test_extra_is_declared_in_pyproject(name):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert FORMATS[name].extra in {None, *extras}
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_reference_says_what_it_is(name):
+def test_reference_describes_the_format(name):
     rows = (ROOT / "docs/reference.md").read_text().partition("## Formats")[2].partition("\n## ")[0]
     assert f"| `{name}` |" in rows
     assert FORMATS[name].text in rows

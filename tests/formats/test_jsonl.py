@@ -52,27 +52,27 @@ def schemas(draw):
     )
 
 
-class Made(NamedTuple):
-    """A document, and what its rows are to hold."""
+class DocumentCase(NamedTuple):
+    """A document, and the expected content of its rows."""
 
     document: SimpleNamespace
     utf8: bytes
     starts: list[int]
-    """The byte at which each token begins, and the end."""
+    """Byte offset of each token, followed by the length."""
     ids: list[int]
     newline_tokens: list[int]
     windows: Windows
     repeats: list[int]
     clean_ids: list[int] | None
     fim: list[FimWindow]
-    """Of each window."""
+    """One entry per window."""
     closes: list[bool]
-    """Whether each window ends its document."""
+    """True for windows that end their document."""
 
 
 @st.composite
 def documents(draw, schema):
-    """A random text with its bytes cut into random tokens, also in the middle of a character."""
+    """A random text, cut into random tokens, also in the middle of characters."""
     utf8 = draw(st.text(min_size=1, max_size=150)).encode()
     cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
     num_tokens = len(cuts) - 1
@@ -96,14 +96,14 @@ def documents(draw, schema):
     clean_ids = ids[::-1] if draw(st.booleans()) else None
     plain = FimWindow(0, 1, 1)
     rewritten = FimWindow(0, 1, 1, FimForm.SPM, MiddleKind.LINES, 12)
-    several = {"min_size": len(windows), "max_size": len(windows)}
-    fim = draw(st.lists(st.sampled_from([plain, rewritten]), **several))
-    closes = draw(st.lists(st.booleans(), **several))
-    return Made(document, utf8, cuts, ids, newlines, windows, repeats, clean_ids, fim, closes)
+    one_per_window = {"min_size": len(windows), "max_size": len(windows)}
+    fim = draw(st.lists(st.sampled_from([plain, rewritten]), **one_per_window))
+    closes = draw(st.lists(st.booleans(), **one_per_window))
+    return DocumentCase(document, utf8, cuts, ids, newlines, windows, repeats, clean_ids, fim, closes)
 
 
 @st.composite
-def several(draw):
+def cases(draw):
     schema = draw(schemas())
     made = draw(st.lists(documents(schema), min_size=1, max_size=3))
     tokens = Tokens(
@@ -127,13 +127,13 @@ def several(draw):
 
 
 def expected_rows(schema, made):
-    """Row by row, by what each column means."""
+    """Build the expected rows one by one, from the meaning of each column."""
     for one in made:
         ranges = zip(one.windows.starts.tolist(), one.windows.ends.tolist(), one.windows.fresh.tolist(), strict=True)
         for (start, end, fresh), repeat, fim, closes in zip(ranges, one.repeats, one.fim, one.closes, strict=True):
-            behind = [*schema.suffix, *(schema.closing if closes else ())]
-            ids = [*schema.prefix, *one.ids[start:end], *behind]
-            clean = [*schema.prefix, *(one.clean_ids or one.ids)[start:end], *behind]
+            suffix = [*schema.suffix, *(schema.closing if closes else ())]
+            ids = [*schema.prefix, *one.ids[start:end], *suffix]
+            clean = [*schema.prefix, *(one.clean_ids or one.ids)[start:end], *suffix]
             padding = 0 if schema.pad_id is None else schema.length - len(ids)
             lines = [1 + sum(token < at for token in one.newline_tokens) for at in (start, end - 1)]
             variant = one.document.variant
@@ -161,7 +161,7 @@ def expected_rows(schema, made):
 
 
 def text_between(one, start, end):
-    """A character that two tokens share belongs to the first."""
+    """Return the text of some tokens. A character that two tokens share belongs to the first."""
     at, to = one.starts[start], one.starts[end]
     while at < len(one.utf8) and one.utf8[at] & 0xC0 == 0x80:
         at += 1
@@ -171,8 +171,8 @@ def text_between(one, start, end):
 
 
 @settings(max_examples=400, deadline=None)
-@given(several())
-def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
+@given(cases())
+def test_rows_describe_their_windows_and_sizes_are_computed_in_advance(made):
     schema, documents, rows = made
     lines = row_lines(rows, schema)
     assert row_sizes(rows, schema).tolist() == list(map(len, lines))
@@ -191,19 +191,19 @@ def num_tokens(row):
 
 
 @settings(max_examples=200, deadline=None)
-@given(several())
-def test_rows_are_one_compact_line(made):
+@given(cases())
+def test_each_row_is_one_compact_line(made):
     schema, _, rows = made
     for row in row_lines(rows, schema):
         assert row.endswith(b"}\n")
         assert row.count(b"\n") == 1
-        # orjson, as Python's own module spells a small weight another way: 1e-07, not 1e-7.
+        # Use orjson because the json module writes a small weight differently: 1e-07 instead of 1e-7.
         assert orjson.dumps(orjson.loads(row)) + b"\n" == row or b"\x7f" in row or b"\\u" in row
 
 
 @settings(max_examples=200, deadline=None)
-@given(several(), st.randoms(use_true_random=False))
-def test_windows_by_column_are_those_of_the_rows(made, random):
+@given(cases(), st.randoms(use_true_random=False))
+def test_batches_have_the_same_values_as_rows(made, random):
     schema, _, rows = made
     numbers = random.choices(range(rows.num_rows), k=random.randrange(5)) if rows.num_rows else []
     for some in (rows, rows.picked(np.array(numbers, np.int64))):
@@ -217,8 +217,8 @@ def test_windows_by_column_are_those_of_the_rows(made, random):
 
 
 @settings(max_examples=200, deadline=None)
-@given(several())
-def test_what_step_two_adds_to_rows_is_known_before(made):
+@given(cases())
+def test_bytes_that_step_two_adds_are_computed_in_advance(made):
     schema, documents, rows = made
     for one in documents:
         one.document.weight, one.document.variant = 1.0, None
@@ -228,18 +228,18 @@ def test_what_step_two_adds_to_rows_is_known_before(made):
     assert not {COLUMNS[name].when for name in schema.plain.columns} & DECIDED_LATER
 
 
-def test_every_column_of_a_window_is_filled():
+def test_every_window_column_has_a_filler():
     of_window = {name for name, column in COLUMNS.items() if column.is_of_window}
-    assert {"input_ids", *of_window} == set(FILLERS), "add what fills the column to FILLERS"
+    assert {"input_ids", *of_window} == set(FILLERS), "add a function for the column to FILLERS"
 
 
-def test_padding_needs_a_padding_token():
+def test_padding_requires_a_padding_token():
     definition = Definition(name="bare", json=b'{"model": {"vocab": {"a": 0}}}', config=b"{}")
     with pytest.raises(ConfigError, match="'bare' has no padding token"):
         window_schema(Config(sources=["a"], out="b", output=OutputConfig(pad=True)), definition, 1)
 
 
-def test_rows_are_found_by_number(tmp_path):
+def test_rows_are_read_by_number(tmp_path):
     path = tmp_path / "a.jsonl"
     lines = [f'{{"n":{number}}}\n'.encode() for number in range(1000)]
     path.write_bytes(b"".join(lines))
@@ -248,8 +248,8 @@ def test_rows_are_found_by_number(tmp_path):
     assert list(file) == lines
 
 
-def test_a_file_of_another_length_is_damaged(tmp_path):
+def test_file_with_another_number_of_rows_is_damaged(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n{}\n")
-    with pytest.raises(DatasetError, match="damaged: 2 rows, the manifest says 3"):
+    with pytest.raises(DatasetError, match="damaged: 2 rows, but the manifest records 3"):
         JsonlFile(path, 3)[0]

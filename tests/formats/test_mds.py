@@ -1,4 +1,4 @@
-"""MDS: bytes as the library writes them, rows as the library reads them, and nothing believed that a file says."""
+"""MDS: the same bytes as the library writes, rows that the library reads, and checks of all values read from files."""
 
 import json
 
@@ -23,11 +23,11 @@ def small_shards(monkeypatch):
     monkeypatch.setattr(mds, "CHUNK_BYTES", LIMIT)
 
 
-def written(folder, schema, *parts, split=Split.TRAIN):
+def write(folder, schema, *parts, split=Split.TRAIN):
     return MDS.write(iter(parts), Target(folder, split, schema))
 
 
-def contents(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -39,52 +39,52 @@ CASES = {
 }
 
 
-def test_bytes_are_those_of_the_library_and_it_reads_every_column(tmp_path, small_shards):
+def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_shards):
     jobs = []
     for name, schema in CASES.items():
         folder, rows, read = (tmp_path / name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}-read.jsonl")
         folder.mkdir()
-        names = written(folder, schema, many(schema, 100))
-        assert names == [f"train/{name}" for name in contents(folder)]
+        names = write(folder, schema, many(schema, 100))
+        assert names == [f"train/{name}" for name in read_files(folder)]
         rows.write_bytes(b"".join(lines_of(many(schema, 100), schema)))
         shard = json.loads((folder / "train/index.json").read_bytes())["shards"][0]
         columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
-        told = {"rows": rows, "folder": tmp_path / "library" / name, "columns": columns, "size_limit": LIMIT}
-        jobs += [{"do": "write_mds", **told}, {"do": "read_mds", "folder": folder / "train", "rows": read}]
+        arguments = {"rows": rows, "folder": tmp_path / "library" / name, "columns": columns, "size_limit": LIMIT}
+        jobs += [{"do": "write_mds", **arguments}, {"do": "read_mds", "folder": folder / "train", "rows": read}]
     ask(*jobs)
     for name, schema in CASES.items():
-        found = contents(tmp_path / name / "train")
+        found = read_files(tmp_path / name / "train")
         assert len(found) > 3
-        assert found == contents(tmp_path / "library" / name)
+        assert found == read_files(tmp_path / "library" / name)
         rows = tmp_path.joinpath(f"{name}-read.jsonl").read_bytes().splitlines()
         require_same(batch_of_lines(rows, schema), many(schema, 100))
 
 
-def test_the_library_reads_the_same_content(tmp_path, built_tests, small_shards):
+def test_library_reads_the_same_content(tmp_path, built_tests, small_shards):
     built_tests.write(MDS, tmp_path)
     built_tests.require_read(MDS, tmp_path)
-    # It reads arrays without numbers, though it would not write them.
+    # The library reads empty arrays, although it does not write them.
     schema = schema_of(EVERY)
     batch = many(schema, 2)
     batch.columns["labels"] = Ragged.of([[], [5]])
     (tmp_path / "empty").mkdir()
-    written(tmp_path / "empty", schema, batch)
+    write(tmp_path / "empty", schema, batch)
     folders = {**{split: tmp_path / split for split in built_tests.rows}, "empty": tmp_path / "empty/train"}
     ask(*({"do": "read_mds", "folder": folder, "rows": tmp_path / f"{name}.jsonl"} for name, folder in folders.items()))
     built_tests.require_rows(tmp_path)
     require_same(batch_of_lines((tmp_path / "empty.jsonl").read_bytes().splitlines(), schema), batch)
 
 
-def test_an_id_that_is_not_of_the_vocabulary_is_not_wrapped(tmp_path):
+def test_id_outside_the_vocabulary_is_refused(tmp_path):
     schema = schema_of()
     batch = many(schema, 3)
     ids = Ragged(batch.ids.values.astype(np.uint32) + (1 << 16), batch.ids.offsets)
     with pytest.raises(OutputError, match="'input_ids' does not fit uint16"):
-        written(tmp_path, schema, WindowBatch(ids, batch.columns))
+        write(tmp_path, schema, WindowBatch(ids, batch.columns))
 
 
 class Damage:
-    """Each changes what is there; the reader is to say so, whatever it is."""
+    """Changes to the files, each of which the reader must report."""
 
     @staticmethod
     def index(change):
@@ -128,9 +128,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_told(tmp_path, damage):
+def test_damaged_files_raise_dataset_error(tmp_path, damage):
     schema = schema_of()
-    written(tmp_path, schema, many(schema, 3))
+    write(tmp_path, schema, many(schema, 3))
     damage(tmp_path)
     with pytest.raises(DatasetError, match="Build the dataset again"):
         MDS.open(tmp_path, Split.TRAIN, schema).read(0, 3)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.records import Split
-from gristmill.formats.batch import Ragged, WindowBatch, between, joined
+from gristmill.formats.batch import Ragged, WindowBatch, between, concat_batches
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import lines_of
 from gristmill.formats.parquet import PARQUET
@@ -24,8 +24,8 @@ from support.made_batches import cut_at, made, plain_batch, plain_schema, requir
 
 @settings(max_examples=40, deadline=None)
 @given(made())
-def test_a_table_has_what_json_rows_have(both):
-    schema, batch = both
+def test_table_has_the_same_rows_as_json(case):
+    schema, batch = case
     with tempfile.TemporaryDirectory() as name:
         PARQUET.write([batch], Target(Path(name), Split.TEST, schema))
         table = parquet.read_table(Path(name, "test.parquet"))
@@ -50,11 +50,13 @@ def test_columns_have_small_types(tmp_path):
     assert {name: kind for name, kind in zip(kinds.names, kinds.types, strict=True) if name in expected} == expected
 
 
-def test_row_groups_are_small_and_ids_without_a_dictionary(tmp_path):
+def test_row_groups_are_small_and_ids_have_no_dictionary(tmp_path):
     PARQUET.write([plain_batch(2500)], Target(tmp_path, Split.TRAIN, plain_schema()))
     facts = parquet.read_metadata(tmp_path / "train.parquet")
     assert [facts.row_group(number).num_rows for number in range(facts.num_row_groups)] == [1000, 1000, 500]
-    columns = {facts.row_group(0).column(place).path_in_schema: facts.row_group(0).column(place) for place in range(7)}
+    columns = {
+        facts.row_group(0).column(number).path_in_schema: facts.row_group(0).column(number) for number in range(7)
+    }
     ids, path = columns["input_ids.list.element"], columns["path"]
     assert ids.compression == path.compression == "ZSTD"
     assert (ids.has_dictionary_page, path.has_dictionary_page) == (False, True)
@@ -70,7 +72,7 @@ def test_row_groups_of_long_windows_have_fewer_rows(tmp_path):
     require_same(PARQUET.open(tmp_path, Split.TRAIN, schema).read(3, 9), between(batch, 3, 9), schema)
 
 
-def test_a_split_may_be_several_files(tmp_path):
+def test_split_can_have_several_files(tmp_path):
     batch, schema = plain_batch(3300), plain_schema()
     parts = [between(batch, 0, 1200), between(batch, 1200, 1201), between(batch, 1201, 3300)]
     for shard, part in enumerate(parts):
@@ -85,11 +87,11 @@ def test_a_split_may_be_several_files(tmp_path):
     with pytest.raises(DatasetError, match=r"train-00001-of-00003\.parquet is missing"):
         PARQUET.open(tmp_path, Split.TRAIN, schema)
     (tmp_path / "other").rename(tmp_path / "train.parquet")
-    with pytest.raises(DatasetError, match="not of one dataset"):
+    with pytest.raises(DatasetError, match="belong to different builds"):
         PARQUET.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_only_the_row_groups_that_are_needed_are_read(tmp_path):
+def test_only_needed_row_groups_are_read(tmp_path):
     schema, batch = plain_schema(), plain_batch(3000)
     PARQUET.write([batch], Target(tmp_path, Split.TRAIN, schema))
     path = tmp_path / "train.parquet"
@@ -106,14 +108,13 @@ def test_only_the_row_groups_that_are_needed_are_read(tmp_path):
 
 @settings(max_examples=80, deadline=None)
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 255))
-def test_damage_is_told(place, byte):
-    """A file that is cut off, and one with another byte in it."""
+def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byte):
     schema, batch = plain_schema(), plain_batch(40)
     with tempfile.TemporaryDirectory() as name:
         PARQUET.write([batch], Target(Path(name), Split.TRAIN, schema))
         path = Path(name, "train.parquet")
         content = path.read_bytes()
-        at = int(place * len(content))
+        at = int(fraction * len(content))
         path.write_bytes(content[:at])
         with pytest.raises(DatasetError):
             PARQUET.open(Path(name), Split.TRAIN, schema)
@@ -123,61 +124,63 @@ def test_damage_is_told(place, byte):
             rows.read(0, len(rows))
 
 
-def test_other_columns_are_not_taken(tmp_path):
+def test_other_columns_are_refused(tmp_path):
     PARQUET.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
         with pytest.raises(DatasetError, match="its columns are not those of the dataset"):
             PARQUET.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_rows_with_holes_are_not_taken(tmp_path):
+def test_null_values_are_refused(tmp_path):
     schema = plain_schema()
     PARQUET.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, schema))
     table = parquet.read_table(tmp_path / "train.parquet")
     for name in schema.columns:
-        place = table.schema.get_field_index(name)
+        index = table.schema.get_field_index(name)
         kind = table.schema.field(name).type
-        holes = [pa.array([None, *table[name].to_pylist()[1:]], kind)]
+        columns_with_nulls = [pa.array([None, *table[name].to_pylist()[1:]], kind)]
         if pa.types.is_list(kind):
-            holes.append(pa.array([[None], *table[name].to_pylist()[1:]], kind))
-        for column in holes:
-            parquet.write_table(table.set_column(place, name, column), tmp_path / "train.parquet")
+            columns_with_nulls.append(pa.array([[None], *table[name].to_pylist()[1:]], kind))
+        for column in columns_with_nulls:
+            parquet.write_table(table.set_column(index, name, column), tmp_path / "train.parquet")
             with pytest.raises(DatasetError, match="is damaged"):
                 PARQUET.open(tmp_path, Split.TRAIN, schema).read(0, 3)
 
 
-def test_ids_that_do_not_fit_are_refused(tmp_path):
+def test_values_that_do_not_fit_the_type_are_refused(tmp_path):
     batch = plain_batch(3)
     large = WindowBatch(Ragged(batch.ids.values.astype(np.int64) + 65_536, batch.ids.offsets), batch.columns)
     with pytest.raises(OutputError, match="does not fit uint16"):
         PARQUET.write([large], Target(tmp_path, Split.TRAIN, plain_schema()))
     lines = WindowBatch(batch.ids, batch.columns | {"lines": Ragged.of([[1, 1 << 31]] * 3)})
-    with pytest.raises(OutputError, match="column lines holds what its type does not"):
+    with pytest.raises(OutputError, match=r"column lines has a value that its type .* cannot hold"):
         PARQUET.write([lines], Target(tmp_path, Split.TRAIN, plain_schema()))
-    odd = WindowBatch(batch.ids, batch.columns | {"path": ["\ud800"] * 3})
-    with pytest.raises(OutputError, match="column path holds what its type does not"):
-        PARQUET.write([odd], Target(tmp_path, Split.TRAIN, plain_schema()))
+    surrogate = WindowBatch(batch.ids, batch.columns | {"path": ["\ud800"] * 3})
+    with pytest.raises(OutputError, match=r"column path has a value that its type .* cannot hold"):
+        PARQUET.write([surrogate], Target(tmp_path, Split.TRAIN, plain_schema()))
     assert not (tmp_path / "train.parquet").exists()
 
 
-@pytest.mark.parametrize("wrong", [{"repo": "r"}, {"repo": "r", "start": 1, "path": "p"}, {"repo": "r", "start": "x"}])
-def test_segments_have_the_keys_of_the_first(tmp_path, wrong):
+@pytest.mark.parametrize(
+    "bad_segment", [{"repo": "r"}, {"repo": "r", "start": 1, "path": "p"}, {"repo": "r", "start": "x"}]
+)
+def test_segments_must_have_the_keys_of_the_first(tmp_path, bad_segment):
     schema = plain_schema(columns=("input_ids", "segments"))
-    rows = [[{"repo": "r", "start": 1}], [wrong]]
+    rows = [[{"repo": "r", "start": 1}], [bad_segment]]
     with pytest.raises(OutputError, match="segments"):
         PARQUET.write(
             [WindowBatch(Ragged.of([[1], [2]], np.uint16), {"segments": rows})], Target(tmp_path, Split.TRAIN, schema)
         )
 
 
-def test_unknown_keys_of_segments_are_refused(tmp_path):
+def test_unknown_segment_keys_are_refused(tmp_path):
     schema = plain_schema(columns=("input_ids", "segments"))
     batch = WindowBatch(Ragged.of([[1]], np.uint16), {"segments": [[{"mood": 1}]]})
-    with pytest.raises(OutputError, match="a segment has mood"):
+    with pytest.raises(OutputError, match="a segment has unknown keys: mood"):
         PARQUET.write([batch], Target(tmp_path, Split.TRAIN, schema))
 
 
-def test_datasets_reads_it(tmp_path):
+def test_datasets_reads_parquet(tmp_path):
     datasets = pytest.importorskip("datasets")
     schema, batch = plain_schema(), plain_batch(1500)
     for shard, part in enumerate((between(batch, 0, 700), between(batch, 700, 1500))):
@@ -189,16 +192,16 @@ def test_datasets_reads_it(tmp_path):
     assert loaded["input_ids"][:] == [ids.tolist() for ids in batch.ids.rows()]
 
 
-def test_the_library_is_asked_for(tmp_path):
+def test_missing_pyarrow_is_reported_with_install_command(tmp_path):
     code = "import sys; sys.modules['pyarrow'] = None; from gristmill.formats.parquet import PARQUET; PARQUET.require()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "MissingExtraError: Parquet needs pyarrow: pip install 'gristmill[parquet]'." in done.stderr
 
 
-def test_many_small_batches_are_the_same_file(tmp_path):
+def test_many_small_batches_give_the_same_file(tmp_path):
     batch, schema = plain_batch(2300), plain_schema()
     PARQUET.write([batch], Target(tmp_path, Split.TRAIN, schema))
     PARQUET.write(cut_at(batch, range(0, 2300, 7)), Target(tmp_path, Split.TEST, schema))
     assert (tmp_path / "train.parquet").read_bytes() == (tmp_path / "test.parquet").read_bytes()
     rows = PARQUET.open(tmp_path, Split.TEST, schema)
-    require_same(joined([rows.read(at, min(at + 900, 2300)) for at in range(0, 2300, 900)]), batch, schema)
+    require_same(concat_batches([rows.read(at, min(at + 900, 2300)) for at in range(0, 2300, 900)]), batch, schema)

@@ -1,4 +1,4 @@
-"""How the rows of a split are cut into tasks."""
+"""Division of the rows of a split into tasks."""
 
 from itertools import accumulate
 
@@ -24,15 +24,15 @@ def shares(name, counts, files=None, schema=WIDE):
 @ANY_FORMAT
 @settings(max_examples=50, deadline=None)
 @given(files=st.lists(st.lists(st.integers(1, 90), min_size=1), max_size=4))
-def test_every_document_is_in_one_share_and_none_in_two(name, files):
+def test_every_document_is_in_exactly_one_share(name, files):
     schema = plain_schema(length=1 << 20)
     counts = [count for documents in files for count in documents]
     found = shares(name, counts, [sum(documents) for documents in files] or [0], schema)
-    assert [number for _, some in found for number in range(len(counts))[some]] == list(range(len(counts)))
-    for place, (share, some) in enumerate(found):
+    assert [index for _, some in found for index in range(len(counts))[some]] == list(range(len(counts)))
+    for number, (share, some) in enumerate(found):
         assert share.num_rows == sum(counts[some]) > 0
         assert share.first == sum(counts[: some.start])
-        assert (share.number, share.num_shares) == (place, len(found))
+        assert (share.number, share.num_shares) == (number, len(found))
     if format_named(name).join is None:
         assert {sum(documents) for documents in files[:1]} <= {share.stop for share, _ in found}
 
@@ -40,7 +40,7 @@ def test_every_document_is_in_one_share_and_none_in_two(name, files):
 @ANY_FORMAT
 @given(counts=st.lists(st.integers(1, 9000), min_size=1, max_size=40))
 @settings(max_examples=25, deadline=None)
-def test_rows_alone_are_cut_as_documents_are(name, counts):
+def test_shares_by_rows_equal_shares_by_documents(name, counts):
     firsts = [0, *accumulate(counts)]
     by_rows = shares_of(name, Split.TRAIN, WIDE, [sum(counts)], lambda row: min(one for one in firsts if one >= row))
     assert by_rows == [share for share, _ in shares(name, counts)]
@@ -59,16 +59,16 @@ def test_rows_alone_are_cut_as_documents_are(name, counts):
         ("bin", 1_000, 1),
     ],
 )
-def test_a_large_split_has_work_for_many(name, num_rows, num_tasks):
+def test_large_split_is_divided_into_many_tasks(name, num_rows, num_tasks):
     assert len(shares(name, [1] * num_rows)) == num_tasks
 
 
-def test_files_are_no_larger_than_those_of_jsonl():
+def test_files_have_no_more_rows_than_jsonl_files():
     found = shares("parquet", [100] * 1000, [40_000, 60_000], plain_schema(length=8))
     assert [share.num_rows for share, _ in found] == [40_000, 60_000]
-    assert formats.rows_of_file(WIDE, 32 * 100_000) == 100_000
+    assert formats.rows_per_file(WIDE, 32 * 100_000) == 100_000
 
 
-def test_a_long_document_stays_whole():
+def test_long_document_is_not_divided():
     found = shares("bin", [10, 50_000, 10])
     assert [share.num_rows for share, _ in found] == [50_010, 10]

@@ -1,4 +1,4 @@
-"""The formats npy, bin and megatron: one stream of tokens a split, and every row found again in it."""
+"""Formats npy, bin and megatron: one stream of tokens per split, from which every row can be read back."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ from gristmill.checks.formats import STREAMS, stream_fault
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, WindowBatch, are_alike, between, joined
+from gristmill.formats.batch import Ragged, WindowBatch, are_alike, between, concat_batches
 from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
@@ -38,7 +38,7 @@ from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
 from support.megatron_index import parsed_idx
 
-FORMATS = pytest.mark.parametrize("form", [BIN, NPY, MEGATRON], ids=lambda form: form.name)
+EACH_FORMAT = pytest.mark.parametrize("format_", [BIN, NPY, MEGATRON], ids=lambda format_: format_.name)
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
 SCHEMA = Schema(COLUMNS, length=12, vocab_size=100, prefix=(1, 1), suffix=(2,), pad_id=None, end_id=3)
 
@@ -52,34 +52,34 @@ def framed(content, schema=SCHEMA):
     return [*schema.prefix, *content, *schema.suffix]
 
 
-def batch_of(rows, schema=SCHEMA):
+def to_batch(rows, schema=SCHEMA):
     return batch_of_lines([json.dumps(one).encode() for one in rows], schema)
 
 
-def rows_of(batch, schema):
-    """As they are told, and without padding."""
+def to_rows(batch, schema):
+    """Return the rows of a batch as dicts, without padding."""
     return [
         json.loads(line)
         for line in lines_of(batch, schema._replace(pad_id=None, columns=("input_ids", *schema.natural)))
     ]
 
 
-def write(form, folder, batches, schema=SCHEMA):
+def write(format_, folder, batches, schema=SCHEMA):
     folder.mkdir(parents=True, exist_ok=True)
-    return form.write(iter(batches), Target(folder, Split.TRAIN, schema))
+    return format_.write(iter(batches), Target(folder, Split.TRAIN, schema))
 
 
-def write_rows(form, folder, rows, schema=SCHEMA):
-    write(form, folder, [batch_of(rows, schema)], schema)
-    return form.open(folder, Split.TRAIN, schema)
+def write_rows(format_, folder, rows, schema=SCHEMA):
+    write(format_, folder, [to_batch(rows, schema)], schema)
+    return format_.open(folder, Split.TRAIN, schema)
 
 
-def contents(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def as_told_by_the_slow_way(rows, schema):
-    """Rows -> stream, ends of documents, and of each row (offset, count, is_framed)."""
+def reference_stream(rows, schema):
+    """Build the stream, the ends of documents, and (offset, count, is_framed) of each row, slowly and simply."""
     documents, windows, last = [], [], None
     for one in rows:
         ids = one["input_ids"]
@@ -87,24 +87,24 @@ def as_told_by_the_slow_way(rows, schema):
         is_framed = ids == framed(content, schema) and "segments" not in one
         content = content if is_framed else ids
         start, end = one["start"], one["start"] + len(content)
-        place = [one.get(name) for name in ("repo", "path", "variant", "variant_seed", "repeat")]
-        is_alone = not is_framed or one.get("variant") == "noise" or bool(one.get("fim"))
-        goes_on = False
-        if last is not None and not is_alone and last["place"] == place:
-            goes_on = last["start"] <= start <= last["end"] <= end
-            goes_on = goes_on and last["ids"][start - last["start"] :] == content[: last["end"] - start]
-        if goes_on:
+        key = [one.get(name) for name in ("repo", "path", "variant", "variant_seed", "repeat")]
+        is_separate = not is_framed or one.get("variant") == "noise" or bool(one.get("fim"))
+        is_continued = False
+        if last is not None and not is_separate and last["key"] == key:
+            is_continued = last["start"] <= start <= last["end"] <= end
+            is_continued = is_continued and last["ids"][start - last["start"] :] == content[: last["end"] - start]
+        if is_continued:
             documents[-1] += content[last["end"] - start :]
         else:
             documents.append(list(content))
         windows.append((len(documents) - 1, len(documents[-1]) - len(content), len(content), is_framed))
-        last = None if is_alone else {"place": place, "start": start, "end": end, "ids": content}
+        last = None if is_separate else {"key": key, "start": start, "end": end, "ids": content}
     ended = [document + ([] if schema.end_id is None else [schema.end_id]) for document in documents]
     ends = np.cumsum([0, *map(len, ended)]).tolist()
     return (
         list(chain.from_iterable(ended)),
         ends[1:],
-        [(ends[number] + at, count, int(around)) for number, at, count, around in windows],
+        [(ends[number] + at, count, int(is_framed)) for number, at, count, is_framed in windows],
     )
 
 
@@ -113,7 +113,7 @@ CONTENTS = st.lists(st.integers(0, 5), max_size=9)
 
 @st.composite
 def any_rows(draw):
-    """Windows of two files, which mostly go on where the last one is; with ids that are special ones too."""
+    """Windows of two files, which mostly continue the window before. Some ids are also special ids."""
     names = draw(st.sets(st.sampled_from(["repeat", "variant", "labels", "text", "weight", "fim"])))
     files = [draw(st.lists(st.integers(0, 5), min_size=30, max_size=30)) for _ in range(2)]
     rows, start = [], 0
@@ -138,93 +138,95 @@ def any_rows(draw):
     return rows, SCHEMA._replace(columns=columns, end_id=end_id, vocab_size=draw(st.sampled_from([100, 100_000])))
 
 
-def stream_and_ends(form, folder):
-    """As somebody reads them who knows nothing of gristmill."""
+def stream_and_ends(format_, folder):
+    """Read the stream and the ends of documents without gristmill."""
     kind = json.loads((folder / "train.stream.json").read_bytes())["dtype"]
-    if form is MEGATRON:
+    if format_ is MEGATRON:
         code_kind, lengths, pointers, documents = parsed_idx((folder / "train.idx").read_bytes())
         assert np.dtype(code_kind) == kind
         stream = np.fromfile(folder / "train.bin", code_kind)
         assert list(documents) == list(range(len(lengths) + 1))
         assert list(pointers) == [stream.itemsize * at for at in np.cumsum([0, *lengths])[:-1]]
         return stream.tolist(), np.cumsum(lengths).tolist()
-    stream = np.fromfile(folder / "train.bin", kind) if form is BIN else np.load(folder / "train.npy", mmap_mode="r")
+    stream = np.fromfile(folder / "train.bin", kind) if format_ is BIN else np.load(folder / "train.npy", mmap_mode="r")
     assert stream.dtype == kind
     return stream.tolist(), np.load(folder / "train.ends.npy").tolist()
 
 
-@FORMATS
+@EACH_FORMAT
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(made=any_rows(), data=st.data())
-def test_the_stream_is_what_the_slow_way_makes_and_every_row_comes_back(form, tmp_path, made, data):
-    rows, schema = made
+@given(case=any_rows(), data=st.data())
+def test_stream_matches_the_reference_and_every_row_is_read_back(format_, tmp_path, case, data):
+    rows, schema = case
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
-    reader = write_rows(form, tmp_path / "out", rows, schema)
-    stream, ends, windows = as_told_by_the_slow_way(rows, schema)
-    assert stream_and_ends(form, tmp_path / "out") == (stream, ends)
+    reader = write_rows(format_, tmp_path / "out", rows, schema)
+    stream, ends, windows = reference_stream(rows, schema)
+    assert stream_and_ends(format_, tmp_path / "out") == (stream, ends)
     assert [tuple(one) for one in np.load(tmp_path / "out/train.windows.npy").tolist()] == windows
     assert len(reader) == len(rows)
     start = data.draw(st.integers(0, len(rows)))
     stop = data.draw(st.integers(start, len(rows)))
     some = reader.read(start, stop)
     assert some.ids.values.dtype == schema.id_type
-    assert rows_of(some, schema) == rows[start:stop]
+    assert to_rows(some, schema) == rows[start:stop]
 
 
-@FORMATS
+@EACH_FORMAT
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(made=any_rows(), data=st.data())
-def test_the_same_bytes_however_rows_are_cut_into_batches(form, tmp_path, made, data):
-    rows, schema = made
-    batch = batch_of(rows, schema)
+@given(case=any_rows(), data=st.data())
+def test_bytes_do_not_depend_on_batches(format_, tmp_path, case, data):
+    rows, schema = case
+    batch = to_batch(rows, schema)
     edges = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=5)))
     edges = [0, *edges, len(rows)]
     parts = [between(batch, start, stop) for start, stop in pairwise(edges)]
-    write(form, tmp_path / "whole", [batch], schema)
-    write(form, tmp_path / "parts", parts, schema)
-    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+    write(format_, tmp_path / "whole", [batch], schema)
+    write(format_, tmp_path / "parts", parts, schema)
+    assert read_files(tmp_path / "whole") == read_files(tmp_path / "parts")
 
 
-@FORMATS
+@EACH_FORMAT
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(made=any_rows(), is_edge=st.lists(st.booleans(), min_size=12, max_size=12))
-def test_pieces_are_joined_to_what_one_task_writes(form, tmp_path, made, is_edge):
-    rows, schema = made
-    batch = batch_of(rows, schema)
+@given(case=any_rows(), is_edge=st.lists(st.booleans(), min_size=12, max_size=12))
+def test_joined_pieces_equal_what_one_task_writes(format_, tmp_path, case, is_edge):
+    rows, schema = case
+    batch = to_batch(rows, schema)
     edges = [row + 1 for row in np.flatnonzero(~are_alike(batch)).tolist() if is_edge[row]] if rows else []
     pieces = []
     for number, (start, stop) in enumerate(pairwise([0, *edges, len(rows)])):
         pieces.append(tmp_path / f"piece-{number}")
-        write(form, pieces[-1], [between(batch, start, stop)], schema)
-    write(form, tmp_path / "whole", [batch], schema)
+        write(format_, pieces[-1], [between(batch, start, stop)], schema)
+    write(format_, tmp_path / "whole", [batch], schema)
     (tmp_path / "joined").mkdir(exist_ok=True)
-    names = form.join(iter(pieces), Target(tmp_path / "joined", Split.TRAIN, schema))
-    assert sorted(names) == list(contents(tmp_path / "joined"))
-    assert contents(tmp_path / "joined") == contents(tmp_path / "whole")
+    names = format_.join(iter(pieces), Target(tmp_path / "joined", Split.TRAIN, schema))
+    assert sorted(names) == list(read_files(tmp_path / "joined"))
+    assert read_files(tmp_path / "joined") == read_files(tmp_path / "whole")
 
 
-@FORMATS
-def test_names_of_the_files_are_told(form, tmp_path):
-    assert sorted(write(form, tmp_path / "out", [batch_of([row(framed([5]))])])) == sorted(contents(tmp_path / "out"))
+@EACH_FORMAT
+def test_write_returns_the_names_of_all_files(format_, tmp_path):
+    assert sorted(write(format_, tmp_path / "out", [to_batch([row(framed([5]))])])) == sorted(
+        read_files(tmp_path / "out")
+    )
 
 
-@FORMATS
-@pytest.mark.parametrize("batches", [[], [batch_of([])]], ids=["no batch", "an empty batch"])
-def test_a_split_without_rows_is_written_and_read_and_may_be_missing(form, tmp_path, batches):
-    write(form, tmp_path / "out", batches)
-    assert stream_and_ends(form, tmp_path / "out") == ([], [])
-    for split in (Split.TRAIN, Split.TEST):  # of test nothing was written
-        reader = form.open(tmp_path / "out", split, SCHEMA)
+@EACH_FORMAT
+@pytest.mark.parametrize("batches", [[], [to_batch([])]], ids=["no batch", "an empty batch"])
+def test_split_without_rows_is_read_even_if_its_files_are_missing(format_, tmp_path, batches):
+    write(format_, tmp_path / "out", batches)
+    assert stream_and_ends(format_, tmp_path / "out") == ([], [])
+    for split in (Split.TRAIN, Split.TEST):  # nothing was written for test
+        reader = format_.open(tmp_path / "out", split, SCHEMA)
         assert len(reader) == 0
         batch = reader.read(0, 0)
         assert len(batch) == 0
-        assert rows_of(batch, SCHEMA) == []
+        assert to_rows(batch, SCHEMA) == []
 
 
-@FORMATS
-@pytest.mark.parametrize("is_framed", [True, False], ids=["with special ids", "without"])
-def test_a_row_of_several_files_is_a_document_as_it_is(form, tmp_path, is_framed):
-    """Its end tokens are in it, where files end: none follows a row that ends in the middle of one."""
+@EACH_FORMAT
+@pytest.mark.parametrize("is_framed", [True, False], ids=["with special ids", "without special ids"])
+def test_packed_row_is_stored_as_one_document(format_, tmp_path, is_framed):
+    """A packed row contains the end tokens of its files, so none is added after it."""
     segments = [{"repo": "r", "path": "a.py", "start": 0}, {"repo": "r", "path": "b.py", "start": 4}]
     ids = framed([5, 2, 1, 1, 6]) if is_framed else [5, 6, 3, 7, 8, 9, 9, 9]
     rows = [
@@ -233,76 +235,76 @@ def test_a_row_of_several_files_is_a_document_as_it_is(form, tmp_path, is_framed
         {"input_ids": ids, "segments": segments, "segment_ids": [0, 0, 0, 0, 1, 1, 1, 1]},
     ]
     schema = SCHEMA._replace(columns=tuple(rows[0]))
-    reader = write_rows(form, tmp_path / "out", rows, schema)
-    stream, ends = stream_and_ends(form, tmp_path / "out")
+    reader = write_rows(format_, tmp_path / "out", rows, schema)
+    stream, ends = stream_and_ends(format_, tmp_path / "out")
     assert stream == [*ids, 7, 3, *ids]
     assert ends == [8, 10, 18]
-    assert rows_of(reader.read(0, 3), schema) == rows
-    assert row_digests(Split.TRAIN, reader.read(0, 3)) == row_digests(Split.TRAIN, batch_of(rows, schema))
+    assert to_rows(reader.read(0, 3), schema) == rows
+    assert row_digests(Split.TRAIN, reader.read(0, 3)) == row_digests(Split.TRAIN, to_batch(rows, schema))
 
 
-def test_a_document_may_be_longer_than_any_batch(tmp_path):
+def test_document_can_span_several_batches(tmp_path):
     ids = list(range(4, 94))
     rows = [row(framed(ids[start : start + 9]), start=start) for start in range(0, 82, 4)]
-    write(BIN, tmp_path / "out", [batch_of([one]) for one in rows])
+    write(BIN, tmp_path / "out", [to_batch([one]) for one in rows])
     assert stream_and_ends(BIN, tmp_path / "out") == ([*ids[:89], 3], [90])
 
 
-def test_batches_that_are_views_into_others_are_taken_as_they_are(tmp_path):
+def test_batch_can_be_a_view_into_another(tmp_path):
     rows = [row(framed([number]), path=str(number)) for number in range(5)]
-    whole = batch_of(rows)
+    whole = to_batch(rows)
     part = WindowBatch(Ragged(whole.ids.values, whole.ids.offsets[1:4]), between(whole, 1, 3).columns)
     write(BIN, tmp_path / "out", [part])
-    assert rows_of(BIN.open(tmp_path / "out", Split.TRAIN, SCHEMA).read(0, 2), SCHEMA) == rows[1:3]
+    assert to_rows(BIN.open(tmp_path / "out", Split.TRAIN, SCHEMA).read(0, 2), SCHEMA) == rows[1:3]
 
 
-@FORMATS
-def test_ids_that_do_not_fit_are_refused(form, tmp_path):
-    batch = batch_of([row(framed([5]))])
-    for wrong in (70_000, -1):
+@EACH_FORMAT
+def test_ids_that_do_not_fit_are_refused(format_, tmp_path):
+    batch = to_batch([row(framed([5]))])
+    for bad_value in (70_000, -1):
         values = batch.ids.values.astype(np.int64)
-        values[2] = wrong
-        with pytest.raises(OutputError, match=f"{wrong} does not fit uint16"):
-            write(form, tmp_path / "out", [WindowBatch(Ragged(values, batch.ids.offsets), batch.columns)])
+        values[2] = bad_value
+        with pytest.raises(OutputError, match=f"{bad_value} does not fit uint16"):
+            write(format_, tmp_path / "out", [WindowBatch(Ragged(values, batch.ids.offsets), batch.columns)])
     with pytest.raises(OutputError, match="70000 does not fit uint16"):
-        write(form, tmp_path / "out", [batch], SCHEMA._replace(end_id=70_000))
-    with pytest.raises(OutputError, match="13 ids, and windows have 12"):
-        write(form, tmp_path / "out", [batch_of([row(framed(range(10)))])])
+        write(format_, tmp_path / "out", [batch], SCHEMA._replace(end_id=70_000))
+    with pytest.raises(OutputError, match="13 ids, but windows have at most 12"):
+        write(format_, tmp_path / "out", [to_batch([row(framed(range(10)))])])
 
 
-def test_megatron_takes_no_ids_beyond_int32(tmp_path):
+def test_megatron_refuses_ids_beyond_int32(tmp_path):
     schema = SCHEMA._replace(vocab_size=2**32)
     rows = [row(framed([2**31 - 1]))]
-    assert rows_of(write_rows(MEGATRON, tmp_path / "out", rows, schema).read(0, 1), schema) == rows
+    assert to_rows(write_rows(MEGATRON, tmp_path / "out", rows, schema).read(0, 1), schema) == rows
     with pytest.raises(OutputError, match="2147483648 does not fit int32"):
         write_rows(MEGATRON, tmp_path / "out", [row(framed([2**31]))], schema)
     rows = [row(framed([2**32 - 1]))]
-    assert rows_of(write_rows(BIN, tmp_path / "bin", rows, schema).read(0, 1), schema) == rows
+    assert to_rows(write_rows(BIN, tmp_path / "bin", rows, schema).read(0, 1), schema) == rows
 
 
-def test_arrays_are_written_as_numpy_writes_them(tmp_path):
-    write(NPY, tmp_path / "out", [batch_of([row(framed([5, 6])), row(framed([7]), path="b.py")])])
+def test_npy_files_equal_those_of_numpy(tmp_path):
+    write(NPY, tmp_path / "out", [to_batch([row(framed([5, 6])), row(framed([7]), path="b.py")])])
     for path in (tmp_path / "out").glob("*.npy"):
         np.save(tmp_path / "again.npy", np.load(path))
         assert path.read_bytes() == (tmp_path / "again.npy").read_bytes()
 
 
-@FORMATS
-def test_a_reader_travels_to_another_process_without_what_it_has_mapped(form, tmp_path):
+@EACH_FORMAT
+def test_reader_is_pickled_without_its_memory_maps(format_, tmp_path):
     rows = [row(framed([5])) for _ in range(3)]
-    reader = write_rows(form, tmp_path / "out", rows)
+    reader = write_rows(format_, tmp_path / "out", rows)
     reader.read(0, 1)
     packed = pickle.dumps(reader)
     assert len(packed) < 1500
-    assert rows_of(pickle.loads(packed).read(0, 3), SCHEMA) == rows
+    assert to_rows(pickle.loads(packed).read(0, 3), SCHEMA) == rows
 
 
-def read_all(form, folder):
-    reader = form.open(folder, Split.TRAIN, SCHEMA)
+def read_all(format_, folder):
+    reader = format_.open(folder, Split.TRAIN, SCHEMA)
     return reader.read(0, len(reader))
 
 
-@FORMATS
+@EACH_FORMAT
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -316,37 +318,37 @@ def read_all(form, folder):
         ("frame", 255),
     ],
 )
-def test_places_outside_of_the_stream_are_no_rows(form, tmp_path, column, value):
-    write_rows(form, tmp_path / "out", [row(framed(range(4, 10)))])
+def test_positions_outside_the_stream_are_damage(format_, tmp_path, column, value):
+    write_rows(format_, tmp_path / "out", [row(framed(range(4, 10)))])
     windows = np.load(tmp_path / "out/train.windows.npy", mmap_mode="r+")
     windows[column] = value
     windows.flush()
-    with pytest.raises(DatasetError, match=r"'.*train.windows.npy' is damaged: .* is no place in 7 ids. Build"):
-        read_all(form, tmp_path / "out")
+    with pytest.raises(DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a position in 7 ids. Build"):
+        read_all(format_, tmp_path / "out")
 
 
-@FORMATS
-def test_files_that_do_not_belong_together_are_damaged(form, tmp_path):
-    write_rows(form, tmp_path / "one", [row(framed([5])), row(framed([6]), path="b.py")])
-    write_rows(form, tmp_path / "other", [row(framed([5, 5, 5, 5]))])
-    for name in contents(tmp_path / "one"):
+@EACH_FORMAT
+def test_files_of_different_builds_are_damaged(format_, tmp_path):
+    write_rows(format_, tmp_path / "one", [row(framed([5])), row(framed([6]), path="b.py")])
+    write_rows(format_, tmp_path / "other", [row(framed([5, 5, 5, 5]))])
+    for name in read_files(tmp_path / "one"):
         shutil.rmtree(tmp_path / "mixed", ignore_errors=True)
         shutil.copytree(tmp_path / "one", tmp_path / "mixed")
         shutil.copy(tmp_path / "other" / name, tmp_path / "mixed")
-        if name == "train.stream.json":  # for people
-            assert len(read_all(form, tmp_path / "mixed")) == 2
+        if name == "train.stream.json":  # for people, not read back
+            assert len(read_all(format_, tmp_path / "mixed")) == 2
             continue
         with pytest.raises(DatasetError, match="is damaged"):
-            read_all(form, tmp_path / "mixed")
+            read_all(format_, tmp_path / "mixed")
         (tmp_path / "mixed" / name).unlink()
         with pytest.raises(DatasetError, match="No such file"):
-            read_all(form, tmp_path / "mixed")
+            read_all(format_, tmp_path / "mixed")
 
 
-@FORMATS
-def test_files_cut_short_or_with_more_behind_are_damaged(form, tmp_path):
-    write_rows(form, tmp_path / "out", [row(framed([5])), row(framed([6]), path="b.py")])
-    for name, content in contents(tmp_path / "out").items():
+@EACH_FORMAT
+def test_truncated_or_extended_files_are_damaged(format_, tmp_path):
+    write_rows(format_, tmp_path / "out", [row(framed([5])), row(framed([6]), path="b.py")])
+    for name, content in read_files(tmp_path / "out").items():
         if name == "train.stream.json":
             continue
         for other in (
@@ -356,19 +358,19 @@ def test_files_cut_short_or_with_more_behind_are_damaged(form, tmp_path):
         ):
             (tmp_path / "out" / name).write_bytes(other)
             with pytest.raises(DatasetError, match="is damaged"):
-                read_all(form, tmp_path / "out")
+                read_all(format_, tmp_path / "out")
         (tmp_path / "out" / name).write_bytes(content)
 
 
-@FORMATS
-def test_any_other_byte_gives_rows_or_says_what_is_damaged(form, tmp_path):
-    write_rows(form, tmp_path / "out", [row(framed([5, 6]))], SCHEMA)
-    for name, content in contents(tmp_path / "out").items():
-        for place in range(0, len(content), 5):
-            for other in (content[place] ^ 1, 0xFF):
-                (tmp_path / "out" / name).write_bytes(content[:place] + bytes([other]) + content[place + 1 :])
+@EACH_FORMAT
+def test_changed_byte_gives_rows_or_dataset_error(format_, tmp_path):
+    write_rows(format_, tmp_path / "out", [row(framed([5, 6]))], SCHEMA)
+    for name, content in read_files(tmp_path / "out").items():
+        for key in range(0, len(content), 5):
+            for other in (content[key] ^ 1, 0xFF):
+                (tmp_path / "out" / name).write_bytes(content[:key] + bytes([other]) + content[key + 1 :])
                 try:
-                    batch = read_all(form, tmp_path / "out")
+                    batch = read_all(format_, tmp_path / "out")
                     assert len(row_digests(Split.TRAIN, batch)) == 16
                 except DatasetError:
                     pass
@@ -390,7 +392,7 @@ def test_any_other_byte_gives_rows_or_says_what_is_damaged(form, tmp_path):
         ("lines", [None]),
     ],
 )
-def test_columns_of_another_kind_are_damaged(tmp_path, column, value):
+def test_columns_of_another_type_are_damaged(tmp_path, column, value):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     path = tmp_path / "out/train.rows.jsonl"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {column: value}) + "\n")
@@ -399,14 +401,14 @@ def test_columns_of_another_kind_are_damaged(tmp_path, column, value):
 
 
 @pytest.mark.parametrize("line", ["", "{}", "null", "[]", "{", "[" * 100_000, '{"path": "a"}\r'])
-def test_lines_that_are_no_rows_are_damaged(tmp_path, line):
+def test_lines_that_are_not_rows_are_damaged(tmp_path, line):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     (tmp_path / "out/train.rows.jsonl").write_text(line + "\n")
     with pytest.raises(DatasetError, match=r"'.*train.rows.jsonl' is damaged"):
         read_all(BIN, tmp_path / "out")
 
 
-def test_negative_ids_do_not_come_back_as_others(tmp_path):
+def test_negative_ids_are_damage(tmp_path):
     schema = SCHEMA._replace(vocab_size=100_000)
     write_rows(MEGATRON, tmp_path / "out", [row(framed([5]))], schema)
     (tmp_path / "out/train.bin").write_bytes(np.array([-1, 3], "<i4").tobytes())
@@ -414,11 +416,11 @@ def test_negative_ids_do_not_come_back_as_others(tmp_path):
         MEGATRON.open(tmp_path / "out", Split.TRAIN, schema).read(0, 1)
 
 
-def test_special_ids_or_columns_that_cannot_be_are_damaged(tmp_path):
+def test_impossible_special_ids_or_columns_are_damage(tmp_path):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
-    for wrong in ({"prefix": (2**70,)}, {"suffix": (-1,)}, {"columns": ("input_ids", "other")}):
+    for bad_value in ({"prefix": (2**70,)}, {"suffix": (-1,)}, {"columns": ("input_ids", "other")}):
         with pytest.raises(DatasetError, match="is damaged"):
-            BIN.open(tmp_path / "out", Split.TRAIN, SCHEMA._replace(**wrong))
+            BIN.open(tmp_path / "out", Split.TRAIN, SCHEMA._replace(**bad_value))
 
 
 @pytest.fixture(scope="module")
@@ -435,7 +437,7 @@ def with_fim(tmp_path_factory):
     return codebert_with(FIM, tmp_path_factory.mktemp("tokenizer") / "with-fim")
 
 
-WAYS = {
+BUILDS = {
     "plain": {},
     "padded": {
         "output": OutputConfig(pad=True, with_text=True),
@@ -461,16 +463,16 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=BUILDS)
 def dataset(request, source, with_fim, tmp_path_factory):
     out = tmp_path_factory.mktemp("dataset") / request.param
     more = {"tokenizer": with_fim} if request.param in {"varied", "rewritten"} else {}
-    build(Config(sources=[str(source)], out=str(out), **WAYS[request.param], **more))
+    build(Config(sources=[str(source)], out=str(out), **BUILDS[request.param], **more))
     return out
 
 
-@FORMATS
-def test_rows_of_a_dataset_come_back_and_are_known_by_their_digest(form, dataset, tmp_path):
+@EACH_FORMAT
+def test_rows_of_a_dataset_are_read_back_with_the_same_digest(format_, dataset, tmp_path):
     manifest = read_manifest(dataset)
     schema = Schema.of(manifest)
     digests = {}
@@ -478,8 +480,8 @@ def test_rows_of_a_dataset_come_back_and_are_known_by_their_digest(form, dataset
         path = dataset / f"{split}.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         batches = [batch_of_lines(lines[at : at + 37], schema) for at in range(0, len(lines), 37)]
-        form.write(iter(batches), Target(tmp_path, split, schema))
-        reader = form.open(tmp_path, split, schema)
+        format_.write(iter(batches), Target(tmp_path, split, schema))
+        reader = format_.open(tmp_path, split, schema)
         read = [reader.read(at, min(at + 50, len(lines))) for at in range(0, len(lines), 50)]
         assert len(reader) == len(lines)
         assert [line for batch in read for line in lines_of(batch, schema)] == lines
@@ -487,19 +489,19 @@ def test_rows_of_a_dataset_come_back_and_are_known_by_their_digest(form, dataset
     assert content_of(digests) == manifest.content_sha256
 
 
-@FORMATS
-def test_check_finds_nothing_in_a_stream_and_every_id_that_is_not_as_it_was(form, dataset, tmp_path):
-    """Between rows, that is: ids inside them are checked as rows."""
+@EACH_FORMAT
+def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_, dataset, tmp_path):
+    """Only ids between rows: ids inside rows are checked as rows."""
     manifest, out = read_manifest(dataset), tmp_path / "out"
-    schema, folder = Schema.of(manifest), out / form.name
+    schema, folder = Schema.of(manifest), out / format_.name
     folder.mkdir(parents=True)
     for split in Split:
         path = dataset / f"{split}.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        form.write([batch_of_lines(lines, schema)], Target(folder, split, schema))
-        assert stream_fault(out, manifest, (form.name, split)) is None
-    path = folder / f"train{STREAMS[form.name][0]}"
-    stream, ends = stream_and_ends(form, folder)
+        format_.write([batch_of_lines(lines, schema)], Target(folder, split, schema))
+        assert stream_fault(out, manifest, (format_.name, split)) is None
+    path = folder / f"train{STREAMS[format_.name][0]}"
+    stream, ends = stream_and_ends(format_, folder)
     content, width = (
         path.read_bytes(),
         np.dtype(json.loads((folder / "train.stream.json").read_bytes())["dtype"]).itemsize,
@@ -507,17 +509,17 @@ def test_check_finds_nothing_in_a_stream_and_every_id_that_is_not_as_it_was(form
     for end in ends[:3]:
         at = len(content) - (len(stream) - end + 1) * width
         path.write_bytes(content[:at] + b"\x09\0\0\0"[:width] + content[at + width :])
-        found = stream_fault(out, manifest, (form.name, Split.TRAIN))
+        found = stream_fault(out, manifest, (format_.name, Split.TRAIN))
         assert found == f"train: the id at position {end - 1} is 9, expected the end token {schema.end_id}"
     path.write_bytes(content)
     index = folder / "train.rows.jsonl"
     rows = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(rows[:-1]))
-    assert "rows in train.rows.jsonl, but" in stream_fault(out, manifest, (form.name, Split.TRAIN))
+    assert "rows in train.rows.jsonl, but" in stream_fault(out, manifest, (format_.name, Split.TRAIN))
 
 
-def test_a_stream_holds_each_file_once_and_its_end_token(source, tmp_path):
-    """As a training on nanoGPT's data reads it."""
+def test_stream_has_each_file_once_with_its_end_token(source, tmp_path):
+    """Read the stream as nanoGPT does."""
     out = tmp_path / "dataset"
     manifest = build(Config(sources=[str(source)], out=str(out), split=SplitConfig(decontaminate="off")))
     schema, tokenizer = Schema.of(manifest), load_tokenizer()
@@ -527,7 +529,7 @@ def test_a_stream_holds_each_file_once_and_its_end_token(source, tmp_path):
         lines = path.read_bytes().splitlines() if path.exists() else []
         if not lines:
             continue
-        BIN.write([joined([batch_of_lines(lines, schema)])], Target(tmp_path, split, schema))
+        BIN.write([concat_batches([batch_of_lines(lines, schema)])], Target(tmp_path, split, schema))
         stream = np.memmap(tmp_path / f"{split}.bin", dtype=np.uint16, mode="r")
         starts = np.concatenate(([0], np.load(tmp_path / f"{split}.ends.npy")))
         for start, end in pairwise(starts):

@@ -27,7 +27,7 @@ def write(path, *batches):
     return path
 
 
-def test_any_row_without_what_stands_before_it(tmp_path):
+def test_any_row_is_read_without_the_rows_before_it(tmp_path):
     all_rows = rows(1000)
     file = ZstdJsonlFile(write(tmp_path / "a.zst", all_rows[:300], all_rows[300:]), 1000)
     for row in (999, 0, 300, 299, 512):
@@ -36,7 +36,7 @@ def test_any_row_without_what_stands_before_it(tmp_path):
     assert len(read_table(tmp_path / "a.zst")) > 5
 
 
-def test_other_readers_see_one_plain_stream(tmp_path):
+def test_other_readers_see_one_ordinary_stream(tmp_path):
     all_rows = rows(500)
     path = write(tmp_path / "a.zst", all_rows)
     with (
@@ -46,17 +46,17 @@ def test_other_readers_see_one_plain_stream(tmp_path):
         assert reader.read() == b"".join(all_rows)
 
 
-def test_the_zstd_command_reads_it(tmp_path):
+def test_zstd_command_decompresses_the_file(tmp_path):
     all_rows = rows(300)
     path = write(tmp_path / "a.zst", all_rows)
     try:
-        answer = subprocess.run(["zstd", "-dc", str(path)], capture_output=True, check=True)
+        result = subprocess.run(["zstd", "-dc", str(path)], capture_output=True, check=True)
     except FileNotFoundError:
         pytest.skip("the zstd command is not installed")
-    assert answer.stdout == b"".join(all_rows)
+    assert result.stdout == b"".join(all_rows)
 
 
-def test_the_seek_table_is_the_published_one(tmp_path):
+def test_seek_table_follows_the_published_format(tmp_path):
     path = write(tmp_path / "a.zst", rows(300))
     content = path.read_bytes()
     assert content[-4:] == bytes.fromhex("b1ea928f")
@@ -72,13 +72,13 @@ def test_the_seek_table_is_the_published_one(tmp_path):
 
 
 @given(st.lists(st.binary(min_size=1).map(lambda raw: raw.hex().encode() + b"\n"), max_size=30))
-def test_the_same_rows_give_the_same_bytes(batch):
+def test_same_rows_give_the_same_bytes(batch):
     assert compress_rows(batch) == compress_rows(batch)
     assert sum(frame.num_rows for frame in compress_rows(batch)[1]) == len(batch)
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: raw[-9:]])
-def test_a_cut_file_is_damaged(tmp_path, damage):
+def test_truncated_file_is_damaged(tmp_path, damage):
     path = write(tmp_path / "a.zst", rows(300))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DatasetError, match="damaged"):
@@ -86,7 +86,7 @@ def test_a_cut_file_is_damaged(tmp_path, damage):
 
 
 @pytest.mark.parametrize("at", range(3, 3000, 97))
-def test_a_flipped_bit_is_damaged(tmp_path, at):
+def test_file_with_a_flipped_bit_is_damaged(tmp_path, at):
     path = write(tmp_path / "a.zst", rows(300))
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -95,7 +95,7 @@ def test_a_flipped_bit_is_damaged(tmp_path, at):
         ZstdJsonlFile(path, 300)[0]
 
 
-def test_a_table_that_promises_the_moon_allocates_nothing(tmp_path):
+def test_huge_size_in_the_table_is_not_allocated(tmp_path):
     path = write(tmp_path / "a.zst", rows(300))
     content = bytearray(path.read_bytes())
     count = int.from_bytes(content[-9:-5], "little")
@@ -105,11 +105,11 @@ def test_a_table_that_promises_the_moon_allocates_nothing(tmp_path):
         ZstdJsonlFile(path, 300)[0]
 
 
-def test_another_number_of_rows_is_damaged(tmp_path):
-    with pytest.raises(DatasetError, match="300 rows, the manifest says 301"):
+def test_file_with_another_number_of_rows_is_damaged(tmp_path):
+    with pytest.raises(DatasetError, match="300 rows, but the manifest records 301"):
         ZstdJsonlFile(write(tmp_path / "a.zst", rows(300)), 301)[0]
 
 
-def test_frames_are_small_enough_to_reach_into(tmp_path):
+def test_frames_are_small(tmp_path):
     _, frames = compress_rows(rows(1000))
     assert all(frame.num_bytes < zstd.FRAME_BYTES + 4000 for frame in frames)

@@ -312,7 +312,7 @@ def test_commands_tell_of_documents(built_both, source, tmp_path):
     explained = called("explain", out, "hostile/end.py").stdout
     assert "line 1: a space was inserted into <|endoftext|>" in explained
     card = (out / "README.md").read_text()
-    assert "texts, one file a row" in card
+    assert "texts, one file per row" in card
     assert "## Control tokens" in card
     assert "`output.rows`" in card
     assert "window.length" not in card

@@ -274,8 +274,8 @@ def test_files_that_give_no_row_are_not_counted_in_their_split(source, tmp_path,
     without = manifest.counts.kept - shown
     summary, card = summary_text(manifest, "out"), (tmp_path / "out/README.md").read_text()
     assert f"{manifest.counts.kept} kept ({without} without a row), 0 dropped" in summary
-    assert f"to train a language model on: {counted(shown, 'file')} of 1 source" in card
-    assert f"The sample has no row of {counted(without, 'kept file')}." in card
+    assert f"for training language models: {counted(shown, 'file')} from 1 source" in card
+    assert f"Sampling selected no rows from {counted(without, 'kept file')}." in card
     assert f"Source code of {counted(shown, 'file')} as" in (tmp_path / "out/croissant.json").read_text()
     assert check(tmp_path / "out").ok
 

@@ -344,8 +344,8 @@ def test_a_file_stands_behind_what_it_imports(shop, tmp_path, plain_tokenizer):
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
     assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
-    told = "each after the files it imports: 8 imports between them, 1 broken in cycles"
-    assert f"| files of a repository | {told} |" in (tmp_path / "out/README.md").read_text()
+    told = "each after the files it imports (8 imports, 1 ignored because of cycles)"
+    assert f"| order of files in a repository | {told} |" in (tmp_path / "out/README.md").read_text()
     assert f"(repo, files {told})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)
     assert provenance.repo_order == told

@@ -1,1 +1,1 @@
-"""README.md and croissant.json of a dataset, from its manifest."""
+"""Dataset cards: README.md and croissant.json, generated from the manifest."""

@@ -1,7 +1,8 @@
-"""What people have changed in a dataset's cards stays, and what readers go by is told anew all the same.
+"""Write the cards of a dataset, README.md and croissant.json, and keep manual changes to them.
 
-Each card has parts: README.md the entries of its head and the text below, croissant.json its properties. A part that is
-not as it was written has been changed by hand and is kept, but for those by which programs find files.
+A card consists of parts: the entries of the front matter of README.md and the text below it, and the properties of
+croissant.json. A part that differs from what gristmill wrote was changed manually and is kept. Parts that programs need
+to find files are always generated.
 """
 
 import json
@@ -17,52 +18,59 @@ from gristmill.core.layout import CROISSANT, README, is_as_sealed, sealed, write
 from gristmill.core.manifest import Manifest, read_manifest
 from gristmill.core.plain_files import read_plain
 
-HEAD = re.compile(rb"---\n(.*?)^---\n(.*)\Z", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(rb"---\n(.*?)^---\n(.*)\Z", re.DOTALL | re.MULTILINE)
 ENTRY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
-"""Where an entry of the head begins: what is indented or a dash belongs to the one above."""
+"""Start of an entry in the front matter. Lines that are indented or start with a dash belong to the entry above."""
 
 
 class Parts(NamedTuple):
-    """How a card falls into parts, and how it is put together again."""
+    """Rules for splitting a card into parts and joining them again."""
 
-    own: frozenset[str]
-    """Those that are never anybody else's."""
+    generated: frozenset[str]
+    """Names of the parts that are always generated."""
     split: Callable[[bytes], dict[str, Any]]
-    joined: Callable[[dict[str, Any]], bytes]
+    join: Callable[[dict[str, Any]], bytes]
 
-    def kept(self, edited: bytes, before: bytes, now: bytes) -> bytes:
-        """`before`: as it was written; `now`: as it would be written today."""
-        theirs, was, new = map(self.split, (edited, before, now))
-        if not theirs:
+    def merge(self, edited: bytes, before: bytes, now: bytes) -> bytes:
+        """Apply manual changes to a new card.
+
+        `before` is the card that gristmill wrote, `edited` the same card with manual changes, and `now` the new card.
+        """
+        edited_parts, old_parts, new_parts = map(self.split, (edited, before, now))
+        if not edited_parts:
             return now
-        is_changed = {name for name in {*theirs, *was} - self.own if theirs.get(name) != was.get(name)}
-        parts = {name: theirs.get(name) if name in is_changed else part for name, part in new.items()}
-        parts |= {name: theirs.get(name) for name in sorted(is_changed - new.keys())}
-        return self.joined({name: part for name, part in parts.items() if part is not None})
+        changed = {
+            name
+            for name in {*edited_parts, *old_parts} - self.generated
+            if edited_parts.get(name) != old_parts.get(name)
+        }
+        parts = {name: edited_parts.get(name) if name in changed else part for name, part in new_parts.items()}
+        parts |= {name: edited_parts.get(name) for name in sorted(changed - new_parts.keys())}
+        return self.join({name: part for name, part in parts.items() if part is not None})
 
-    def wrong(self, found: bytes, wanted: bytes) -> list[str]:
-        """Own parts that are not as they should be."""
-        theirs, ours = self.split(found), self.split(wanted)
-        return sorted(name for name in self.own if theirs.get(name) != ours.get(name))
+    def wrong(self, found: bytes, expected: bytes) -> list[str]:
+        """Return the names of generated parts that differ from the expected card."""
+        found_parts, expected_parts = self.split(found), self.split(expected)
+        return sorted(name for name in self.generated if found_parts.get(name) != expected_parts.get(name))
 
 
-def _readme_parts(card: bytes) -> dict[str, Any]:
-    """The entries of its head by name, and the text by none."""
-    found = HEAD.match(card)
+def _split_readme(card: bytes) -> dict[str, Any]:
+    """Return the entries of the front matter by name, and the text below it under an empty name."""
+    found = FRONT_MATTER.match(card)
     if found is None:
         return {"": card}
     entries = [one for one in ENTRY.split(found[1]) if one]
-    named = {one.partition(b":")[0].strip().decode("utf-8", "replace"): one for one in entries}
-    return {**named, "": found[2]}
+    parts = {one.partition(b":")[0].strip().decode("utf-8", "replace"): one for one in entries}
+    return {**parts, "": found[2]}
 
 
-def _readme(parts: dict[str, Any]) -> bytes:
-    head = b"".join(part for name, part in parts.items() if name)
-    return b"".join((b"---\n", head, b"---\n", parts.get("", b"")))
+def _join_readme(parts: dict[str, Any]) -> bytes:
+    front_matter = b"".join(part for name, part in parts.items() if name)
+    return b"".join((b"---\n", front_matter, b"---\n", parts.get("", b"")))
 
 
-def _croissant_parts(card: bytes) -> dict[str, Any]:
-    """Its properties; none where it is damaged."""
+def _split_croissant(card: bytes) -> dict[str, Any]:
+    """Return the properties, or an empty dict if the card is damaged."""
     try:
         parts = json.loads(card)
     except (ValueError, RecursionError):
@@ -70,44 +78,44 @@ def _croissant_parts(card: bytes) -> dict[str, Any]:
     return parts if isinstance(parts, dict) else {}
 
 
-def _croissant(parts: dict[str, Any]) -> bytes:
+def _join_croissant(parts: dict[str, Any]) -> bytes:
     return json.dumps(parts, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 PARTS = {
-    README: Parts(frozenset({"configs", "dataset_info"}), _readme_parts, _readme),
+    README: Parts(frozenset({"configs", "dataset_info"}), _split_readme, _join_readme),
     CROISSANT: Parts(
         frozenset({"@context", "conformsTo", "distribution", "recordSet", "sc:identifier"}),
-        _croissant_parts,
-        _croissant,
+        _split_croissant,
+        _join_croissant,
     ),
 }
 
 
-# What lies beside a dataset's manifest for readers that know nothing of gristmill.
+# Generated cards, merged with those of an earlier build.
 
 
 def card_files(manifest: Manifest) -> dict[str, bytes]:
-    """By name; the same manifest but for its `run`, the same bytes."""
+    """Return the content of each card by file name. Equal manifests, apart from `run`, give equal bytes."""
     return {README: sealed(readme(manifest)), CROISSANT: croissant(manifest)}
 
 
 def write_cards(manifest: Manifest, folder: Path, earlier: Path) -> list[str]:
-    """With what was changed by hand in those of the dataset that is replaced. -> What to tell of that.
+    """Write the cards, with the manual changes to the cards of the dataset in `earlier`, which is being replaced.
 
-    The folder is synced as a whole before it counts.
+    Returns a message for each card that has manual changes. The caller syncs the folder.
     """
     notes = []
     for name, content in card_files(manifest).items():
-        kept = _kept(name, earlier, content)
-        if kept is not None:
-            notes.append(f"what was changed by hand in {name} stays; its entries for loaders and files are new.")
-        write_atomically(folder / name, content if kept is None else kept, is_synced=False)
+        merged = _merge_earlier(name, earlier, content)
+        if merged is not None:
+            notes.append(f"kept the manual changes in {name} and updated its entries for loaders and files.")
+        write_atomically(folder / name, content if merged is None else merged, is_synced=False)
     return notes
 
 
-def _kept(name: str, earlier: Path, now: bytes) -> bytes | None:
-    """None where nobody has changed anything."""
+def _merge_earlier(name: str, earlier: Path, now: bytes) -> bytes | None:
+    """Return the new card with the manual changes of the earlier one, or None if there are none."""
     path = earlier / name
     if not path.is_file() or (name == README and is_as_sealed(path)):
         return None
@@ -118,4 +126,4 @@ def _kept(name: str, earlier: Path, now: bytes) -> bytes | None:
         return None
     if edited == before:
         return None
-    return PARTS[name].kept(edited, before, now)
+    return PARTS[name].merge(edited, before, now)

@@ -1,4 +1,4 @@
-"""The types of columns in the Hub's card and in Croissant."""
+"""Types of columns in the Hub's dataset card and in Croissant."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ CROISSANT_TYPES = {
 }
 
 
-def text_of(name: str) -> str:
-    """What a column is; nothing if it is not known."""
+def describe_column(name: str) -> str:
+    """Return the description of a column, or an empty string for an unknown column."""
     return COLUMNS[name].text if name in COLUMNS else ""
 
 
 def features(names: list[str]) -> list[dict[str, Any]] | None:
-    """Columns as `datasets` writes them; None where it had better find out by itself."""
+    """Return the features in the syntax of `datasets`, or None if `datasets` has to infer them."""
     found = [_feature(name) for name in names]
     return None if None in found else [one for one in found if one is not None]
 
 
 def _feature(name: str) -> dict[str, Any] | None:
-    """Ids take half the room of the int64 that a reader of JSON assumes."""
+    """Return the feature of a column. Ids need half the space of the int64 that a JSON reader infers."""
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None
@@ -35,7 +35,7 @@ def _feature(name: str) -> dict[str, Any] | None:
 
 
 def croissant_type(name: str) -> tuple[str, bool] | None:
-    """The type of a value, and whether there are several in a row; None where a row has more than plain values."""
+    """Return the type of a value and True if a row has a list of them, or None if values are objects."""
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None

@@ -1,17 +1,17 @@
-"""croissant.json of a dataset: Croissant 1.1, from the manifest alone.
+"""croissant.json of a dataset, in Croissant 1.1, generated from the manifest only.
 
-What only a publisher knows is left out: `url`, `creator`, `datePublished`, `citeAs`. The rows are described once, from
-the format that most readers take; every file of the dataset is there with its digest.
+It leaves out `url`, `creator`, `datePublished` and `citeAs`, which only the publisher can provide. Rows are described
+once, for the format that most readers support. Every file of the dataset is listed with its digest.
 """
 
 import json
 from typing import Any
 
-from gristmill.cards.columns import croissant_type, text_of
-from gristmill.cards.front_matter import languages_by_tokens, named
+from gristmill.cards.columns import croissant_type, describe_column
+from gristmill.cards.front_matter import dataset_title, languages_by_tokens
 from gristmill.cards.hub_licenses import license_page
-from gristmill.cards.provenance import setting, told_settings
-from gristmill.cards.readme import limits
+from gristmill.cards.provenance import get_setting, notable_settings
+from gristmill.cards.readme import limitations
 from gristmill.cards.snippets import LOADABLE, data_files
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
@@ -49,42 +49,43 @@ ENCODINGS = {
     **{f".{name}": one.media_type for name, one in FORMATS.items() if one.media_type is not None},
     ".json": "application/json",
 }
-SPLIT_KINDS = {Split.TRAIN: "cr:TrainingSplit", Split.VALIDATION: "cr:ValidationSplit", Split.TEST: "cr:TestSplit"}
+SPLIT_URLS = {Split.TRAIN: "cr:TrainingSplit", Split.VALIDATION: "cr:ValidationSplit", Split.TEST: "cr:TestSplit"}
 ROWS = "rows"
 SPLITS = "splits"
 ROW_FILES = "row-files"
-SOURCES_NAMED = 1000
+MAX_SOURCES = 1000
 
 
 def croissant(manifest: Manifest) -> bytes:
-    described = {
+    """Return the content of croissant.json."""
+    content = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [CROISSANT_1_1, RAI_1_0],
-        "name": named(manifest, title),
+        "name": dataset_title(manifest, title),
         "description": _description(manifest),
         "version": FIRST_VERSION,
         "license": [license_page(shown(spdx)) for spdx in manifest.counts.licenses],
-        "keywords": ["code", "language modelling", *map(title, languages_by_tokens(manifest))],
+        "keywords": ["code", "language modeling", *map(title, languages_by_tokens(manifest))],
         "isLiveDataset": False,
         **_provenance(manifest),
         **_responsibility(manifest),
         "distribution": [*_file_objects(manifest), *_file_sets(manifest)],
         "recordSet": _record_sets(manifest),
     }
-    return json.dumps(described, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def _description(manifest: Manifest) -> str:
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     windows = sum(facts.windows for facts in manifest.splits.values())
-    rows = f"{counted(windows, 'window')} of at most {manifest.window_length:,} ids of"
+    rows = f"{counted(windows, 'window')} of at most {manifest.window_length:,} token ids"
     if manifest.has_documents:
-        rows = f"{counted(windows, 'text')}, counted by"
+        rows = f"{counted(windows, 'text')}"
     return (
-        f"Source code of {counted(manifest.num_files_shown, 'file')} as {rows} the tokenizer "
-        f"{shown(manifest.tokenizer.name)}: "
-        f"{counted(tokens, 'token')}, in splits that share no file."
+        f"Source code of {counted(manifest.num_files_shown, 'file')} as {rows}: {counted(tokens, 'token')} with the "
+        f"tokenizer {shown(manifest.tokenizer.name)}. "
+        "No file is in more than one split."
     )
 
 
@@ -92,7 +93,7 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
     sources = [
         {"@type": "prov:Entity", "prov:label": shown(one.repo)}
         | ({} if one.commit is None else {"sc:identifier": shown(one.commit)})
-        for one in manifest.sources[:SOURCES_NAMED]
+        for one in manifest.sources[:MAX_SOURCES]
     ]
     made_by = {"@type": "prov:SoftwareAgent", "prov:label": f"gristmill {shown(manifest.gristmill)}"}
     activity = {"@type": "prov:Activity", "prov:label": shown(manifest.made_by), "prov:wasAssociatedWith": made_by}
@@ -105,16 +106,18 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 
 def _responsibility(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
-    settings = (f"{name} = {value}" for name, value in told_settings(manifest).items())
-    taken_out = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
-    is_kept = setting(manifest, "secrets", "action") == "keep"
+    settings = (f"{name} = {value}" for name, value in notable_settings(manifest).items())
+    removed = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
+    keeps_secrets = get_setting(manifest, "secrets", "action") == "keep"
     return {
         "rai:dataCollection": f"{counted(counts.found, 'file')} found in {counted(len(manifest.sources), 'source')}: "
-        f"{counts.kept:,} kept and {counts.dropped:,} dropped; {FILES} says why, file by file.",
+        f"{counts.kept:,} kept and {counts.dropped:,} dropped. {FILES} has the reason for each dropped file.",
         "rai:dataPreprocessingProtocol": [shown(one) for one in settings],
-        "rai:dataLimitations": limits(manifest),
+        "rai:dataLimitations": limitations(manifest),
         "rai:personalSensitiveInformation": [
-            "Secrets were not looked for." if is_kept else f"Secrets of known forms were taken out: {taken_out}.",
+            "The files were not scanned for secrets."
+            if keeps_secrets
+            else f"Secrets of known formats were removed: {removed}.",
         ],
     }
 
@@ -135,15 +138,19 @@ def _file_objects(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def encodings(name: str) -> str | list[str]:
+    """Return the media type of a file, or a list of two if it is compressed."""
     if name.endswith(".zst"):
         return [str(encodings(name.removesuffix(".zst"))), "application/zstd"]
     return next((kind for suffix, kind in ENCODINGS.items() if name.endswith(suffix)), "application/octet-stream")
 
 
 def _row_files(manifest: Manifest) -> list[str]:
-    """Of the format that is best read: what is compressed comes last, since mlcroissant cannot unpack it."""
+    """Return the data files of the preferred format.
+
+    Compressed files come last because mlcroissant cannot decompress them.
+    """
     by_format = [
-        [name for own in data_files(manifest, one).values() for name in own]
+        [name for files in data_files(manifest, one).values() for name in files]
         for one in LOADABLE
         if one in manifest.formats
     ]
@@ -162,7 +169,7 @@ def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
     if not _row_files(manifest):
         return []
     splits = [split for split, facts in manifest.splits.items() if facts.windows]
-    of_splits = {
+    split_records = {
         "@type": "cr:RecordSet",
         "@id": SPLITS,
         "name": SPLITS,
@@ -172,20 +179,23 @@ def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
             {"@type": "cr:Field", "@id": f"{SPLITS}/name", "dataType": "sc:Text"},
             {"@type": "cr:Field", "@id": f"{SPLITS}/url", "dataType": "sc:URL"},
         ],
-        "data": [{f"{SPLITS}/name": str(split), f"{SPLITS}/url": SPLIT_KINDS[split]} for split in splits],
+        "data": [{f"{SPLITS}/name": str(split), f"{SPLITS}/url": SPLIT_URLS[split]} for split in splits],
     }
-    of_rows = {
+    row_records = {
         "@type": "cr:RecordSet",
         "@id": ROWS,
         "name": ROWS,
-        "description": f"One {manifest.row_unit} a row.",
+        "description": f"One {manifest.row_unit} per row.",
         "field": [_split_field(), *(field for column in manifest.columns if (field := _field(column)) is not None)],
     }
-    return [of_splits, of_rows]
+    return [split_records, row_records]
 
 
 def _split_field() -> dict[str, Any]:
-    """By the name of the file, `train-00000-of-00002.jsonl`; a split's name gives itself, as mlcroissant asks twice."""
+    """Return the field that extracts the split from the file name, such as `train-00000-of-00002.jsonl`.
+
+    mlcroissant applies the regex twice, so it must also match the name of the split itself.
+    """
     return {
         "@type": "cr:Field",
         "@id": f"{ROWS}/split",
@@ -209,7 +219,7 @@ def _field(column: str) -> dict[str, Any] | None:
         "@type": "cr:Field",
         "@id": f"{ROWS}/{column}",
         "name": column,
-        "description": text_of(column),
+        "description": describe_column(column),
         "dataType": data_type,
         **({"isArray": True, "arrayShape": "-1"} if is_array else {}),
         "source": {"fileSet": {"@id": ROW_FILES}, "extract": {"column": column}},

@@ -1,4 +1,4 @@
-"""SPDX expressions -> the identifiers by which the Hugging Face Hub knows licences, and pages that tell them."""
+"""Conversion of SPDX expressions to license identifiers of the Hugging Face Hub and to web pages."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from gristmill.cleaning.licenses import NOASSERTION
 OTHER = "other"
 UNKNOWN = "unknown"
 SPDX_ID = re.compile(r"[A-Za-z0-9.+-]+")
-# huggingface.co/docs/hub/repositories-licenses: those that have an SPDX id of the same name but for upper case.
+# Identifiers from huggingface.co/docs/hub/repositories-licenses that are SPDX ids in lower case.
 SAME_NAME = frozenset(
     {
         *("afl-3.0", "apache-2.0", "artistic-2.0", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear", "bsl-1.0"),
@@ -33,7 +33,10 @@ GNU_DOCS = re.compile(r"gfdl-1\.[123](-.+)?")
 
 
 def hub_license(spdx: str) -> str:
-    """`GPL-3.0-or-later` -> `gpl-3.0`; `other` for an expression, or what the Hub has no name for."""
+    """Return the Hub's identifier, such as `gpl-3.0` for `GPL-3.0-or-later`.
+
+    Returns `other` for an expression and for a license that the Hub has no identifier for.
+    """
     name = spdx.lower()
     if spdx == NOASSERTION:
         return UNKNOWN
@@ -47,7 +50,10 @@ def hub_license(spdx: str) -> str:
 
 
 def license_entries(spdx_ids: Iterable[str]) -> dict[str, Any]:
-    """What the front matter says: one licence, or all of them; and the name of a single one that the Hub lacks."""
+    """Return the license entries of the front matter: one license or a list of all.
+
+    A single license that the Hub has no identifier for is given by name and link.
+    """
     spdx_ids = list(spdx_ids)
     names = list(dict.fromkeys(map(hub_license, spdx_ids)))
     if not names:
@@ -62,6 +68,6 @@ def license_entries(spdx_ids: Iterable[str]) -> dict[str, Any]:
 
 
 def license_page(spdx: str) -> str:
-    """Of one licence its page at SPDX; an expression, or one that SPDX does not list, as it is."""
+    """Return the SPDX page of a license. Expressions and licenses that SPDX does not list are returned unchanged."""
     is_listed = SPDX_ID.fullmatch(spdx) and spdx != NOASSERTION and not spdx.startswith("LicenseRef-")
     return f"https://spdx.org/licenses/{spdx}.html" if is_listed else spdx

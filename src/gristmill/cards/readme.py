@@ -1,110 +1,113 @@
-"""README.md of a dataset: a card as the Hugging Face Hub has them, from the manifest alone.
+"""README.md of a dataset, a dataset card for the Hugging Face Hub, generated from the manifest only.
 
-Nothing in it depends on when or where the build ran: the same manifest but for `run`, the same bytes.
+It does not depend on when or where the build ran: manifests that differ only in `run` give the same bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gristmill.cards.columns import text_of
-from gristmill.cards.front_matter import front_matter, languages_by_tokens, named
-from gristmill.cards.provenance import how_it_was_made, how_to_repeat_it, setting
-from gristmill.cards.snippets import default_format, reading_lines
+from gristmill.cards.columns import describe_column
+from gristmill.cards.front_matter import dataset_title, front_matter, languages_by_tokens
+from gristmill.cards.provenance import build_section, get_setting, reproduce_section
+from gristmill.cards.snippets import default_format, loading_code
 from gristmill.config.settings import asked_shares
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import in_code, more, table
 from gristmill.core.names import counted
 from gristmill.core.records import Split, WhyNoVariant
 
-# What a dataset does not promise, said in its cards.
 
-
-def limits(manifest: Manifest) -> list[str]:
-    """What is not guaranteed."""
-    emails = ", but for e-mail addresses" if setting(manifest, "secrets", "emails") else ""
-    shared = "Shared code of fewer than 50 tokens, or in other words, counts as no leakage and stays."
+def limitations(manifest: Manifest) -> list[str]:
+    """Return the limitations of a dataset, for both cards."""
+    emails = ", except for e-mail addresses" if get_setting(manifest, "secrets", "emails") else ""
+    shared = "Shared code of fewer than 50 tokens, or with different wording, does not count as leakage and was kept."
     return [
-        "Secrets, generated code and near-duplicates are found by rules and sketches, which miss some.",
+        "Secrets, generated code and near-duplicates are detected by rules and similarity sketches, which miss some.",
         shared if manifest.decontamination.how != "off" else "Held-out files and train may share code of any length.",
-        f"Names and other personal data in comments and code are left as they are{emails}.",
-        "Licences are what headers, package manifests, licence files and tables say; they are not reviewed.",
-        "The code was not run, compiled or reviewed: it may be wrong, insecure or offensive.",
+        f"Names and other personal data in comments and code were kept{emails}.",
+        "Licenses come from file headers, package manifests, license files and tables. They were not reviewed.",
+        "The code was not run, compiled or reviewed. It may be wrong, insecure or offensive.",
     ]
 
 
-LISTED = 30
-"""Languages and licences, at most."""
-SPANS = {
-    "cut": "Spans of 50 tokens and more that train and a held-out file share were cut out of the held-out file.",
-    "drop": "Held-out windows that touch a span of 50 tokens and more which train has too were dropped.",
-    "train": "Spans of 50 tokens and more that train and a held-out file share were cut out of train.",
-    "off": "Spans that train and a held-out file share were **not** looked for: held-out scores may be too good.",
+MAX_LISTED = 30
+"""Maximum number of languages, licenses or control tokens in a table."""
+DECONTAMINATION_TEXTS = {
+    "cut": "Spans of 50 or more tokens that a held-out file shares with train were cut out of the held-out file.",
+    "drop": "Held-out windows that overlap a span of 50 or more tokens that is also in train were dropped.",
+    "train": "Spans of 50 or more tokens that train shares with a held-out file were cut out of train.",
+    "off": "Spans that train shares with held-out files were **not** removed, so held-out scores may be too high.",
 }
 
 
 def readme(manifest: Manifest) -> bytes:
+    """Return the content of README.md."""
     sections: Sequence[Callable[[Manifest], Iterator[str]]] = (
-        *(_what_it_is, _how_to_load_it, how_it_was_made, _splits, _filters, _secrets, _control_tokens, _licenses),
-        *(_languages, _sampling, _fim, _variants, _limits, how_to_repeat_it),
+        *(_summary, _loading, build_section, _splits, _filters, _secrets, _control_tokens, _licenses),
+        *(_languages, _sampling, _fim, _variants, _limitations, reproduce_section),
     )
     text = "\n".join(line for section in sections for line in section(manifest))
     return f"{front_matter(manifest)}\n{text}\n".encode()
 
 
-def _what_it_is(manifest: Manifest) -> Iterator[str]:
-    yield f"# {named(manifest, in_code)}\n"
+def _summary(manifest: Manifest) -> Iterator[str]:
+    yield f"# {dataset_title(manifest, in_code)}\n"
     tokens = sum(facts.tokens for facts in manifest.splits.values())
-    what = f"windows of at most {manifest.window_length:,} token ids, ready to train a language model on"
+    content = f"windows of at most {manifest.window_length:,} token ids for training language models"
     if manifest.has_documents:
-        what = "texts, one file a row, for trainers that tokenize themselves"
+        content = "texts, one file per row, for trainers that tokenize themselves"
     yield (
-        f"Source code as {what}: "
-        f"{counted(manifest.num_files_shown, 'file')} of {counted(len(manifest.sources), 'source')}, "
-        f"{counted(tokens, 'token')} of the tokenizer {in_code(manifest.tokenizer.name)}. "
-        f"Made by {in_code(manifest.made_by)}, version {in_code(manifest.gristmill)}.\n"
+        f"Source code as {content}: "
+        f"{counted(manifest.num_files_shown, 'file')} from {counted(len(manifest.sources), 'source')}, "
+        f"{counted(tokens, 'token')} with the tokenizer {in_code(manifest.tokenizer.name)}. "
+        f"Created with {in_code(manifest.made_by)}, version {in_code(manifest.gristmill)}.\n"
     )
-    asked = asked_shares(manifest.settings)
+    configured = asked_shares(manifest.settings)
     rows = [
         (
             *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
-            *(f"{asked[split]:.1%}" if split in asked else "", f"{facts.share:.1%}"),
+            *(f"{configured[split]:.1%}" if split in configured else "", f"{facts.share:.1%}"),
         )
         for split, facts in manifest.splits.items()
     ]
-    rows_are = f"{manifest.row_unit}s"
-    yield from table(("split", "files", rows_are, "tokens", "share asked for", "share"), rows)
-    pieces = " A held-out file that was cut has a row for each piece." if manifest.has_documents else ""
-    yield f"A token counts once; `{rows_are}` are rows; `files` give at least one.{pieces}\n"
-    yield from table(("column", "what it is"), [(in_code(name), text_of(name)) for name in manifest.columns])
+    row_unit = f"{manifest.row_unit}s"
+    yield from table(("split", "files", row_unit, "tokens", "configured share", "actual share"), rows)
+    cut_text = (
+        " A held-out file from which spans were cut has a row for each remaining piece."
+        if manifest.has_documents
+        else ""
+    )
+    yield f"`files` counts files with at least one row, and `tokens` counts each token once.{cut_text}\n"
+    yield from table(("column", "description"), [(in_code(name), describe_column(name)) for name in manifest.columns])
 
 
-def _how_to_load_it(manifest: Manifest) -> Iterator[str]:
+def _loading(manifest: Manifest) -> Iterator[str]:
     yield "## How to load it\n"
-    yield "`DIR` is the path of this folder; for the first line, also its name on the Hub.\n"
+    yield "Replace `DIR` with the path of this folder. `load_dataset` also takes the name of the dataset on the Hub.\n"
     yield "```python"
-    for name, lines in reading_lines(manifest).items():
+    for name, lines in loading_code(manifest).items():
         is_default = name == default_format(manifest)
         yield from (line for line in lines[:-1])
         yield f"{lines[-1]}{'' if is_default else f'  # {name}'}\n"
     yield "import gristmill"
-    yield 'gristmill.open_dataset("DIR")["train"][0]  # whichever format'
+    yield 'gristmill.open_dataset("DIR")["train"][0]  # any format'
     yield "```\n"
-    yield "`AutoTokenizer.from_pretrained` reads the tokenizer in this folder; `files.jsonl` says of every file found"
-    yield "why it is in, out or in its split; `croissant.json` describes the dataset in Croissant 1.1, to which whoever"
-    yield "publishes it adds `url`, `creator` and `datePublished`.\n"
+    yield "`AutoTokenizer.from_pretrained` loads the tokenizer from this folder. `files.jsonl` lists every file that"
+    yield "was found, with its split or the reason why it was dropped. `croissant.json` describes the dataset in"
+    yield "Croissant 1.1, without `url`, `creator` and `datePublished`, which the publisher adds.\n"
 
 
 def _splits(manifest: Manifest) -> Iterator[str]:
     facts = manifest.decontamination
     yield "## Splits and leakage\n"
-    yield f"{_units_split(manifest)} {SPANS.get(facts.how, '')}\n"
+    yield f"{_split_unit_text(manifest)} {DECONTAMINATION_TEXTS.get(facts.how, '')}\n"
     rows = [
         (str(split), f"{facts.files_cut[split]:,}", f"{cut:,}", f"{cut / max(1, facts.tokens_before[split]):.2%}")
         for split, cut in facts.tokens_cut.items()
     ]
-    yield from table(("split", "files cut", "tokens cut", "of its tokens"), rows)
+    yield from table(("split", "files cut", "tokens cut", "share of its tokens"), rows)
     if facts.against:
-        yield "Texts of benchmarks whose spans were cut out of train:\n"
-        told = [
+        yield "Spans that train shares with these benchmarks were cut out of train:\n"
+        benchmarks = [
             (
                 in_code(one.name),
                 in_code(one.sha256),
@@ -114,14 +117,14 @@ def _splits(manifest: Manifest) -> Iterator[str]:
             )
             for one in facts.against
         ]
-        yield from table(("benchmark", "sha256", "texts", "too short to be found", "tokens cut"), told)
+        yield from table(("benchmark", "sha256", "texts", "texts too short to detect", "tokens cut"), benchmarks)
 
 
-def _units_split(manifest: Manifest) -> str:
-    unit = {"directory": "folders", "repo": "sources"}.get(setting(manifest, "split", "by"), "files")
-    if setting(manifest, "duplicates", "near") == "keep":
-        return f"Whole {unit} are split; near-duplicates were **not** looked for, and may be in several splits."
-    return f"Whole {unit} are split, and near-duplicates are in the same split."
+def _split_unit_text(manifest: Manifest) -> str:
+    unit = {"directory": "folder", "repo": "source"}.get(get_setting(manifest, "split", "by"), "file")
+    if get_setting(manifest, "duplicates", "near") == "keep":
+        return f"Each {unit} is in one split only. Near-duplicates were **not** detected and may be in several splits."
+    return f"Each {unit} is in one split only, and near-duplicates are in the same split."
 
 
 def _filters(manifest: Manifest) -> Iterator[str]:
@@ -129,62 +132,64 @@ def _filters(manifest: Manifest) -> Iterator[str]:
     yield "## Filters\n"
     yield f"{counted(counts.found, 'file')} found, {counts.kept:,} kept, {counts.dropped:,} dropped.\n"
     if manifest.num_files_shown < counts.kept:
-        without = counted(counts.kept - manifest.num_files_shown, "kept file")
-        yield f"The sample has no row of {without}.\n"
+        files = counted(counts.kept - manifest.num_files_shown, "kept file")
+        yield f"Sampling selected no rows from {files}.\n"
     rows = [(f"`{reason}`", f"{num:,}", reason.meaning) for reason, num in counts.dropped_by_reason.items()]
-    yield from table(("reason", "files", "what it means"), rows)
+    yield from table(("reason", "files", "meaning"), rows)
     if near.clusters:
         clusters = f"{counted(near.clusters, 'cluster')} with {counted(near.files, 'file')}"
-        yield f"Near-duplicates: {clusters}; {near.dropped:,} dropped.\n"
+        yield f"Near-duplicates: {clusters}, {near.dropped:,} dropped.\n"
     if counts.tail_tokens_dropped:
-        yield f"Left out: {counted(counts.tail_tokens_dropped, 'token')} in short tails of files.\n"
+        yield f"Short tails of files were dropped: {counted(counts.tail_tokens_dropped, 'token')}.\n"
 
 
 def _secrets(manifest: Manifest) -> Iterator[str]:
     yield "## Secrets\n"
-    action = setting(manifest, "secrets", "action")
+    action = get_setting(manifest, "secrets", "action")
     if action == "keep":
-        yield "Secrets were **not** looked for.\n"
+        yield "Files were **not** scanned for secrets.\n"
         return
-    done = "Files that hold one were dropped." if action == "drop" else "A placeholder stands in the place of each."
-    yield f"Keys, tokens and passwords of known forms were looked for. {done}\n"
-    yield from table(("kind", "taken out"), [(in_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
+    action_text = (
+        "Files with a match were dropped." if action == "drop" else "Each match was replaced with a placeholder."
+    )
+    yield f"Files were scanned for keys, tokens and passwords of known formats. {action_text}\n"
+    yield from table(("kind", "removed"), [(in_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
 
 
 def _control_tokens(manifest: Manifest) -> Iterator[str]:
     if not manifest.has_documents:
         return
     yield "## Control tokens\n"
-    action = setting(manifest, "output", "control_spellings")
+    action = get_setting(manifest, "output", "control_spellings")
     if action == "keep":
-        yield "Texts that spell control tokens were **not** looked for: a trainer's tokenizer may find some in them.\n"
+        yield "Texts were **not** scanned for names of control tokens. A tokenizer may treat them as control tokens.\n"
         return
-    done = (
-        "Files with one were dropped."
+    action_text = (
+        "Files with a match were dropped."
         if action == "drop"
-        else "A blank behind the first character makes text of each; `respellings` in `files.jsonl` says where."
+        else "A space after its first character made each match plain text. `respellings` in `files.jsonl` lists them."
     )
-    yield f"Spellings of control tokens, like {in_code('<|endoftext|>')}, were looked for in the texts. {done}\n"
+    yield f"Texts were scanned for names of control tokens, such as {in_code('<|endoftext|>')}. {action_text}\n"
     found = list(manifest.counts.respellings.items())
-    yield from table(("spelling", "respelled"), [(in_code(name), f"{num:,}") for name, num in found[:LISTED]])
-    yield from more(len(found) - LISTED, "spellings in manifest.json")
+    yield from table(("control token", "changed"), [(in_code(name), f"{num:,}") for name, num in found[:MAX_LISTED]])
+    yield from more(len(found) - MAX_LISTED, "control tokens in manifest.json")
 
 
 def _licenses(manifest: Manifest) -> Iterator[str]:
-    yield "## Licences\n"
-    yield "Each file stays under its own licence; `files.jsonl` says which, and where that was read. `NOASSERTION`:"
-    yield "none was recognised, which is no permission.\n"
+    yield "## Licenses\n"
+    yield "Each file remains under its own license. `files.jsonl` records the license and where it was found."
+    yield "`NOASSERTION` means that no license was recognized. That does not grant any rights.\n"
     found = list(manifest.counts.licenses.items())
-    yield from table(("SPDX", "files"), [(in_code(spdx), f"{num:,}") for spdx, num in found[:LISTED]])
-    yield from more(len(found) - LISTED, "licences in files.jsonl")
+    yield from table(("SPDX", "files"), [(in_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
+    yield from more(len(found) - MAX_LISTED, "licenses in files.jsonl")
 
 
 def _languages(manifest: Manifest) -> Iterator[str]:
     yield "## Languages\n"
     names = languages_by_tokens(manifest)
-    rows = [(in_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:LISTED]]
+    rows = [(in_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:MAX_LISTED]]
     yield from table(("language", *(f"tokens in {split}" for split in Split)), rows)
-    yield from more(len(names) - LISTED, "languages in manifest.json")
+    yield from more(len(names) - MAX_LISTED, "languages in manifest.json")
 
 
 def _sampling(manifest: Manifest) -> Iterator[str]:
@@ -192,8 +197,8 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
     if facts is None:
         return
     yield "## Sampling\n"
-    drawn = [(str(s), f"{facts.natural_windows[s]:,}", f"{num:,}") for s, num in facts.windows.items()]
-    yield from table(("split", "windows by nature", "windows drawn"), drawn)
+    splits = [(str(s), f"{facts.natural_windows[s]:,}", f"{num:,}") for s, num in facts.windows.items()]
+    yield from table(("split", "windows before sampling", "windows after sampling"), splits)
     groups = [
         (
             in_code(one.name),
@@ -204,30 +209,31 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
         )
         for one in facts.groups
     ]
-    yield from table(("weighted group", "weight", "share by nature", "share in train", "epochs"), groups)
-    yield f"A pass over train shows each window {epochs.shown:.2f} times on average.\n"
+    yield from table(("weighted group", "weight", "share before sampling", "share in train", "epochs"), groups)
+    yield f"One pass over train contains each window {epochs.shown:.2f} times on average.\n"
 
 
 def _fim(manifest: Manifest) -> Iterator[str]:
     facts = manifest.fim
     if facts is None:
         return
-    yield "## Fill in the middle\n"
+    yield "## Fill-in-the-middle\n"
     yield (
-        f"{facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')} are rewritten, window by window, so that "
-        "the middle comes last. Held-out files are plain. The columns `fim`, `middle` and `middle_tokens` say where.\n"
+        f"Rewritten: {facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}. In each of their windows, "
+        "the middle comes last. Held-out files were not rewritten. The columns `fim`, `middle` and `middle_tokens` "
+        "describe each row.\n"
     )
     rows = [(f"`{name}`", f"{count:,}") for name, count in (*facts.forms.items(), *facts.middles.items())]
-    yield from table(("form, or kind of middle", "windows"), rows)
+    yield from table(("form or kind of middle", "windows"), rows)
     missing = [(f"`{why}`", f"{count:,}", why.meaning) for why, count in facts.missing.items()]
-    yield from table(("why a chosen file is not rewritten", "files", "meaning"), missing)
+    yield from table(("reason for not rewriting a chosen file", "files", "meaning"), missing)
 
 
 def _variants(manifest: Manifest) -> Iterator[str]:
     if not manifest.variants:
         return
     yield "## Variants\n"
-    yield "Variations of train files, beside them in train and marked in the column `variant`.\n"
+    yield "Train also contains variants of its files. The column `variant` marks them.\n"
     rows = [
         (
             str(kind),
@@ -244,12 +250,12 @@ def _variants(manifest: Manifest) -> Iterator[str]:
         for why, num in one.missing.items():
             missing[why] = missing.get(why, 0) + num
     yield from table(
-        ("why a chosen file has none", "files", "what it means"),
+        ("reason why a chosen file has no variant", "files", "meaning"),
         [(f"`{why}`", f"{missing[why]:,}", why.meaning) for why in WhyNoVariant if why in missing],
     )
 
 
-def _limits(manifest: Manifest) -> Iterator[str]:
-    yield "## Limits\n"
-    yield from (f"- {one}" for one in limits(manifest))
+def _limitations(manifest: Manifest) -> Iterator[str]:
+    yield "## Limitations\n"
+    yield from (f"- {one}" for one in limitations(manifest))
     yield ""

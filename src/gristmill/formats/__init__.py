@@ -1,1 +1,1 @@
-"""Windows to bytes and back: each format has its writer beside its reader."""
+"""Output formats. Each module has the writer and the reader of one format."""

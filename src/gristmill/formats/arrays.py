@@ -1,4 +1,4 @@
-"""Files of numbers of one type, written piece by piece and mapped into memory: raw, or as NumPy's .npy."""
+"""Files of numbers of one dtype, raw or in NumPy's .npy format. They are written in pieces and read by mapping."""
 
 import os
 import shutil
@@ -16,51 +16,51 @@ from gristmill.core.plain_files import open_plain
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_ALIGNMENT = 64
-NPY_MOST_DIGITS = 21
-"""NumPy leaves room for so many, so that a longer array's head is no longer."""
+NPY_MAX_SHAPE_DIGITS = 21
+"""Digits that NumPy reserves for the shape, so that the header length does not depend on the array length."""
 
-COPIED_BYTES = 1 << 20
+COPY_BUFFER_BYTES = 1 << 20
 
-Head = Callable[[np.dtype[Any], int], bytes]
-"""What stands before so many numbers of a type: as long, however many there are."""
+MakeHeader = Callable[[np.dtype[Any], int], bytes]
+"""Returns the file header for a dtype and a number of values. Its length must not depend on the number of values."""
 
 
-def no_head(_kind: np.dtype[Any], _count: int) -> bytes:
+def no_head(_dtype: np.dtype[Any], _count: int) -> bytes:
     return b""
 
 
-def npy_head(kind: np.dtype[Any], count: int) -> bytes:
-    """As numpy.save writes it for an array of one dimension."""
-    descr = np.lib.format.dtype_to_descr(kind)
-    told = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': ({count},), }}"
-    told += " " * (NPY_MOST_DIGITS - len(str(count)))
+def npy_header(dtype: np.dtype[Any], count: int) -> bytes:
+    """Return the header that numpy.save writes for a one-dimensional array."""
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': ({count},), }}"
+    header += " " * (NPY_MAX_SHAPE_DIGITS - len(str(count)))
     num_before = len(NPY_MAGIC) + 2
-    num_told = -(-(num_before + len(told) + 1) // NPY_ALIGNMENT) * NPY_ALIGNMENT - num_before
-    return NPY_MAGIC + num_told.to_bytes(2, "little") + told.ljust(num_told - 1).encode() + b"\n"
+    header_bytes = -(-(num_before + len(header) + 1) // NPY_ALIGNMENT) * NPY_ALIGNMENT - num_before
+    return NPY_MAGIC + header_bytes.to_bytes(2, "little") + header.ljust(header_bytes - 1).encode() + b"\n"
 
 
 class ArrayFile:
-    """Takes numbers as bytes, one piece after the other; the head, with their count, is written at the end."""
+    """Writer for a file of numbers. Takes the numbers as bytes, in pieces, and writes the header when it is closed."""
 
-    def __init__(self, path: Path, kind: npt.DTypeLike, head: Head = npy_head) -> None:
-        self._kind, self._head = np.dtype(kind), head
+    def __init__(self, path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_header) -> None:
+        self._dtype, self._make_header = np.dtype(dtype), make_header
         self._num_bytes = 0
         self._stream = path.open("wb")
-        self._stream.write(bytes(len(head(self._kind, 0))))
+        self._stream.write(bytes(len(make_header(self._dtype, 0))))
 
     def __len__(self) -> int:
-        return self._num_bytes // self._kind.itemsize
+        return self._num_bytes // self._dtype.itemsize
 
     def append(self, content: bytes) -> None:
         self._num_bytes += len(content)
         self._stream.write(content)
 
     def append_file(self, path: Path) -> None:
-        """The numbers of another one, which has the same kind and head."""
+        """Append the numbers of another file with the same dtype and kind of header."""
         before = self._stream.tell()
         with open_plain(path) as other:
-            other.seek(len(self._head(self._kind, 0)))
-            shutil.copyfileobj(other, self._stream, COPIED_BYTES)
+            other.seek(len(self._make_header(self._dtype, 0)))
+            shutil.copyfileobj(other, self._stream, COPY_BUFFER_BYTES)
         self._num_bytes += self._stream.tell() - before
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class ArrayFile:
         with self._stream:
             if error is None:
                 self._stream.seek(0)
-                self._stream.write(self._head(self._kind, len(self)))
+                self._stream.write(self._make_header(self._dtype, len(self)))
 
 
 def write_array(path: Path, numbers: npt.NDArray[Any]) -> None:
@@ -80,32 +80,36 @@ def write_array(path: Path, numbers: npt.NDArray[Any]) -> None:
         file.append(numbers.tobytes())
 
 
-def map_array(path: Path, kind: npt.DTypeLike, head: Head = npy_head) -> npt.NDArray[Any]:
-    """The numbers of a file that ArrayFile has written. The head is not parsed: it is as it must be, or not."""
-    kind = np.dtype(kind)
+def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_header) -> npt.NDArray[Any]:
+    """Return the numbers in a file that ArrayFile wrote, as a memory map.
+
+    The header is compared with the expected one, not parsed. Raises DatasetError if the file is missing or damaged.
+    """
+    dtype = np.dtype(dtype)
     try:
         size = path.stat().st_size
         with open_plain(path) as stream:
-            found = stream.read(len(head(kind, 0)))
+            header = stream.read(len(make_header(dtype, 0)))
     except OSError as error:
-        raise damaged(path, error.strerror or str(error)) from None
-    count, rest = divmod(size - len(found), kind.itemsize)
+        raise damage_error(path, error.strerror or str(error)) from None
+    count, rest = divmod(size - len(header), dtype.itemsize)
     if rest:
-        raise damaged(path, f"{counted(size, 'byte')}, which is no whole number of {kind.name} values")
-    if found != head(kind, count):
-        raise damaged(path, f"its head does not tell of {count} {kind.name} values")
-    return map_part(path, kind, len(found), count)
+        raise damage_error(path, f"{counted(size, 'byte')} are not a whole number of {dtype.name} values")
+    if header != make_header(dtype, count):
+        raise damage_error(path, f"its header is not that of {count} {dtype.name} values")
+    return map_part(path, dtype, len(header), count)
 
 
-def map_part(path: Path, kind: np.dtype[Any], offset: int, count: int) -> npt.NDArray[Any]:
-    if not count:  # nothing cannot be mapped
-        return np.zeros(0, kind)
+def map_part(path: Path, dtype: np.dtype[Any], offset: int, count: int) -> npt.NDArray[Any]:
+    """Map `count` values from the byte `offset` on."""
+    if not count:  # an empty range cannot be mapped
+        return np.zeros(0, dtype)
     try:
         with open_plain(path) as stream:
-            return np.asarray(np.memmap(stream, kind, "r", offset, (count,)))
+            return np.asarray(np.memmap(stream, dtype, "r", offset, (count,)))
     except (OSError, ValueError) as error:
-        raise damaged(path, str(error)) from None
+        raise damage_error(path, str(error)) from None
 
 
-def damaged(path: Path, what: str) -> DatasetError:
-    return DatasetError(f"{os.fspath(path)!r} is damaged: {what}. Build the dataset again.")
+def damage_error(path: Path, fault: str) -> DatasetError:
+    return DatasetError(f"{os.fspath(path)!r} is damaged: {fault}. Build the dataset again.")

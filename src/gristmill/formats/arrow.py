@@ -1,12 +1,12 @@
-"""Arrow: a folder that `datasets.load_from_disk` maps into memory, a split in a folder of its own.
+"""Arrow: a folder that `datasets.load_from_disk` maps into memory, with a folder for each split.
 
-    arrow/dataset_dict.json                       the splits that have rows: of `finish`, behind the last of them
+    arrow/dataset_dict.json                       the splits that have rows; `finish` writes it last
     arrow/train/data-00000-of-00002.arrow …       record batches
-    arrow/train/state.json                        names of these, and the fingerprint that the library caches by
+    arrow/train/state.json                        file names, and the fingerprint that the library uses as cache key
     arrow/train/dataset_info.json
 
-Features are not written down. They are those of the arrow types, as any version of the library finds out; the List of
-version 4 is unknown to earlier ones. So pyarrow is all that is needed here.
+The files do not record features: any version of `datasets` derives them from the Arrow types, but versions before 4
+cannot read the List feature of version 4. Writing therefore needs only pyarrow.
 """
 
 import hashlib
@@ -26,57 +26,69 @@ from gristmill.core.layout import UNFINISHED
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
+from gristmill.formats.arrow_tables import (
+    arrow_schema,
+    batch_from_table,
+    convert_errors,
+    import_pyarrow,
+    require_columns,
+    tables_of,
+)
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.format import Format, Target, files_of
+from gristmill.formats.format import Format, Target, find_files
 
 NAME = "Arrow"
 STEM, SUFFIX = "data", ".arrow"
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 FILE_BYTES = 500_000_000
-"""As the library cuts them; the record batch that reaches it is the last."""
+"""Size at which `datasets` starts a new file. The record batch that reaches it is the last one in its file."""
 FINGERPRINT_DIGITS = 16
-END = b"\xff\xff\xff\xff\0\0\0\0"
-"""Behind the last record batch. A stream that breaks off between two reads like a whole one."""
+END_MARKER = b"\xff\xff\xff\xff\0\0\0\0"
+"""Bytes after the last record batch. Without them, a file truncated between two batches would read as complete."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
-    folder = _new_folder(target)
-    made = _write_files(folder, batches, target.schema)
-    return _named(made, target, _fingerprint(made))
+    """Write a split and return the names of its files."""
+    folder = _make_folder(target)
+    paths = _write_files(folder, batches, target.schema)
+    return _finish_split(paths, target, _fingerprint(paths))
 
 
 def join(pieces: Iterable[Path], target: Target) -> list[str]:
-    """Their files as they are, under new names. A fingerprint of theirs is one of the content too."""
-    folder = _new_folder(target)
-    made: list[Path] = []
-    whole = hashlib.sha256()
+    """Join pieces of a split by renaming their files.
+
+    The fingerprint is computed from the fingerprints of the pieces.
+    """
+    folder = _make_folder(target)
+    paths: list[Path] = []
+    digest = hashlib.sha256()
     for piece in pieces:
         state = json.loads(read_plain(piece / target.split / STATE))
-        whole.update(state["_fingerprint"].encode())
-        for path in files_of(piece / target.split, STEM, SUFFIX):
-            made.append(_unfinished(folder, len(made)))
-            os.replace(path, made[-1])
-    return _named(made, target, whole.hexdigest()[:FINGERPRINT_DIGITS])
+        digest.update(state["_fingerprint"].encode())
+        for path in find_files(piece / target.split, STEM, SUFFIX):
+            paths.append(_temporary_path(folder, len(paths)))
+            os.replace(path, paths[-1])
+    return _finish_split(paths, target, digest.hexdigest()[:FINGERPRINT_DIGITS])
 
 
-def _new_folder(target: Target) -> Path:
+def _make_folder(target: Target) -> Path:
     folder = target.folder / target.split
-    shutil.rmtree(folder, ignore_errors=True)  # what a build that broke off has left
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted build
     folder.mkdir()
     return folder
 
 
-def _unfinished(folder: Path, number: int) -> Path:
-    """How many there are is known at the end."""
+def _temporary_path(folder: Path, number: int) -> Path:
+    """Return a path without the number of files, which is known only at the end."""
     return folder / f"{STEM}-{number:05d}{SUFFIX}{UNFINISHED}"
 
 
-def _named(made: Sequence[Path], target: Target, fingerprint: str) -> list[str]:
+def _finish_split(paths: Sequence[Path], target: Target, fingerprint: str) -> list[str]:
+    """Give the files their final names and write the JSON files beside them."""
     folder = target.folder / target.split
-    names = [f"{STEM}-{number:05d}-of-{len(made):05d}{SUFFIX}" for number in range(len(made))]
-    for unfinished, name in zip(made, names, strict=True):
-        os.replace(unfinished, folder / name)
+    names = [f"{STEM}-{number:05d}-of-{len(paths):05d}{SUFFIX}" for number in range(len(paths))]
+    for path, name in zip(paths, names, strict=True):
+        os.replace(path, folder / name)
     _write_json(folder / INFO, {"features": None})
     _write_json(folder / STATE, _state(target.split, names, fingerprint))
     return [f"{target.split}/{name}" for name in (*names, INFO, STATE)]
@@ -84,27 +96,27 @@ def _named(made: Sequence[Path], target: Target, fingerprint: str) -> list[str]:
 
 def _write_files(folder: Path, batches: Iterable[WindowBatch], schema: Schema) -> list[Path]:
     pa = import_pyarrow(NAME)
-    kinds, tables = tables_of(pa, batches, schema)
-    made: list[Path] = []
+    table_schema, tables = tables_of(pa, batches, schema)
+    paths: list[Path] = []
     first = list(islice(tables, 1))
-    while first or not made:
-        made.append(_unfinished(folder, len(made)))
-        with pa.OSFile(str(made[-1]), "wb") as stream, pa.ipc.new_stream(stream, kinds) as writer:
+    while first or not paths:
+        paths.append(_temporary_path(folder, len(paths)))
+        with pa.OSFile(str(paths[-1]), "wb") as stream, pa.ipc.new_stream(stream, table_schema) as writer:
             for table in chain(first, tables):
                 writer.write_table(table)
                 if stream.tell() >= FILE_BYTES:
                     break
         first = list(islice(tables, 1))
-    return made
+    return paths
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    """Of all bytes, by crc32: a sha256 of them would double the time that writing takes."""
-    whole = hashlib.sha256()
+    """Hash the size and CRC-32 of each file. A SHA-256 of all bytes would double the time that writing takes."""
+    digest = hashlib.sha256()
     for path in files:
         with open_plain(path) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            whole.update(b"%d %d\n" % (len(content), zlib.crc32(content)))
-    return whole.hexdigest()[:FINGERPRINT_DIGITS]
+            digest.update(b"%d %d\n" % (len(content), zlib.crc32(content)))
+    return digest.hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def _state(split: Split, names: Iterable[str], fingerprint: str) -> dict[str, Any]:
@@ -120,6 +132,7 @@ def _state(split: Split, names: Iterable[str], fingerprint: str) -> dict[str, An
 
 
 def finish(folder: Path, _schema: Schema) -> list[str]:
+    """Write the list of splits and return the name of its file."""
     _write_json(folder / SPLITS, {"splits": [split for split in Split if (folder / split / STATE).is_file()]})
     return [SPLITS]
 
@@ -129,53 +142,61 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 class ArrowRows:
-    """Mapped into memory: opening reads where record batches lie, reading takes views."""
+    """Reader of a split.
+
+    Opening it reads the positions of the record batches, and `read` returns views of mapped memory.
+    """
 
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         pa = import_pyarrow(NAME)
         self._folder, self._split, self._schema = folder, split, schema
-        paths = files_of(folder / split, STEM, SUFFIX)
+        paths = find_files(folder / split, STEM, SUFFIX)
         _require_state(folder, split, [path.name for path in paths])
-        tables = [_mapped(pa, path, schema) for path in paths]
-        with reading(pa, folder / split):
+        tables = [_map_file(pa, path, schema) for path in paths]
+        with convert_errors(pa, folder / split):
             self._table = pa.concat_tables(tables or [arrow_schema(pa, schema).empty_table()])
 
     def __len__(self) -> int:
         return len(self._table)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        with reading(import_pyarrow(NAME), self._folder / self._split):
+        with convert_errors(import_pyarrow(NAME), self._folder / self._split):
             rows = self._table.slice(start, max(0, stop - start))
             rows.validate(full=True)
-            return batch_of(rows, self._schema)
+            return batch_from_table(rows, self._schema)
 
     def __reduce__(self) -> tuple[type["ArrowRows"], tuple[Path, Split, Schema]]:
-        """A map cannot travel to another process; it is made again there."""
+        """Pickle the arguments: a memory map cannot be pickled, so the other process opens the files again."""
         return ArrowRows, (self._folder, self._split, self._schema)
 
 
 def _require_state(folder: Path, split: Split, names: list[str]) -> None:
-    """The library reads what these name."""
+    """Raise DatasetError if the JSON files do not list these files: `datasets` reads the files that they list."""
     if not names:
         return
     try:
         state = json.loads(read_plain(folder / split / STATE))
         splits = json.loads(read_plain(folder / SPLITS))["splits"] if (folder / SPLITS).exists() else [split]
-        is_right = state == _state(split, names, state["_fingerprint"]) and split in splits
-        is_right &= set(splits) <= set(Split)
+        is_valid = state == _state(split, names, state["_fingerprint"]) and split in splits
+        is_valid &= set(splits) <= set(Split)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        is_right = False
-    if not is_right:
-        raise DatasetError(f"{str(folder / split)!r} is damaged: its JSON tells of other files. Build it again.")
+        is_valid = False
+    if not is_valid:
+        raise DatasetError(
+            f"{str(folder / split)!r} is damaged: its JSON files list other files. Build the dataset again."
+        )
 
 
-def _mapped(pa: Any, path: Path, schema: Schema) -> Any:
-    with reading(pa, path), pa.memory_map(str(path)) as content:
-        if content.size() < len(END) or content.read_at(len(END), content.size() - len(END)) != END:
-            raise ValueError("its end is missing")
+def _map_file(pa: Any, path: Path, schema: Schema) -> Any:
+    with convert_errors(pa, path), pa.memory_map(str(path)) as content:
+        if (
+            content.size() < len(END_MARKER)
+            or content.read_at(len(END_MARKER), content.size() - len(END_MARKER)) != END_MARKER
+        ):
+            raise ValueError("its end marker is missing")
         content.seek(0)
         with pa.ipc.open_stream(content) as stream:
-            require_kinds(pa, stream.schema, schema)
+            require_columns(pa, stream.schema, schema)
             return stream.read_all()
 
 

@@ -1,8 +1,8 @@
-"""Windows by column: what every format is written from, and read back into.
+"""Batches of windows, stored by column. Every format writes them and reads them back.
 
-Ids are flat, end to end, special tokens in and padding out, with an offset where each window begins. So are the other
-columns with several numbers a row. Formats whose rows are padded (--pad) write `stored(batch)` and read it back with
-`natural(batch)`.
+The ids of all windows are concatenated in one array, with special tokens and without padding, and an offset marks the
+start of each window. Other columns with several numbers per row are stored in the same way. If rows are padded (--pad),
+formats write `add_padding(batch)` and undo it with `remove_padding(batch)`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +20,15 @@ from gristmill.windows.cut import Indices
 
 
 class Ragged(NamedTuple):
-    """Row `n` has `values[offsets[n]:offsets[n + 1]]`."""
+    """Rows of different lengths in one array. Row `n` is `values[offsets[n]:offsets[n + 1]]`."""
 
     values: npt.NDArray[Any]
     offsets: Indices
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], kind: npt.DTypeLike = np.int64) -> "Ragged":
+    def of(cls, rows: Sequence[Sequence[int]], dtype: npt.DTypeLike = np.int64) -> "Ragged":
         offsets = np.cumsum([0, *map(len, rows)])
-        return cls(np.fromiter(chain.from_iterable(rows), kind, int(offsets[-1])), offsets)
+        return cls(np.fromiter(chain.from_iterable(rows), dtype, int(offsets[-1])), offsets)
 
     @property
     def sizes(self) -> Indices:
@@ -41,49 +41,49 @@ class Ragged(NamedTuple):
         return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
 
 
-Values = Any
-"""A column's, of all rows of a batch: as its Kind says."""
+ColumnValues = Any
+"""Values of a column in all rows of a batch, in the type that its Kind documents."""
 
 
 class WindowBatch(NamedTuple):
-    """Rows that follow each other in one split."""
+    """Consecutive rows of a split."""
 
     ids: Ragged
-    """Ids of the schema's `id_type`; none for documents."""
-    columns: dict[str, Values]
-    """All others, in the order of the schema."""
+    """Token ids of the schema's `id_type`. Empty if rows are documents."""
+    columns: dict[str, ColumnValues]
+    """All other columns, in the order of the schema."""
 
     def __len__(self) -> int:
         return len(self.ids.offsets) - 1
 
     @classmethod
-    def of_documents(cls, columns: dict[str, Values], schema: Schema) -> "WindowBatch":
-        """Rows without ids."""
+    def of_documents(cls, columns: dict[str, ColumnValues], schema: Schema) -> "WindowBatch":
+        """Return a batch of rows without ids."""
         return cls(Ragged(np.zeros(0, schema.id_type), np.zeros(len(columns[TEXT]) + 1, np.int64)), columns)
 
     @property
     def has_ids(self) -> bool:
-        """Rows are windows of ids; else each is a document's text."""
+        """True if rows are windows of ids, False if each is the text of a document."""
         return next(iter(self.columns), IDS) != TEXT
 
     @property
-    def stored_columns(self) -> dict[str, Values]:
-        """All that rows have, in order."""
+    def stored_columns(self) -> dict[str, ColumnValues]:
+        """All columns in the order in which rows have them, ids included."""
         return {IDS: self.ids, **self.columns} if self.has_ids else self.columns
 
 
-def require_fitting(ids: npt.NDArray[Any], kind: npt.DTypeLike) -> None:
-    """An id that the type cannot hold would come back as another one."""
-    if len(ids) and (int(ids.max()) > np.iinfo(kind).max or int(ids.min()) < 0):
-        wrong = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
+def require_ids_fit(ids: npt.NDArray[Any], dtype: npt.DTypeLike) -> None:
+    """Raise OutputError if the dtype cannot hold an id, which would otherwise wrap to another id."""
+    if len(ids) and (int(ids.max()) > np.iinfo(dtype).max or int(ids.min()) < 0):
+        bad_id = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
         raise OutputError(
-            f"the id {wrong} does not fit {np.dtype(kind).name}: it is not of the tokenizer's vocabulary. "
+            f"the id {bad_id} does not fit {np.dtype(dtype).name}: it is not in the tokenizer's vocabulary. "
             "Check the dataset with gristmill check."
         )
 
 
-def stored(batch: WindowBatch, schema: Schema) -> WindowBatch:
-    """With the padding that rows have, and their attention_mask; the same batch where they have none."""
+def add_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
+    """Return the batch as it is stored, with padding and attention_mask, or unchanged if rows are not padded."""
     if schema.pad_id is None:
         return batch
     sizes = batch.ids.sizes
@@ -91,60 +91,62 @@ def stored(batch: WindowBatch, schema: Schema) -> WindowBatch:
     offsets = np.arange(len(batch) + 1) * schema.length
     columns = dict(batch.columns)
     for name in PER_ID.keys() & columns.keys():
-        is_there = np.arange(schema.length) < columns[name].sizes[:, None]
-        columns[name] = Ragged(_spread(columns[name].values, is_there, PER_ID[name]), offsets)
+        has_value = np.arange(schema.length) < columns[name].sizes[:, None]
+        columns[name] = Ragged(_scatter(columns[name].values, has_value, PER_ID[name]), offsets)
     columns[MASK] = Ragged(is_content.ravel().astype(np.int64), offsets)
-    ids = Ragged(_spread(batch.ids.values, is_content, schema.pad_id), offsets)
+    ids = Ragged(_scatter(batch.ids.values, is_content, schema.pad_id), offsets)
     return WindowBatch(ids, {name: columns[name] for name in schema.others})
 
 
-def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.bool_], padding: int) -> npt.NDArray[Any]:
-    spread = np.full(places.shape, padding, values.dtype)
-    spread[places] = values
-    return spread.ravel()
+def _scatter(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: int) -> npt.NDArray[Any]:
+    padded = np.full(mask.shape, padding, values.dtype)
+    padded[mask] = values
+    return padded.ravel()
 
 
-def natural(batch: WindowBatch, schema: Schema) -> WindowBatch:
-    """Without padding and attention_mask."""
+def remove_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
+    """Remove padding and attention_mask. Raises DatasetError if the padding is not what a build writes."""
     if schema.pad_id is None:
         return batch
     columns = {name: column for name, column in batch.columns.items() if name != MASK}
     mask = batch.columns[MASK].values.astype(np.bool_)
     if len(mask) != len(batch.ids.values):
-        raise DatasetError("a row is damaged: its attention_mask has another length. Build the dataset again.")
-    for name in PER_ID.keys() & columns.keys():  # of noise there may be more labels than ids
-        is_there = columns[name].values != IGNORED_LABEL if name == LABELS else mask
-        columns[name] = _masked(columns[name], is_there)
-    bare = WindowBatch(_masked(batch.ids, mask), columns)
-    again = stored(bare, schema)
-    if not all(_same(again.columns[name], batch.columns[name]) for name in {MASK, *PER_ID} & batch.columns.keys()) or (
-        not _same(again.ids, batch.ids)
-    ):
-        raise DatasetError("a row is damaged: it is padded otherwise than a build pads. Build the dataset again.")
-    return bare
+        raise DatasetError(
+            "a row is damaged: its attention_mask and its ids differ in length. Build the dataset again."
+        )
+    for name in PER_ID.keys() & columns.keys():  # a window with noise may have more labels than ids
+        has_value = columns[name].values != IGNORED_LABEL if name == LABELS else mask
+        columns[name] = _select(columns[name], has_value)
+    unpadded = WindowBatch(_select(batch.ids, mask), columns)
+    padded = add_padding(unpadded, schema)
+    if not all(
+        _is_equal(padded.columns[name], batch.columns[name]) for name in {MASK, *PER_ID} & batch.columns.keys()
+    ) or (not _is_equal(padded.ids, batch.ids)):
+        raise DatasetError("a row is damaged: its padding is not what a build writes. Build the dataset again.")
+    return unpadded
 
 
-def _same(one: Ragged, other: Ragged) -> bool:
+def _is_equal(one: Ragged, other: Ragged) -> bool:
     return np.array_equal(one.values, other.values) and np.array_equal(np.diff(one.offsets), np.diff(other.offsets))
 
 
-def _masked(column: Ragged, mask: npt.NDArray[np.bool_]) -> Ragged:
+def _select(column: Ragged, mask: npt.NDArray[np.bool_]) -> Ragged:
     return Ragged(column.values[mask], np.concatenate(([0], np.cumsum(mask)))[column.offsets])
 
 
-def joined(batches: Sequence[WindowBatch]) -> WindowBatch:
-    """One behind the other."""
+def concat_batches(batches: Sequence[WindowBatch]) -> WindowBatch:
+    """Concatenate batches in order."""
     first = batches[0]
     if len(batches) == 1:
         return first
-    columns = {name: _joined_values([batch.columns[name] for batch in batches]) for name in first.columns}
-    return WindowBatch(_joined_values([batch.ids for batch in batches]), columns)
+    columns = {name: _concat_columns([batch.columns[name] for batch in batches]) for name in first.columns}
+    return WindowBatch(_concat_columns([batch.ids for batch in batches]), columns)
 
 
-def _joined_values(parts: Sequence[Values]) -> Values:
+def _concat_columns(parts: Sequence[ColumnValues]) -> ColumnValues:
     if isinstance(parts[0], Ragged):
-        firsts = np.cumsum([0, *(len(part.values) for part in parts)])
-        offsets = [part.offsets[1:] - part.offsets[0] + first for part, first in zip(parts, firsts, strict=False)]
+        starts = np.cumsum([0, *(len(part.values) for part in parts)])
+        offsets = [part.offsets[1:] - part.offsets[0] + first for part, first in zip(parts, starts, strict=False)]
         values = [part.values[part.offsets[0] : part.offsets[-1]] for part in parts]
         return Ragged(np.concatenate(values), np.concatenate([np.zeros(1, np.int64), *offsets]))
     if isinstance(parts[0], np.ndarray):
@@ -153,24 +155,24 @@ def _joined_values(parts: Sequence[Values]) -> Values:
 
 
 def between(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
-    """Some of its rows."""
-    columns = {name: _some_of(column, start, stop) for name, column in batch.columns.items()}
-    return WindowBatch(_some_of(batch.ids, start, stop), columns)
+    """Return the rows from `start` up to `stop`."""
+    columns = {name: _slice_column(column, start, stop) for name, column in batch.columns.items()}
+    return WindowBatch(_slice_column(batch.ids, start, stop), columns)
 
 
-def _some_of(column: Values, start: int, stop: int) -> Values:
+def _slice_column(column: ColumnValues, start: int, stop: int) -> ColumnValues:
     if not isinstance(column, Ragged):
         return column[start:stop]
     offsets = column.offsets[start : stop + 1]
     return Ragged(column.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
-DOCUMENT = ("repo", "path", "variant", "variant_seed")
-"""Rows of one document have the same values in these columns."""
+DOCUMENT_COLUMNS = ("repo", "path", "variant", "variant_seed")
+"""Columns whose values are the same in all rows of a document."""
 
 
-def are_alike(batch: WindowBatch, names: Iterable[str] = DOCUMENT) -> npt.NDArray[np.bool_]:
-    """For each row but the first: if it has in these columns what the one before it has. A column may be missing."""
+def are_alike(batch: WindowBatch, names: Iterable[str] = DOCUMENT_COLUMNS) -> npt.NDArray[np.bool_]:
+    """Compare each row but the first with the row before it in these columns, ignoring missing columns."""
     alike = np.ones(max(len(batch) - 1, 0), np.bool_)
     for values in (batch.columns[name] for name in names if name in batch.columns):
         if isinstance(values, np.ndarray):
@@ -180,22 +182,22 @@ def are_alike(batch: WindowBatch, names: Iterable[str] = DOCUMENT) -> npt.NDArra
     return alike
 
 
-def rebatched(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBatch]:
-    """The same rows in batches of so many; the last has what is left."""
-    waiting: list[WindowBatch] = []
-    num_waiting = 0
+def rebatch(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBatch]:
+    """Regroup rows into batches of `num_rows`. The last batch has the remaining rows."""
+    pending: list[WindowBatch] = []
+    num_pending = 0
     for batch in batches:
         if not len(batch):
             continue
-        waiting.append(batch)
-        num_waiting += len(batch)
-        if num_waiting < num_rows:
+        pending.append(batch)
+        num_pending += len(batch)
+        if num_pending < num_rows:
             continue
-        whole = joined(waiting)
-        full = num_waiting - num_waiting % num_rows
-        for start in range(0, full, num_rows):
-            yield between(whole, start, start + num_rows)
-        num_waiting -= full
-        waiting = [between(whole, full, len(whole))] if num_waiting else []
-    if waiting:
-        yield joined(waiting)
+        merged = concat_batches(pending)
+        num_full = num_pending - num_pending % num_rows
+        for start in range(0, num_full, num_rows):
+            yield between(merged, start, start + num_rows)
+        num_pending -= num_full
+        pending = [between(merged, num_full, len(merged))] if num_pending else []
+    if pending:
+        yield concat_batches(pending)

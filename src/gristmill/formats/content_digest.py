@@ -1,8 +1,9 @@
-"""What makes two datasets the same, in whichever format: a digest over split, path, start and ids of every window.
+"""Digest of the content of a dataset, over the split, repository, path, start and ids of every window.
 
-Of a document the text stands in the place of the ids.
+It is the same in every format. If rows are documents, it covers their text instead of ids.
 
-Of each row 16 bytes of a sha256, so that rows can be digested anywhere; of these, in their order, one sha256 a split.
+Each row is hashed to the first 16 bytes of a SHA-256, so that rows can be hashed in any process. The digest of a split
+is a SHA-256 of these, in row order, and the digest of the dataset is a SHA-256 of the digests of its splits.
 """
 
 import hashlib
@@ -18,26 +19,27 @@ ROW_BYTES = 16
 
 
 def row_digests(split: Split, batch: WindowBatch) -> bytes:
-    """ROW_BYTES for each row. A row of several files' windows tells all of their places."""
+    """Hash each row to ROW_BYTES bytes. The hash of a packed row covers the position of each of its windows."""
     if SEGMENTS in batch.columns:
-        places = list(map(places_of, batch.columns[SEGMENTS]))
+        keys = list(map(places_of, batch.columns[SEGMENTS]))
     else:
         columns = batch.columns
-        places = [
+        keys = [
             place_of(repo, path, start)
             for repo, path, start in zip(columns["repo"], columns["path"], columns["start"].tolist(), strict=True)
         ]
     if not batch.has_ids:
-        texts = zip(places, batch.columns[TEXT], strict=True)
-        return b"".join(row_digest(split, place, text.encode()) for place, text in texts)
+        texts = zip(keys, batch.columns[TEXT], strict=True)
+        return b"".join(row_digest(split, key, text.encode()) for key, text in texts)
     ids = batch.ids.values.astype("<u4").tobytes()
     ends = (4 * batch.ids.offsets).tolist()
     return b"".join(
-        row_digest(split, place, ids[start:end]) for place, start, end in zip(places, ends, ends[1:], strict=False)
+        row_digest(split, key, ids[start:end]) for key, start, end in zip(keys, ends, ends[1:], strict=False)
     )
 
 
 def places_of(segments: Sequence[Mapping[str, Any]]) -> bytes:
+    """Encode the positions of all windows in a packed row."""
     try:
         return b"".join(place_of(one["repo"], one["path"], one["start"]) for one in segments)
     except (LookupError, TypeError, AttributeError) as error:
@@ -45,32 +47,36 @@ def places_of(segments: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def place_of(repo: str, path: str, start: int) -> bytes:
+    """Encode the position of a window."""
     return b"%b\0%b\0%d\0" % (repo.encode(), path.encode(), start)
 
 
-def place_in(split: Split, repo: str, path: str) -> bytes:
-    """What the digests of a document's rows begin with; the start of each follows."""
+def document_key(split: Split, repo: str, path: str) -> bytes:
+    """Return the bytes that the hash input of all rows of a document begins with. The start of the row follows."""
     return b"%b\0%b\0%b\0" % (split.encode(), repo.encode(), path.encode())
 
 
-def row_digest(split: Split, place: bytes, content: bytes) -> bytes:
-    """`content`: ids as little-endian uint32, special tokens in and padding out; or a text as UTF-8."""
-    return digests_of([(split.encode(), b"\0", place, content)])
+def row_digest(split: Split, key: bytes, content: bytes) -> bytes:
+    """Hash one row.
+
+    `content` is its ids as little-endian uint32, with special tokens and without padding, or its text as UTF-8.
+    """
+    return hash_rows([(split.encode(), b"\0", key, content)])
 
 
-def digests_of(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:
-    """Of what each row is made of, one after the other."""
+def hash_rows(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:
+    """Hash rows that are given in parts, and concatenate the hashes."""
     sha256, join = hashlib.sha256, b"".join
     return join([sha256(join(parts)).digest()[:ROW_BYTES] for parts in rows])
 
 
 def line_digest(line: bytes) -> bytes:
-    """Of all that a row tells, as JSON without its line feed."""
+    """Hash a row with all its columns, as JSON without the line feed."""
     return hashlib.sha256(line).digest()[:ROW_BYTES]
 
 
 class Content:
-    """The digests of rows, as they come in, in the order of each split -> that of the dataset."""
+    """Digest of a dataset, computed from row hashes that are added in the row order of each split."""
 
     def __init__(self) -> None:
         self._splits = {split: hashlib.sha256() for split in Split}

@@ -1,7 +1,8 @@
-"""What the rows of documents are made from, and what FILLERS make of it: each column of the rows, once for all formats.
+"""Column values of the rows of a run of documents, computed once for all formats.
 
-Everything is done for a run of documents at once: their ids are end to end in one array, and a row is a range of it.
-`jsonl_rows` writes lines from that; all other formats are written from batches of windows, `batch_of_rows`.
+The ids of all documents in the run are concatenated in one array, and a row is a range of it. FILLERS has the function
+that computes each column. `jsonl_rows` writes lines directly from its results. All other formats write the batches that
+`batch_of_rows` returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +16,8 @@ from gristmill.core.columns import COLUMNS, IDS, LABELS, TEXT, Kind
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import NO_LIMIT, FimForm, FimWindow, MiddleKind, PlacedDocument, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, Values, WindowBatch
-from gristmill.formats.content_digest import digests_of, place_in
+from gristmill.formats.batch import ColumnValues, Ragged, WindowBatch
+from gristmill.formats.content_digest import document_key, hash_rows
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.window_frame import window_frame
 from gristmill.windows.cut import Indices, Windows
@@ -25,41 +26,46 @@ ROWS_AT_ONCE = 1000
 
 
 class DocumentText(NamedTuple):
+    """Text of a document, and the position of each token in it."""
+
     utf8: bytes
     starts: Indices
-    """The byte at which each token begins, and the length at the end."""
+    """Byte offset of each token, followed by the length of the text."""
 
 
 class Tokens(NamedTuple):
-    """The ids of some documents, end to end, and where their line feeds are."""
+    """Concatenated ids of some documents, and the positions of their line feeds."""
 
     ids: npt.NDArray[Any]
     edges: Indices
-    """Where each document's ids begin, and the end."""
+    """Offset of each document in `ids`, followed by the total."""
     newline_tokens: npt.NDArray[np.int32]
-    """For each line feed, the last token of its document that begins before it."""
+    """Index of the last token that begins before each line feed, within its document."""
     newline_edges: Indices
-    """Where each document's begin, and the end."""
+    """Offset of each document in `newline_tokens`, followed by the total."""
     texts: Sequence[DocumentText] = ()
-    """Of each document, where a column needs them."""
+    """Text of each document. Empty if no column needs it."""
     clean_ids: Sequence[npt.NDArray[Any] | None] = ()
-    """Of documents with noise in their ids; empty where there is none."""
+    """Ids without noise of each document, or None for documents without noise. Empty if no document has noise."""
 
-    def lines_of(self, documents: Indices, positions: Indices) -> Indices:
-        """The line, counted from 1, on which each of these tokens begins. `documents`: which one each is of."""
+    def line_numbers(self, documents: Indices, positions: Indices) -> Indices:
+        """Return the line number, from 1, on which each token begins.
+
+        `documents` has the document of each token, and `positions` its position in that document.
+        """
         numbers = np.repeat(np.arange(len(self.newline_edges) - 1), np.diff(self.newline_edges))
-        places = (numbers << PLACE_BITS) + self.newline_tokens
-        found = np.searchsorted(places, (documents << PLACE_BITS) + positions)
+        keys = (numbers << POSITION_BITS) + self.newline_tokens
+        found = np.searchsorted(keys, (documents << POSITION_BITS) + positions)
         lines: Indices = 1 + found - self.newline_edges[documents]
         return lines
 
 
-PLACE_BITS = 32
-"""More than any document has tokens."""
+POSITION_BITS = 32
+"""Bits for a token position within a document."""
 
 
-class ShownDocument(Protocol):
-    """The facts that every row has about its document: a Document in step 1, a PlacedDocument later."""
+class RowDocument(Protocol):
+    """Properties of a document that every row has: a Document in step 1, a PlacedDocument later."""
 
     @property
     def repo(self) -> str: ...
@@ -70,18 +76,20 @@ class ShownDocument(Protocol):
 
 
 class PerDocument(NamedTuple):
-    """One value for each document, in all of its rows."""
+    """Column with the same value in all rows of a document."""
 
     values: Sequence[Any]
+    """One value per document."""
     of: Indices
+    """Document of each row, as an index into the values."""
 
 
 class Choices(NamedTuple):
-    """One of a few values in each row."""
+    """Column with one of a few values in each row."""
 
     values: Sequence[Any]
     numbers: Indices
-    """Index into the values, for each row."""
+    """Index into the values for each row."""
 
 
 FORMS: tuple[str, ...] = ("", *FimForm)
@@ -89,17 +97,17 @@ MIDDLES: tuple[str, ...] = ("", *MiddleKind)
 
 
 class FimColumns(NamedTuple):
-    """Fill in the middle, for each row."""
+    """Fill-in-the-middle columns of some rows."""
 
     forms: Indices
-    """Index into FORMS."""
+    """Form of each row, as an index into FORMS."""
     middles: Indices
-    """Index into MIDDLES."""
+    """Kind of middle of each row, as an index into MIDDLES."""
     num_middle_tokens: Indices
 
     @classmethod
     def of(cls, windows: Sequence[FimWindow | None]) -> "FimColumns":
-        """`windows`: for each row; None for one of a document that is not rewritten."""
+        """Collect the columns from the window of each row, which is None if its document is not rewritten."""
         numbers = [
             (0, 0, 0)
             if one is None
@@ -113,52 +121,52 @@ class FimColumns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All that the rows of some documents are made from."""
+    """Rows of some documents, before their columns are computed."""
 
-    documents: Sequence[ShownDocument]
+    documents: Sequence[RowDocument]
     tokens: Tokens
-    """Of these documents."""
+    """Tokens of all documents."""
     of: Indices
-    """The number of each row's document."""
+    """Document of each row, as an index into `documents`."""
     windows: Windows
-    """Each row's range of its document's ids."""
+    """Range of each row in the ids of its document."""
     places: Windows | None = None
-    """Where each row is from in the file's tokens, if that is not where it is in the ids."""
+    """Range of each row in the tokens of its file, or None if it is the same as in `windows`."""
     repeats: Indices | None = None
-    """How often each window has been shown before; None: never."""
+    """Number of earlier occurrences of each window, or None if no window repeats."""
     closes: npt.NDArray[np.bool_] | None = None
-    """Which rows end their document; None: those whose window ends with the document's ids."""
+    """True for rows that end their document. None if these are the rows whose window ends where its document ends."""
     fim: FimColumns | None = None
-    """None: no document is rewritten for fill in the middle."""
+    """None if no document is rewritten for fill-in-the-middle."""
     num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
-    """Of each document."""
+    """Number of dropped tail tokens for each document."""
 
     @property
     def num_rows(self) -> int:
         return len(self.of)
 
     @property
-    def told_windows(self) -> Windows:
-        """Whose start and lines the rows tell."""
+    def source_windows(self) -> Windows:
+        """Windows that the columns `start`, `lines` and `fresh` describe: ranges of tokens of the file."""
         return self.windows if self.places is None else self.places
 
     @property
-    def are_last(self) -> npt.NDArray[np.bool_]:
-        """Which rows end their document."""
+    def is_last(self) -> npt.NDArray[np.bool_]:
+        """True for rows that end their document."""
         if self.closes is not None:
             return self.closes
         last: npt.NDArray[np.bool_] = self.windows.ends == np.diff(self.tokens.edges)[self.of]
         return last
 
-    def filled(self, values: Sequence[Any]) -> PerDocument:
+    def from_documents(self, values: Sequence[Any]) -> PerDocument:
         return PerDocument(values, self.of)
 
     def per_document(self, numbers: Indices) -> Indices:
-        """The sum over each document's rows."""
+        """Sum a number per row over the rows of each document."""
         return np.bincount(self.of, numbers, len(self.documents)).astype(np.int64)
 
     def picked(self, numbers: Indices) -> "Rows":
-        """Some of the rows, in this order."""
+        """Select rows by number, in the given order."""
         return self._replace(
             of=self.of[numbers],
             windows=self.windows.picked(numbers),
@@ -170,11 +178,12 @@ class Rows(NamedTuple):
 
 
 def window_schema(config: Config, definition: Definition, vocab_size: int) -> Schema:
-    """Of rows with one window each."""
+    """Return the schema of rows with one window each.
+
+    Raises ConfigError if rows are padded and the tokenizer has no padding token.
+    """
     if config.output.pad and definition.pad_id is None:
-        raise ConfigError(
-            f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
-        )
+        raise ConfigError(f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers can pad.")
     frame = window_frame(config.window, definition)
     if config.has_documents:
         frame = frame._replace(prefix=(), suffix=(), closing=())
@@ -190,26 +199,26 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
     )
 
 
-# Rows -> what each column holds in them.
+# The content of each column.
 
 
 class IdRanges(NamedTuple):
-    """A range of ids for each row, which has the special ids around it."""
+    """Column with a range of ids in each row. Special ids are added around each range."""
 
     ids: npt.NDArray[Any]
     starts: Indices
     ends: Indices
-    are_last: npt.NDArray[np.bool_]
-    """Rows that end their document."""
+    is_last: npt.NDArray[np.bool_]
+    """True for rows that end their document."""
 
     def num_ids(self, schema: Schema) -> Indices:
-        """Per row, with special ids, without padding."""
+        """Return the number of ids in each row, with special ids and without padding."""
         num_around = len(schema.prefix) + len(schema.suffix)
-        return self.ends - self.starts + num_around + self.are_last * len(schema.closing)
+        return self.ends - self.starts + num_around + self.is_last * len(schema.closing)
 
 
 class TextRanges(NamedTuple):
-    """A range of bytes for each row."""
+    """Column with a range of a UTF-8 text in each row."""
 
     utf8: bytes
     starts: Indices
@@ -221,187 +230,195 @@ class TextRanges(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Two numbers for each row."""
+    """Column with two numbers in each row."""
 
     first: Indices
     second: Indices
 
 
-Filled = PerDocument | Choices | IdRanges | TextRanges | Pairs | Indices
-"""What a column holds in some rows. An array has a number for each row."""
+ColumnContent = PerDocument | Choices | IdRanges | TextRanges | Pairs | Indices
+"""Content of a column in some rows. An array has one number per row."""
 
 
 def _ids(rows: Rows) -> IdRanges:
     first = rows.tokens.edges[rows.of]
-    return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends, rows.are_last)
+    return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends, rows.is_last)
 
 
 def _lines(rows: Rows) -> Pairs:
-    told = rows.told_windows
-    return Pairs(rows.tokens.lines_of(rows.of, told.starts), rows.tokens.lines_of(rows.of, told.ends - 1))
+    source = rows.source_windows
+    return Pairs(rows.tokens.line_numbers(rows.of, source.starts), rows.tokens.line_numbers(rows.of, source.ends - 1))
 
 
 def _labels(rows: Rows) -> IdRanges:
-    """The ids themselves, but for documents with noise in them."""
+    """Return the ids themselves, except for documents with noise, whose labels are the ids without noise."""
     if not any(one is not None for one in rows.tokens.clean_ids):
         return _ids(rows)
     tokens, edges = rows.tokens, rows.tokens.edges.tolist()
-    has_clean = np.array([one is not None for one in tokens.clean_ids])
-    clean = [
+    has_clean_ids = np.array([one is not None for one in tokens.clean_ids])
+    label_ids = [
         tokens.ids[edges[number] : edges[number + 1]] if one is None else one
         for number, one in enumerate(tokens.clean_ids)
     ]
-    first = np.cumsum([0, *map(len, clean)])[rows.of]
-    told, is_clean = rows.told_windows, has_clean[rows.of]
-    starts = np.where(is_clean, told.starts, rows.windows.starts)
-    ends = np.where(is_clean, told.ends, rows.windows.ends)
-    return IdRanges(np.concatenate(clean), first + starts, first + ends, rows.are_last)
+    first = np.cumsum([0, *map(len, label_ids)])[rows.of]
+    source, is_clean = rows.source_windows, has_clean_ids[rows.of]
+    starts = np.where(is_clean, source.starts, rows.windows.starts)
+    ends = np.where(is_clean, source.ends, rows.windows.ends)
+    return IdRanges(np.concatenate(label_ids), first + starts, first + ends, rows.is_last)
 
 
 def _text(rows: Rows) -> TextRanges:
-    """Of noise the text of the clean ids, of fill in the middle that of its own."""
-    tokens, windows, told = rows.tokens, rows.windows, rows.told_windows
+    """Return the text of each row.
+
+    Rows with noise have the text without noise, and fill-in-the-middle rows their own.
+    """
+    tokens, windows, source = rows.tokens, rows.windows, rows.source_windows
     is_clean = np.zeros(len(rows.documents), np.bool_)
     if tokens.clean_ids:
         is_clean[:] = [one is not None for one in tokens.clean_ids]
-    is_told = is_clean[rows.of]
+    uses_source = is_clean[rows.of]
     first_bytes = np.cumsum([0, *(len(text.utf8) for text in tokens.texts)])
     first_starts = np.cumsum([0, *(len(text.starts) for text in tokens.texts)])
-    own_starts = (text.starts + first for text, first in zip(tokens.texts, first_bytes, strict=False))
-    starts = np.concatenate([np.zeros(0, np.int64), *own_starts])
+    shifted_starts = (text.starts + first for text, first in zip(tokens.texts, first_bytes, strict=False))
+    starts = np.concatenate([np.zeros(0, np.int64), *shifted_starts])
     utf8 = b"".join(text.utf8 for text in tokens.texts)
     at = first_starts[rows.of]
     return TextRanges(
         utf8,
-        _to_character(utf8, starts[at + np.where(is_told, told.starts, windows.starts)]),
-        _to_character(utf8, starts[at + np.where(is_told, told.ends, windows.ends)]),
+        _align_to_characters(utf8, starts[at + np.where(uses_source, source.starts, windows.starts)]),
+        _align_to_characters(utf8, starts[at + np.where(uses_source, source.ends, windows.ends)]),
     )
 
 
-def _to_character(utf8: bytes, offsets: Indices) -> Indices:
-    """A character whose bytes two tokens share belongs to the first of them."""
+def _align_to_characters(utf8: bytes, offsets: Indices) -> Indices:
+    """Move offsets to the next start of a character: a character that two tokens share belongs to the first."""
     octets = np.frombuffer(utf8 + b"\0", np.uint8)
-    for _ in range(3):  # a character has at most three bytes that continue it
+    for _ in range(3):  # a character has at most three continuation bytes
         offsets = offsets + ((octets[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
     return offsets
 
 
-def _placed(rows: Rows) -> Sequence[PlacedDocument]:
-    """For columns that step 2 decides."""
+def _placed_documents(rows: Rows) -> Sequence[PlacedDocument]:
+    """Return the documents as step 2 left them, for columns that step 2 decides."""
     return cast("Sequence[PlacedDocument]", rows.documents)
 
 
 def _num_file_tokens(rows: Rows) -> Indices:
-    return rows.told_windows.ends - rows.told_windows.starts
+    return rows.source_windows.ends - rows.source_windows.starts
 
 
 def _fim(rows: Rows) -> FimColumns:
-    nothing = np.zeros(rows.num_rows, np.int64)
-    return rows.fim or FimColumns(nothing, nothing, nothing)
+    zeros = np.zeros(rows.num_rows, np.int64)
+    return rows.fim or FimColumns(zeros, zeros, zeros)
 
 
-FILLERS: dict[str, Callable[[Rows], Filled]] = {
+FILLERS: dict[str, Callable[[Rows], ColumnContent]] = {
     IDS: _ids,
-    "path": lambda rows: rows.filled([one.path for one in rows.documents]),
-    "repo": lambda rows: rows.filled([one.repo for one in rows.documents]),
-    "language": lambda rows: rows.filled([one.language for one in rows.documents]),
+    "path": lambda rows: rows.from_documents([one.path for one in rows.documents]),
+    "repo": lambda rows: rows.from_documents([one.repo for one in rows.documents]),
+    "language": lambda rows: rows.from_documents([one.language for one in rows.documents]),
     "lines": _lines,
-    "start": lambda rows: rows.told_windows.starts,
+    "start": lambda rows: rows.source_windows.starts,
     "tokens": _num_file_tokens,
-    "fresh": lambda rows: rows.told_windows.fresh,
+    "fresh": lambda rows: rows.source_windows.fresh,
     TEXT: _text,
     "repeat": lambda rows: np.zeros(rows.num_rows, np.int64) if rows.repeats is None else rows.repeats,
     LABELS: _labels,
-    "weight": lambda rows: rows.filled([one.weight for one in _placed(rows)]),
-    # No null: readers that guess types choke on a first one.
+    "weight": lambda rows: rows.from_documents([one.weight for one in _placed_documents(rows)]),
+    # An empty string instead of null: readers that infer types fail if the first value is null.
     "variant": lambda rows: PerDocument(
-        ["" if one.variant is None else one.variant.kind for one in _placed(rows)], rows.of
+        ["" if one.variant is None else one.variant.kind for one in _placed_documents(rows)], rows.of
     ),
     "variant_seed": lambda rows: PerDocument(
-        [0 if one.variant is None else one.variant.seed for one in _placed(rows)], rows.of
+        [0 if one.variant is None else one.variant.seed for one in _placed_documents(rows)], rows.of
     ),
     "fim": lambda rows: Choices(FORMS, _fim(rows).forms),
     "middle": lambda rows: Choices(MIDDLES, _fim(rows).middles),
     "middle_tokens": lambda rows: _fim(rows).num_middle_tokens,
 }
-"""For each column of a window."""
+"""Functions that compute the columns of a window, by column name."""
 
 
 def num_ids(rows: Rows, schema: Schema) -> Indices:
-    """Per row, without padding."""
+    """Return the number of ids in each row, without padding."""
     return _ids(rows).num_ids(schema)
 
 
 def num_emitted(rows: Rows, schema: Schema) -> Indices:
-    """Per row, padding included. Of a document, the tokens of its text in the file."""
+    """Return the number of tokens in each row, padding included. For a document, the tokens of its text in the file."""
     if not schema.has_ids:
         return _num_file_tokens(rows)
     return np.full(rows.num_rows, schema.length) if schema.pad_id is not None else num_ids(rows, schema)
 
 
 def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
-    """What each row is known by, in whichever format (see content_digest)."""
+    """Hash each row. The hash is the same in every format (see content_digest)."""
     if not schema.has_ids:
         return _text_digests(rows, split)
-    ids, starts, ends, are_last = _ids(rows)
+    ids, starts, ends, is_last = _ids(rows)
     content = memoryview(ids.astype("<u4").tobytes())
-    prefix, suffix, closed = _around(schema, "<u4")
-    behind = [(closed if is_last else suffix).tobytes() for is_last in (False, True)]
-    names = [place_in(split, one.repo, one.path) for one in rows.documents]
-    places = rows.told_windows.starts.tolist()
-    ranges = zip(rows.of.tolist(), places, (4 * starts).tolist(), (4 * ends).tolist(), are_last.tolist(), strict=True)
+    prefix, suffix, last_suffix = _special_ids(schema, "<u4")
+    suffixes = [(last_suffix if is_last else suffix).tobytes() for is_last in (False, True)]
+    keys = [document_key(split, one.repo, one.path) for one in rows.documents]
+    first_tokens = rows.source_windows.starts.tolist()
+    ranges = zip(
+        rows.of.tolist(), first_tokens, (4 * starts).tolist(), (4 * ends).tolist(), is_last.tolist(), strict=True
+    )
     before = prefix.tobytes()
-    return digests_of(
-        [(names[of], b"%d\0" % place, before, content[at:to], behind[is_last]) for of, place, at, to, is_last in ranges]
+    return hash_rows(
+        [
+            (keys[of], b"%d\0" % start, before, content[at:to], suffixes[is_last])
+            for of, start, at, to, is_last in ranges
+        ]
     )
 
 
 def _text_digests(rows: Rows, split: Split) -> bytes:
     utf8, starts, ends = _text(rows)
     content = memoryview(utf8)
-    names = [place_in(split, one.repo, one.path) for one in rows.documents]
-    ranges = zip(rows.of.tolist(), rows.told_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return digests_of([(names[of], b"%d\0" % place, content[at:to]) for of, place, at, to in ranges])
+    keys = [document_key(split, one.repo, one.path) for one in rows.documents]
+    ranges = zip(rows.of.tolist(), rows.source_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return hash_rows([(keys[of], b"%d\0" % start, content[at:to]) for of, start, at, to in ranges])
 
 
-def _around(schema: Schema, kind: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Special ids before a window, behind one, and behind the last of a document."""
-    behind = (*schema.suffix, *schema.closing)
-    return np.array(schema.prefix, kind), np.array(schema.suffix, kind), np.array(behind, kind)
+def _special_ids(schema: Schema, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the special ids before each window, after each window, and after the last window of a document."""
+    last_suffix = (*schema.suffix, *schema.closing)
+    return np.array(schema.prefix, dtype), np.array(schema.suffix, dtype), np.array(last_suffix, dtype)
 
 
 def batch_of_rows(rows: Rows, schema: Schema) -> WindowBatch:
-    """What `batch_of_lines` makes of their JSON rows."""
-    columns = {name: _column(name, FILLERS[name](rows), schema) for name in schema.natural}
+    """Return the batch that `batch_of_lines` would read from the JSON lines of these rows."""
+    columns = {name: _batch_column(name, FILLERS[name](rows), schema) for name in schema.natural}
     if not schema.has_ids:
         return WindowBatch.of_documents(columns, schema)
-    return WindowBatch(_joined_ids(_ids(rows), schema, schema.id_type), columns)
+    return WindowBatch(_add_special_ids(_ids(rows), schema, schema.id_type), columns)
 
 
-def _column(name: str, filled: Filled, schema: Schema) -> Values:
+def _batch_column(name: str, content: ColumnContent, schema: Schema) -> ColumnValues:
     kind = COLUMNS[name].kind
-    if isinstance(filled, IdRanges):
-        return _joined_ids(filled, schema, np.int64)
-    if isinstance(filled, Pairs):
-        values = np.stack(filled, axis=1).ravel()
+    if isinstance(content, IdRanges):
+        return _add_special_ids(content, schema, np.int64)
+    if isinstance(content, Pairs):
+        values = np.stack(content, axis=1).ravel()
         return Ragged(values, np.arange(0, len(values) + 1, 2))
-    if isinstance(filled, TextRanges):
-        return filled.texts()
-    if isinstance(filled, Choices):
-        return [filled.values[number] for number in filled.numbers.tolist()]
-    if isinstance(filled, PerDocument) and kind is Kind.TEXT:
-        return [filled.values[number] for number in filled.of.tolist()]
-    if isinstance(filled, PerDocument):
-        return np.array(filled.values, np.int64 if kind is Kind.NUMBER else np.float64)[filled.of]
-    return filled
+    if isinstance(content, TextRanges):
+        return content.texts()
+    if isinstance(content, Choices):
+        return [content.values[number] for number in content.numbers.tolist()]
+    if isinstance(content, PerDocument) and kind is Kind.TEXT:
+        return [content.values[number] for number in content.of.tolist()]
+    if isinstance(content, PerDocument):
+        return np.array(content.values, np.int64 if kind is Kind.NUMBER else np.float64)[content.of]
+    return content
 
 
-def _joined_ids(ranges: IdRanges, schema: Schema, kind: npt.DTypeLike) -> Ragged:
-    """Ranges of ids, with the special tokens around each."""
-    prefix, suffix, closed = _around(schema, kind)
-    ids = ranges.ids.astype(kind, copy=False)
-    parts = [np.zeros(0, kind)]
-    edges = zip(ranges.starts.tolist(), ranges.ends.tolist(), ranges.are_last.tolist(), strict=True)
+def _add_special_ids(ranges: IdRanges, schema: Schema, dtype: npt.DTypeLike) -> Ragged:
+    """Concatenate ranges of ids, with special ids around each."""
+    prefix, suffix, last_suffix = _special_ids(schema, dtype)
+    ids = ranges.ids.astype(dtype, copy=False)
+    parts = [np.zeros(0, dtype)]
+    edges = zip(ranges.starts.tolist(), ranges.ends.tolist(), ranges.is_last.tolist(), strict=True)
     for start, end, is_last in edges:
-        parts += [prefix, ids[start:end], closed if is_last else suffix]
+        parts += [prefix, ids[start:end], last_suffix if is_last else suffix]
     return Ragged(np.concatenate(parts), np.concatenate(([0], np.cumsum(ranges.num_ids(schema)))))

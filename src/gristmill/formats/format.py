@@ -1,6 +1,6 @@
-"""What a format is: a way to write the windows of a split into files, and to read them back.
+"""Interface of the output formats. A format writes the windows of a split to files and reads them back.
 
-A dataset has its JSONL rows at the top of its folder, and each other format in a folder of that name:
+JSONL files are directly in the folder of the dataset, and each other format has a subfolder of its name:
 
     DIR/train.jsonl                        DIR/parquet/train.parquet          DIR/bin/train.bin …
     DIR/train-00000-of-00002.jsonl …       DIR/parquet/train-00000-of-00002.parquet …
@@ -21,30 +21,36 @@ from gristmill.formats.batch import WindowBatch
 
 
 class Target(NamedTuple):
-    """Where a writer writes: all of a split, or one of several files of it."""
+    """Output of a writer: a complete split, or one of its shards."""
 
     folder: Path
-    """The format's own, which is there."""
+    """Folder of the format, which exists."""
     split: Split
     schema: Schema
     shard: int = 0
     num_shards: int = 1
     compressed_at: int | None = None
-    """JSONL, with zstd: in pieces of so many bytes. Other formats are as compressed as they are."""
+    """Size in bytes of the pieces in which JSONL is compressed with zstd. None if it is not compressed. Other formats
+    ignore it."""
 
     def file_name(self, suffix: str) -> str:
-        """`train.parquet`, or `train-00003-of-00012.parquet` where a split takes several files."""
+        """Return `train.parquet`, or `train-00003-of-00012.parquet` if the split has several shards."""
         part = "" if self.num_shards == 1 else f"-{self.shard:05d}-of-{self.num_shards:05d}"
         return f"{self.split}{part}{suffix}"
 
 
-def files_of(folder: Path, stem: str, suffix: str) -> list[Path]:
-    """What `Target.file_name` has named, in order; none where there is nothing of it."""
+def find_files(folder: Path, stem: str, suffix: str) -> list[Path]:
+    """Return the files of a split that `Target.file_name` named, in order.
+
+    Raises DatasetError if a shard is missing.
+    """
     pattern = re.compile(rf"{re.escape(stem)}(?:-\d{{5,}}-of-(\d{{5,}}))?{re.escape(suffix)}", re.ASCII)
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     counts = {name: match[1] for name in names if (match := pattern.fullmatch(name))}
     if len(set(counts.values())) > 1:
-        raise DatasetError(f"{str(folder)!r} is damaged: {', '.join(counts)} are not of one dataset. Build it again.")
+        raise DatasetError(
+            f"{str(folder)!r} is damaged: {', '.join(counts)} belong to different builds. Build the dataset again."
+        )
     count = next(iter(counts.values()), None)
     if count is None:
         return [folder / name for name in counts]
@@ -57,70 +63,77 @@ def files_of(folder: Path, stem: str, suffix: str) -> list[Path]:
 
 
 class SplitReader(Protocol):
-    """A split as a format has it on disk: rows by number. Opening reads no more than it must."""
+    """Reader of one split of one format, by row number. Opening it reads no more than necessary."""
 
     def __len__(self) -> int: ...
     def read(self, start: int, stop: int) -> WindowBatch:
-        """Rows, without padding. Raises DatasetError where what is there cannot be what was written."""
+        """Return rows without padding. Raises DatasetError if the files are damaged."""
         ...
 
 
 PIECE_IDS = 1 << 20
-"""In a piece of files that are joined, if all its rows are full: some 6 MB of JSONL."""
+"""Number of ids in a piece of a joined file, if all its rows are full. About 6 MB of JSONL."""
 FILE_IDS = 1 << 23
-"""In one of several files, at least: some 50 MB of JSONL, 20 MB of Arrow, 3 MB of Parquet."""
+"""Minimum number of ids in one of several files. About 50 MB of JSONL, 20 MB of Arrow or 3 MB of Parquet."""
 NUM_FILES = 32
-"""Of a split, until each is as large as a JSONL file may be: two for each of sixteen workers."""
+"""Maximum number of files of a split, unless files would be larger than its JSONL files. Two for each of 16 workers."""
 
 
-def rows_of_piece(schema: Schema, _num_rows: int) -> int:
+def rows_per_piece(schema: Schema, _num_rows: int) -> int:
+    """Return the approximate number of rows in a piece that is joined with others."""
     return max(1, PIECE_IDS // schema.row_ids)
 
 
-def rows_of_file(schema: Schema, num_rows: int) -> int:
+def rows_per_file(schema: Schema, num_rows: int) -> int:
+    """Return the approximate number of rows in a file of a split with `num_rows` rows."""
     return max(1, FILE_IDS // schema.row_ids, -(-num_rows // NUM_FILES))
 
 
 class Format(NamedTuple):
+    """Writer and reader of one output format."""
+
     name: str
     write: Callable[[Iterable[WindowBatch], Target], list[str]]
-    """All rows of the target, in order -> names of the files it made, relative to the format's folder.
+    """Writes all rows of the target, in order, and returns the names of its files, relative to the format's folder.
 
-    The same rows give the same bytes, however they are cut into batches. Rows come without padding: `batch.stored` adds
-    it where the schema asks for it. Files may have their final names from the start: the folder is a temporary one."""
+    The same rows give the same bytes, regardless of how they are divided into batches. Rows come without padding. If
+    the schema has padding, `batch.add_padding` adds it. Files may have their final names from the start because the
+    folder is temporary."""
     open: Callable[[Path, Split, Schema], SplitReader]
-    """The format's folder, a split and its schema -> its rows, without padding (`batch.natural`); a split without rows
-    has no files."""
+    """Opens a split, given the format's folder, the split and its schema. The reader returns rows without padding
+    (`batch.remove_padding`). A split without rows has no files."""
     require: Callable[[], object] = lambda: None
-    """Raises MissingExtraError, with the line to install it, where a package that it needs is not there."""
+    """Raises MissingExtraError with the install command if a required package is missing."""
     is_all_ours: bool = False
-    """No other package writes its bytes, so the same rows always give the same bytes: `check` writes the rows again and
-    compares. (`check` has a reader of its own for JSONL.)"""
-    rows_per_task: Callable[[Schema, int], int] | None = rows_of_file
-    """About how many rows of a split with so many one task writes: whole documents. None: those of a JSONL file."""
+    """True if no other package writes its bytes, so that the same rows always give the same bytes. `check` then writes
+    the rows again and compares. False for JSONL, for which `check` has its own reader."""
+    rows_per_task: Callable[[Schema, int], int] | None = rows_per_file
+    """Returns the approximate number of rows that one task writes, given the schema and the number of rows of the
+    split. A task writes complete documents. None if a task writes the rows of one JSONL file."""
     join: Callable[[Iterable[Path], Target], list[str]] | None = None
-    """Of a split that several tasks write: the folders that `write` was given, in order, as they come in -> names of
-    the files it made of them in the target's. Each folder is removed when the next one is asked for.
-    None: each task writes one of the split's files, named by `Target.file_name`."""
+    """Joins the pieces of a split that several tasks wrote. Takes the folders that `write` wrote to, in order, and
+    returns the names of the joined files in the folder of the target. Each folder is removed when the next one is
+    requested. None if each task writes one file of the split, named by `Target.file_name`."""
     finish: Callable[[Path, Schema], list[str]] | None = None
-    """Called once, when all splits are written, with the format's folder -> names of the files it made."""
+    """Called once with the format's folder after all splits are written. Returns the names of the files it adds."""
 
 
-# Formats by name. Each is loaded when it is first asked for: most bring a library of their own.
+# Formats by name. Each module is imported on first use because most need an additional library.
 
 
 def format_named(name: str) -> Format:
+    """Return the format of this name."""
     module = importlib.import_module(f"gristmill.formats.{FORMATS[name].module}")
     found: Format = getattr(module, name.upper())
     return found
 
 
 def folder_of(dataset: Path, name: str) -> Path:
-    """Where a format lies in a dataset's folder."""
+    """Return the folder of a format in a dataset."""
     return dataset / FORMATS[name].folder
 
 
-def name_in(dataset_format: str, file: str) -> str:
-    """A format's file by its name in the dataset's folder."""
+def path_in_dataset(dataset_format: str, file: str) -> str:
+    """Return the path of a format's file relative to the folder of the dataset."""
     folder = FORMATS[dataset_format].folder
     return f"{folder}/{file}" if folder else file

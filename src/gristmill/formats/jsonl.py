@@ -1,6 +1,6 @@
-"""Files of JSON Lines, plain or compressed: rows by number, and batches of windows into a split's files.
+"""JSON Lines files, plain or compressed: a reader by row number, and a writer for batches of windows.
 
-A build without --pack does not write its rows by this: there each piece knows its place before it is written.
+A build without --pack does not use this writer, because it computes the position of each piece before it is written.
 """
 
 import mmap
@@ -22,30 +22,32 @@ from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.format import Format, Target, files_of
+from gristmill.formats.format import Format, Target, find_files
 from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
 from gristmill.windows.cut import Indices
 
-COUNTED_BYTES = 1 << 22
+COUNT_BUFFER_BYTES = 1 << 22
 PIECE_BYTES = 1 << 20
-SCAN_BYTES = 1 << 24
+SCAN_BUFFER_BYTES = 1 << 24
 
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
+    """Write one file of a split and return its name."""
     name = target.file_name(".jsonl" if target.compressed_at is None else ".jsonl.zst")
     with (target.folder / name).open("wb") as stream:
         if target.compressed_at is None:
             stream.writelines(line for batch in batches for line in lines_of(batch, target.schema))
         else:
-            stream.writelines(_compressed(_pieces(batches, target.schema, target.compressed_at)))
+            stream.writelines(_compress_pieces(_pieces(batches, target.schema, target.compressed_at)))
     return [name]
 
 
 def piece_bytes(shard_bytes: int) -> int:
-    """Of rows that one task of a build formats and writes, at most; half of it on average.
+    """Return the maximum size of a piece, the rows that one task of a build formats and writes. The mean is half of it.
 
-    Memory per worker is a few times this. Larger ones compress a little better, and leave more to do after a change.
+    A worker needs a few times this much memory. Larger pieces compress slightly better, but more has to be rewritten
+    after a change.
     """
     return min(PIECE_BYTES, shard_bytes)
 
@@ -60,7 +62,11 @@ class _Document(NamedTuple):
 
 
 def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Iterator[list[bytes]]:
-    """As those of a build, whose edges go by documents; rows of several files are only counted."""
+    """Divide rows into the same pieces as a build.
+
+    Document names decide where a piece begins, so that a changed document affects only the pieces next to it. Packed
+    rows are divided by size only.
+    """
     if schema.is_packed:
         yield from neighbours((line for batch in batches for line in lines_of(batch, schema)), len, limit)
         return
@@ -69,33 +75,33 @@ def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Itera
 
 
 def _documents(batches: Iterable[WindowBatch], schema: Schema) -> Iterator[_Document]:
-    """Rows of one file, or of one variant of it, together."""
-    rows = ((place, line) for batch in batches for place, line in _placed(batch, schema))
-    for (_, path, _), own in groupby(rows, key=itemgetter(0)):
-        yield _Document(path, [line for _, line in own])
+    """Group the lines of each file, or of each variant of a file."""
+    rows = ((key, line) for batch in batches for key, line in _keyed_lines(batch, schema))
+    for (_, path, _), group in groupby(rows, key=itemgetter(0)):
+        yield _Document(path, [line for _, line in group])
 
 
-def _placed(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str, str, str], bytes]]:
+def _keyed_lines(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str, str, str], bytes]]:
     columns = batch.columns
     variants = columns.get("variant", [""] * len(batch))
     return zip(zip(columns["repo"], columns["path"], variants, strict=True), lines_of(batch, schema), strict=True)
 
 
-def _compressed(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Frame by frame, and the table of them."""
+def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
+    """Compress each piece to frames, and end with the table of frames."""
     frames: list[Frame] = []
     for piece in pieces:
-        content, made = compress_rows(piece)
-        frames += made
+        content, new_frames = compress_rows(piece)
+        frames += new_frames
         yield content
     yield table_of(frames)
 
 
 class JsonlFile:
-    """Reads rows of one file, in order or by number. Where rows begin is found once, when first needed."""
+    """Reader of one file, in order or by row number. Finds the start of each row on first access by number."""
 
     def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
-        """`edition`: the build it is of; no row of another in the same place is given."""
+        """`edition` is the build that the file belongs to. Reading fails if another build has replaced it."""
         self._path, self._num_rows, self._edition = path, num_rows, edition
         self._map: mmap.mmap | None = None
         self._starts: Indices | None = None
@@ -109,17 +115,17 @@ class JsonlFile:
             for row in stream:
                 num_rows += 1
                 yield row
-        self._expect(num_rows)
+        self._require_num_rows(num_rows)
 
     def __getitem__(self, row: int) -> bytes:
         if self._map is None or self._starts is None:
             with reading(self._edition), self._content() as stream:
                 if not os.fstat(stream.fileno()).st_size:
-                    self._expect(0)
+                    self._require_num_rows(0)
                 content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             self._map = content
-            self._starts = row_starts(self._map)
-            self._expect(len(self._starts) - 1)
+            self._starts = find_row_starts(self._map)
+            self._require_num_rows(len(self._starts) - 1)
         start, end = self._starts[row : row + 2].tolist()
         return self._map[start:end]
 
@@ -127,53 +133,55 @@ class JsonlFile:
         return open_plain(self._path)
 
     def __getstate__(self) -> tuple[Path, int, Edition | None]:
-        """A map cannot travel to another process; it is made again there."""
+        """Pickle without the memory map: the other process opens the file again."""
         return self._path, self._num_rows, self._edition
 
     def __setstate__(self, state: tuple[Path, int, Edition | None]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def _expect(self, found: int) -> None:
+    def _require_num_rows(self, found: int) -> None:
         if found != self._num_rows:
             raise DatasetError(
-                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, the manifest says {self._num_rows}."
+                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, but the manifest records {self._num_rows}."
             )
 
 
-def row_starts(content: mmap.mmap) -> Indices:
-    """And, at the end, where the file ends."""
+def find_row_starts(content: mmap.mmap) -> Indices:
+    """Return the offset of each row, followed by the end of the file."""
     starts = [np.zeros(1, np.int64)]
-    for offset in range(0, len(content), SCAN_BYTES):
-        part = np.frombuffer(content[offset : offset + SCAN_BYTES], np.uint8)
+    for offset in range(0, len(content), SCAN_BUFFER_BYTES):
+        part = np.frombuffer(content[offset : offset + SCAN_BUFFER_BYTES], np.uint8)
         starts.append(np.flatnonzero(part == ord("\n")) + (offset + 1))
     return np.concatenate(starts)
 
 
 class JsonlReader:
+    """Reader of a split in one or more JSONL files."""
+
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         self._schema = schema
-        paths = files_of(folder, split, ".jsonl") or files_of(folder, split, ".jsonl.zst")
-        self._files = [_opened(path) for path in paths]
-        self._firsts = [0, *accumulate(map(len, self._files))]
+        paths = find_files(folder, split, ".jsonl") or find_files(folder, split, ".jsonl.zst")
+        self._files = [_open_file(path) for path in paths]
+        self._first_rows = [0, *accumulate(map(len, self._files))]
 
     def __len__(self) -> int:
-        return self._firsts[-1]
+        return self._first_rows[-1]
 
     def read(self, start: int, stop: int) -> WindowBatch:
         return batch_of_lines(list(self._lines(start, stop)), self._schema)
 
     def _lines(self, start: int, stop: int) -> Iterator[bytes]:
         for row in range(start, stop):
-            number = bisect_right(self._firsts, row) - 1
-            yield self._files[number][row - self._firsts[number]]
+            number = bisect_right(self._first_rows, row) - 1
+            yield self._files[number][row - self._first_rows[number]]
 
 
-def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
+def _open_file(path: Path) -> JsonlFile | ZstdJsonlFile:
     try:
         if path.suffix == ".zst":
             return ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
         with open_plain(path) as stream:
-            num_rows = sum(some.count(b"\n") for some in iter(lambda: stream.read(COUNTED_BYTES), b""))
+            num_rows = sum(part.count(b"\n") for part in iter(lambda: stream.read(COUNT_BUFFER_BYTES), b""))
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     return JsonlFile(path, num_rows)

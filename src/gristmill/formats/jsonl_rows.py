@@ -1,10 +1,10 @@
-"""Rows as JSON Lines: one window a row, compact. The sizes of a document's rows are known before any is written.
+"""Rows as compact JSON lines. The size of each line can be computed without formatting it.
 
-A row is made of pieces: bytes that are the same in all rows, in all rows of a document, or of which each row has its
-own. Both what lines are made of and what they take go by the same pieces.
+A line consists of pieces: bytes that are the same in all rows, values that are the same in all rows of a document, and
+values that differ from row to row. Lines and their sizes are both computed from the same pieces.
 
-The ids of a run of documents are formatted once and the bytes sliced at the commas: at overlap 256, where every id
-appears twice, 1.4 times as fast as window by window (benchmarks/write.md).
+The ids of a run of documents are formatted once, and the result is sliced at the commas. At overlap 256, where every id
+appears twice, this is 1.4 times as fast as formatting each window (benchmarks/write.md).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ import orjson
 from gristmill.core.columns import COLUMNS, DECIDED_LATER, IDS, MASK, Kind
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
+from gristmill.formats.batch import ColumnValues, Ragged, WindowBatch, add_padding, remove_padding, require_ids_fit
 from gristmill.formats.document_columns import (
     FILLERS,
     Choices,
-    Filled,
+    ColumnContent,
     IdRanges,
     Pairs,
     PerDocument,
@@ -35,21 +35,21 @@ from gristmill.formats.document_columns import (
 from gristmill.windows.cut import Indices, Windows
 
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
-WIDTHS_KNOWN = 1 << 18
-"""A table for the ids of nearly every vocabulary; larger ids are measured one by one."""
+WIDTH_TABLE_SIZE = 1 << 18
+"""Size of the table of widths, which covers nearly every vocabulary. Widths of larger ids are computed."""
 
 
-class Varying(Protocol):
-    """A piece of which each row has its own."""
+class VaryingPiece(Protocol):
+    """Piece of a line that differs from row to row."""
 
     def encoded(self) -> Sequence[bytes | memoryview]: ...
     def sizes(self) -> Indices:
-        """Exactly `[len(piece) for piece in self.encoded()]`, at a fraction of the cost, if no number is negative."""
+        """Return `[len(piece) for piece in self.encoded()]` without encoding. Numbers must not be negative."""
         ...
 
 
-class _OfDocuments(NamedTuple):
-    """The same in all rows of a document."""
+class _PerDocument(NamedTuple):
+    """Value that is the same in all rows of a document."""
 
     values: list[bytes]
     of: Indices
@@ -61,8 +61,8 @@ class _OfDocuments(NamedTuple):
         return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.of]
 
 
-class _Chosen(NamedTuple):
-    """One of a few in each row."""
+class _Choice(NamedTuple):
+    """One of a few values in each row."""
 
     values: list[bytes]
     numbers: Indices
@@ -75,29 +75,29 @@ class _Chosen(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """One number a row."""
+    """One number in each row."""
 
     values: npt.NDArray[Any]
 
     def encoded(self) -> list[bytes]:
-        return _json_of(self.values)[1:-1].split(b",") if len(self.values) else []
+        return _to_json(self.values)[1:-1].split(b",") if len(self.values) else []
 
     def sizes(self) -> Indices:
         return _num_digits(self.values)
 
 
 class _Ranges(NamedTuple):
-    """`12,345,6`: some of these numbers, one after the other."""
+    """Range of the numbers in each row, as `12,345,6`."""
 
     values: npt.NDArray[Any]
     starts: Indices
     ends: Indices
 
     def encoded(self) -> list[memoryview]:
-        content = memoryview(_json_of(self.values))
+        content = memoryview(_to_json(self.values))
         if self.values.dtype.kind == "u":
             edges = self._edges()
-        else:  # some may be negative
+        else:  # numbers may be negative
             commas = np.flatnonzero(np.frombuffer(content, np.uint8) == ord(","))
             edges = np.concatenate(([0], commas, [len(content) - 1]))
         ranges = zip((edges[self.starts] + 1).tolist(), edges[self.ends].tolist(), strict=True)
@@ -109,14 +109,14 @@ class _Ranges(NamedTuple):
         return sizes
 
     def _edges(self) -> Indices:
-        """Where in `[12,345,6]` the bracket and commas are before each number, and the bracket behind the last."""
+        """Return the offset in `[12,345,6]` of the bracket or comma before each number, and of the closing bracket."""
         edges = np.zeros(len(self.values) + 1, np.int64)
         np.cumsum(_widths(self.values), out=edges[1:])
         return edges
 
 
 class _Repeated(NamedTuple):
-    """The same, several times."""
+    """The same bytes, repeated a number of times in each row."""
 
     content: bytes
     counts: Indices
@@ -128,21 +128,21 @@ class _Repeated(NamedTuple):
         return len(self.content) * self.counts
 
 
-class _BehindLast(NamedTuple):
-    """The same in some rows, nothing in others."""
+class _AfterLast(NamedTuple):
+    """The same bytes in rows that end a document, and nothing in others."""
 
     content: bytes
-    are_last: npt.NDArray[np.bool_]
+    is_last: npt.NDArray[np.bool_]
 
     def encoded(self) -> list[bytes]:
-        return [self.content if is_last else b"" for is_last in self.are_last.tolist()]
+        return [self.content if is_last else b"" for is_last in self.is_last.tolist()]
 
     def sizes(self) -> Indices:
-        return len(self.content) * self.are_last.astype(np.int64)
+        return len(self.content) * self.is_last.astype(np.int64)
 
 
 class _Mask(NamedTuple):
-    """`1,1,1,0,0`, for so many ids in rows of one length."""
+    """Attention mask of each row, as `1,1,1,0,0`. All rows have the same length."""
 
     num_ids: Indices
     length: int
@@ -155,7 +155,7 @@ class _Mask(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """A range of a text's bytes, as a JSON string."""
+    """Range of a text in each row, as a JSON string."""
 
     ranges: TextRanges
 
@@ -170,7 +170,7 @@ class _Texts(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """Texts or objects, as they are."""
+    """Any JSON value in each row."""
 
     values: Sequence[Any]
 
@@ -181,32 +181,37 @@ class _Values(NamedTuple):
         return np.fromiter(map(len, self.encoded()), np.int64, len(self.values))
 
 
-Piece = bytes | Varying
+Piece = bytes | VaryingPiece
 
 
-# Rows of documents, without a detour over a batch of windows.
+# Rows of documents, formatted without a batch of windows in between.
 
 
 def row_lines(rows: Rows, schema: Schema) -> list[bytes]:
-    """Each row, line feed included."""
+    """Format each row as a line, with its line feed."""
     return _lines(_row_pieces(rows, schema), rows.num_rows)
 
 
 def row_content(rows: Rows, schema: Schema) -> bytes:
-    """All rows, one after the other."""
-    columns = _columns(_row_pieces(rows, schema), rows.num_rows)
+    """Format all rows and concatenate the lines."""
+    columns = _merge_columns(_row_pieces(rows, schema), rows.num_rows)
     return b"".join(chain.from_iterable(zip(*columns, strict=True)))
 
 
 def row_sizes(rows: Rows, schema: Schema) -> Indices:
-    """Exactly `[len(line) for line in row_lines(rows, schema)]`, at a fraction of the cost."""
+    """Return `[len(line) for line in row_lines(rows, schema)]` without formatting the lines."""
     return _sizes(_row_pieces(rows, schema), rows.num_rows)
 
 
 def num_more_bytes(schema: Schema) -> int:
-    """That each row takes beyond those of `schema.plain`, where a document's windows are shown once, as they are."""
-    later = [name for name in schema.columns if COLUMNS[name].when in DECIDED_LATER]
-    pieces = [piece for name in later for piece in (_key(name), *_pieces(name, FILLERS[name](_ONE_ROW), schema))]
+    """Return the bytes per row that columns outside `schema.plain` add.
+
+    It holds for documents that are not weighted, drawn, varied or rewritten.
+    """
+    later_columns = [name for name in schema.columns if COLUMNS[name].when in DECIDED_LATER]
+    pieces = [
+        piece for name in later_columns for piece in (_key(name), *_pieces(name, FILLERS[name](_ONE_ROW), schema))
+    ]
     return int(_sizes(pieces, 1)[0])
 
 
@@ -218,12 +223,12 @@ class _PlainDocument(NamedTuple):
     variant: None = None
 
 
-_NONE = np.zeros(1, np.int64)
+_ZERO = np.zeros(1, np.int64)
 _ONE_ROW = Rows(
     documents=[_PlainDocument()],
-    tokens=Tokens(_NONE[:0], np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64)),
-    of=_NONE,
-    windows=Windows(_NONE, _NONE, _NONE, 0),
+    tokens=Tokens(_ZERO[:0], np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64)),
+    of=_ZERO,
+    windows=Windows(_ZERO, _ZERO, _ZERO, 0),
 )
 
 
@@ -238,41 +243,44 @@ def _row_pieces(rows: Rows, schema: Schema) -> Iterator[Piece]:
     yield b"}\n"
 
 
-def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
-    if isinstance(filled, PerDocument):
-        yield _OfDocuments(list(map(orjson.dumps, filled.values)), filled.of)
-    elif isinstance(filled, Choices):
-        yield _Chosen(list(map(orjson.dumps, filled.values)), filled.numbers)
-    elif isinstance(filled, IdRanges):
-        yield from _id_pieces(name, filled, schema)
-    elif isinstance(filled, TextRanges):
-        yield _Texts(filled)
-    elif isinstance(filled, Pairs):
-        yield from (b"[", _Numbers(filled.first), b",", _Numbers(filled.second), b"]")
+def _pieces(name: str, content: ColumnContent, schema: Schema) -> Iterator[Piece]:
+    if isinstance(content, PerDocument):
+        yield _PerDocument(list(map(orjson.dumps, content.values)), content.of)
+    elif isinstance(content, Choices):
+        yield _Choice(list(map(orjson.dumps, content.values)), content.numbers)
+    elif isinstance(content, IdRanges):
+        yield from _id_pieces(name, content, schema)
+    elif isinstance(content, TextRanges):
+        yield _Texts(content)
+    elif isinstance(content, Pairs):
+        yield from (b"[", _Numbers(content.first), b",", _Numbers(content.second), b"]")
     else:
-        yield _Numbers(filled)
+        yield _Numbers(content)
 
 
-def _id_pieces(name: str, filled: IdRanges, schema: Schema) -> Iterator[Piece]:
-    """`[0,` 12,345 `,2` ,1,1 `]`: the special ids around each range, and padding."""
+def _id_pieces(name: str, content: IdRanges, schema: Schema) -> Iterator[Piece]:
+    """Yield the pieces of a list of ids: special ids, a range of ids, special ids and padding.
+
+    An example is `[0,` 12,345 `,2` ,1,1 `]`.
+    """
     yield b"[" + b"".join(b"%d," % index for index in schema.prefix)
-    yield _Ranges(filled.ids, filled.starts, filled.ends)
+    yield _Ranges(content.ids, content.starts, content.ends)
     yield b"".join(b",%d" % index for index in schema.suffix)
     if schema.closing:
-        yield _BehindLast(b"".join(b",%d" % index for index in schema.closing), filled.are_last)
+        yield _AfterLast(b"".join(b",%d" % index for index in schema.closing), content.is_last)
     if schema.pad_id is not None:
         padding = COLUMNS[name].padding
         pad = schema.pad_id if padding is None else padding
-        yield _Repeated(b",%d" % pad, schema.length - filled.num_ids(schema))
+        yield _Repeated(b",%d" % pad, schema.length - content.num_ids(schema))
     yield b"]"
 
 
-def _value_pieces(values: Values) -> Iterator[Piece]:
-    """Of a column as a batch has it."""
+def _value_pieces(values: ColumnValues) -> Iterator[Piece]:
+    """Yield the pieces of a column of a batch."""
     if isinstance(values, Ragged):
         first = values.offsets[0]
-        own = values.values[first : values.offsets[-1]]
-        yield from (b"[", _Ranges(own, values.offsets[:-1] - first, values.offsets[1:] - first), b"]")
+        flat = values.values[first : values.offsets[-1]]
+        yield from (b"[", _Ranges(flat, values.offsets[:-1] - first, values.offsets[1:] - first), b"]")
     else:
         yield _Numbers(values) if isinstance(values, np.ndarray) else _Values(values)
 
@@ -283,40 +291,40 @@ def _key(name: str, *, is_first: bool = False) -> bytes:
 
 
 def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
-    return list(map(b"".join, zip(*_columns(pieces, num_rows), strict=True)))
+    return list(map(b"".join, zip(*_merge_columns(pieces, num_rows), strict=True)))
 
 
-def _columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
-    """What each row has of its own, from as few pieces as can be: neighbours of a kind become one."""
+def _merge_columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
+    """Return an iterable with one entry per row for each group of pieces. Adjacent pieces of one type form a group."""
     groups: list[tuple[type, list[Any]]] = []
     for piece in pieces:
-        kind = _kind_of(piece)
+        kind = _merge_type(piece)
         last_kind = groups[-1][0] if groups else None
-        if (kind is bytes and last_kind in MERGED) or (kind in MERGED and last_kind in (bytes, kind)):
-            own = groups[-1][1]
-            own.append(piece)
-            groups[-1] = last_kind if kind is bytes and last_kind is not None else kind, own
+        if (kind is bytes and last_kind in MERGEABLE) or (kind in MERGEABLE and last_kind in (bytes, kind)):
+            group = groups[-1][1]
+            group.append(piece)
+            groups[-1] = last_kind if kind is bytes and last_kind is not None else kind, group
         else:
             groups.append((kind, [piece]))
-    return [_column(kind, own, num_rows) for kind, own in groups]
+    return [_column(kind, group, num_rows) for kind, group in groups]
 
 
-def _kind_of(piece: Piece) -> type:
-    """Fractions are not written as whole numbers are."""
-    is_whole = isinstance(piece, _Numbers) and piece.values.dtype.kind != "f"
-    return type(piece) if is_whole or not isinstance(piece, _Numbers) else object
+def _merge_type(piece: Piece) -> type:
+    """Return the type by which pieces are merged. Floats are not merged because `%d` formats only integers."""
+    is_integer = isinstance(piece, _Numbers) and piece.values.dtype.kind != "f"
+    return type(piece) if is_integer or not isinstance(piece, _Numbers) else object
 
 
-MERGED = (bytes, _OfDocuments, _Numbers)
+MERGEABLE = (bytes, _PerDocument, _Numbers)
 
 
 def _column(kind: type, pieces: Sequence[Any], num_rows: int) -> Iterable[bytes | memoryview]:
     if kind is bytes:
         return repeat(b"".join(pieces), num_rows)
-    if kind is _OfDocuments:
+    if kind is _PerDocument:
         (of, *_) = [piece.of for piece in pieces if not isinstance(piece, bytes)]
         parts = (repeat(piece) if isinstance(piece, bytes) else piece.values for piece in pieces)
-        return _OfDocuments(list(map(b"".join, zip(*parts, strict=False))), of).encoded()
+        return _PerDocument(list(map(b"".join, zip(*parts, strict=False))), of).encoded()
     if kind is _Numbers:
         template = b"".join(piece if isinstance(piece, bytes) else b"%d" for piece in pieces)
         numbers = [piece.values.tolist() for piece in pieces if not isinstance(piece, bytes)]
@@ -335,24 +343,24 @@ def _sizes(pieces: Iterable[Piece], num_rows: int) -> Indices:
             numbers.append(piece.values)
         else:
             sizes += piece.sizes()
-    if numbers:  # of all columns at once: most documents have few rows
+    if numbers:  # all columns at once, because most documents have few rows
         sizes += _num_digits(np.concatenate(numbers)).reshape(len(numbers), -1).sum(axis=0)
     return sizes + constant
 
 
-def _json_of(values: npt.NDArray[Any]) -> bytes:
+def _to_json(values: npt.NDArray[Any]) -> bytes:
     return orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _widths(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Digits of each id, and its comma."""
-    is_known = ids.dtype == np.uint16 or int(ids.max(initial=0)) < WIDTHS_KNOWN
-    return _known_widths().take(ids) if is_known else _num_digits(ids) + 1
+    """Return the number of digits of each id, plus one for its comma."""
+    is_in_table = ids.dtype == np.uint16 or int(ids.max(initial=0)) < WIDTH_TABLE_SIZE
+    return _width_table().take(ids) if is_in_table else _num_digits(ids) + 1
 
 
 @cache
-def _known_widths() -> npt.NDArray[np.uint8]:
-    return (_num_digits(np.arange(WIDTHS_KNOWN)) + 1).astype(np.uint8)
+def _width_table() -> npt.NDArray[np.uint8]:
+    return (_num_digits(np.arange(WIDTH_TABLE_SIZE)) + 1).astype(np.uint8)
 
 
 def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -361,25 +369,25 @@ def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 @cache
 def _escaped_widths() -> npt.NDArray[np.int64]:
-    """Bytes that each byte of a text takes inside a JSON string."""
+    """Return the number of bytes that each byte of a text needs in a JSON string."""
     ascii_widths = [len(orjson.dumps(chr(code))) - 2 for code in range(0x80)]
     return np.array(ascii_widths + [1] * 0x80, np.int64)
 
 
-# A batch of windows <-> JSON rows, in the same bytes.
+# Conversion between batches of windows and JSON lines, with the same bytes as above.
 
 
 def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
-    """Each with its line feed, with the padding that rows have."""
-    return column_lines(stored(batch, schema).stored_columns, len(batch))
+    """Format each row of a batch as it is stored, with padding and its line feed."""
+    return column_lines(add_padding(batch, schema).stored_columns, len(batch))
 
 
-def column_lines(columns: Mapping[str, Values], num_rows: int) -> list[bytes]:
-    """A line for each row, with these columns in their order."""
+def column_lines(columns: Mapping[str, ColumnValues], num_rows: int) -> list[bytes]:
+    """Format a line for each row, with these columns in their order."""
     return _lines(_batch_pieces(columns), num_rows)
 
 
-def _batch_pieces(columns: Mapping[str, Values]) -> Iterator[Piece]:
+def _batch_pieces(columns: Mapping[str, ColumnValues]) -> Iterator[Piece]:
     yield b"{"
     for number, (name, values) in enumerate(columns.items()):
         yield _key(name, is_first=not number)
@@ -388,22 +396,22 @@ def _batch_pieces(columns: Mapping[str, Values]) -> Iterator[Piece]:
 
 
 def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
-    """Rows as they are stored -> without padding."""
+    """Parse stored rows and remove their padding. Raises DatasetError if a row is damaged."""
     try:
         rows = [orjson.loads(line) for line in lines]
-        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
+        columns = {name: make_column([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
         if not schema.has_ids:
             return WindowBatch.of_documents(columns, schema)
         ids = Ragged.of([row[IDS] for row in rows])
-        require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
+        require_ids_fit(ids.values, schema.id_type)  # NumPy 1 would wrap them
         ids = ids._replace(values=ids.values.astype(schema.id_type))
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
-    return natural(WindowBatch(ids, columns), schema)
+    return remove_padding(WindowBatch(ids, columns), schema)
 
 
-def column_of(values: list[Any], kind: Kind) -> Values:
-    """Row by row -> as a batch has it."""
+def make_column(values: list[Any], kind: Kind) -> ColumnValues:
+    """Convert the values of a column to the type that a batch has for its kind."""
     if kind is Kind.NUMBERS:
         return Ragged.of(values)
     if kind is Kind.NUMBER:

@@ -1,18 +1,21 @@
-"""LitData's chunks, which `litdata.StreamingDataset("litdata/train")` reads: each row a dict of these columns.
+"""LitData chunks, read by `litdata.StreamingDataset("litdata/train")` as one dict of columns per row.
 
-Written by own code. LitData's writer looks whether the texts of the first row are files on this machine, as a path of
-source code may be, and then stores that column as something else; and it puts the time into its index. Its chunks are
-otherwise the same, byte by byte, and a test holds them against it.
+This module does not use LitData's own writer. That writer checks if the texts of the first row are files on this
+machine, which the path of a source file may be, and then stores the column with another type. It also writes the
+current time into its index. Apart from that, the bytes are the same, and a test compares them with LitData's.
 
     litdata/train/index.json, chunk-0-0.bin, chunk-0-1.bin …
 
-    input_ids                      torch.uint16, or torch.int32 where the vocabulary is larger
-    lines, labels, segment_ids …   torch.int32; attention_mask: torch.uint8
-    path, text …; start, fresh …   str; int
-    weight; segments               float; str, to be read with json.loads
+    input_ids                      torch.uint16, or torch.int32 if the vocabulary is larger
+    lines, labels, segment_ids …   torch.int32
+    attention_mask                 torch.uint8
+    path, text …                   str
+    start, fresh …                 int
+    weight                         float
+    segments                       str, to be parsed with json.loads
 
-Ids take two bytes, a quarter of int64: the collate function of torch stacks them where rows are padded (--pad), and an
-embedding wants `batch["input_ids"].long()`.
+Ids take two bytes, a quarter of int64. The default collate function of PyTorch stacks them if rows are padded (--pad).
+Embedding layers need `batch["input_ids"].long()`.
 """
 
 import hashlib
@@ -30,36 +33,36 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.chunks import (
     CHUNK_BYTES,
-    COUNT,
+    COUNT_TYPE,
     Chunk,
     ChunkReader,
     EncodedRows,
     Field,
     Layout,
-    encoded_batches,
-    fields_of,
+    encode_batches,
+    make_fields,
     read_index,
     write_chunks,
 )
-from gristmill.formats.format import Format, SplitReader, Target, rows_of_piece
+from gristmill.formats.format import Format, SplitReader, Target, rows_per_piece
 
 INDEX = "index.json"
-FORMATS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float", Kind.OBJECTS: "str"}
+DATA_FORMATS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float", Kind.OBJECTS: "str"}
 TORCH_TYPES = {"uint8": 11, "int32": 16, "uint16": 20}
-"""By which number LitData knows them. It has none for torch.uint32."""
+"""LitData's numbers for dtypes. It has none for torch.uint32."""
 SPEC_VERSION = 1
 LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
 
 def write_litdata(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     layout = _layout(target.schema)
-    return _write(encoded_batches(batches, target.schema, layout), target, layout)
+    return _write(encode_batches(batches, target.schema, layout), target, layout)
 
 
 def join_litdata(pieces: Iterable[Path], target: Target) -> list[str]:
     layout = _layout(target.schema)
     readers = (_open(piece / target.split, target.schema, layout) for piece in pieces)
-    return _write((rows for reader in readers for rows in reader.encoded()), target, layout)
+    return _write((rows for reader in readers for rows in reader.encoded_rows()), target, layout)
 
 
 def _write(rows: Iterable[EncodedRows], target: Target, layout: Layout) -> list[str]:
@@ -68,8 +71,8 @@ def _write(rows: Iterable[EncodedRows], target: Target, layout: Layout) -> list[
     chunks = write_chunks(rows, layout, lambda number: folder / _chunk_name(number), digest)
     if not chunks:
         return []
-    # LitData keeps what it has fetched under this word, and fetches again when it is another: for us, other content.
-    index = {"chunks": [*map(_told, chunks)], "config": _config(layout), "updated_at": digest.hexdigest()}
+    # LitData caches downloads under the value of updated_at and downloads again when it changes. Here it is a digest.
+    index = {"chunks": [*map(_index_entry, chunks)], "config": _config(layout), "updated_at": digest.hexdigest()}
     (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
     return [f"{target.split}/{name}" for name in (INDEX, *(chunk.name for chunk in chunks))]
 
@@ -79,14 +82,14 @@ def open_litdata(folder: Path, split: Split, schema: Schema) -> SplitReader:
 
 
 def _open(folder: Path, schema: Schema, layout: Layout) -> ChunkReader:
-    chunks = _chunks(folder / INDEX, _config(layout)) if folder.exists() else []
+    chunks = _read_chunks(folder / INDEX, _config(layout)) if folder.exists() else []
     return ChunkReader(folder, chunks, layout, schema)
 
 
 def _layout(schema: Schema) -> Layout:
     id_type = np.uint16 if schema.id_type is np.uint16 else np.int32
-    fields = fields_of(schema, id_type)
-    return Layout(fields, b"", has_shapes=False, has_all_sizes=True, max_bytes=CHUNK_BYTES, is_table_counted=False)
+    fields = make_fields(schema, id_type)
+    return Layout(fields, b"", has_shapes=False, has_all_sizes=True, max_bytes=CHUNK_BYTES, limit_includes_table=False)
 
 
 def _config(layout: Layout) -> dict[str, Any]:
@@ -103,12 +106,12 @@ def _config(layout: Layout) -> dict[str, Any]:
 
 def _data_format(field: Field) -> str:
     if field.kind is not Kind.NUMBERS or field.dtype is None:
-        return FORMATS[field.kind]
+        return DATA_FORMATS[field.kind]
     return f"no_header_tensor:{TORCH_TYPES[field.dtype.name]}"
 
 
 def _spec(names: list[str]) -> dict[str, Any]:
-    """A dict whose values have no parts."""
+    """Return the PyTree specification of a flat dict."""
     return {"type": "builtins.dict", "context": json.dumps(names), "children_spec": [LEAF] * len(names)}
 
 
@@ -116,49 +119,54 @@ def _chunk_name(number: int) -> str:
     return f"chunk-0-{number}.bin"
 
 
-def _told(chunk: Chunk) -> dict[str, Any]:
+def _index_entry(chunk: Chunk) -> dict[str, Any]:
     return {"chunk_bytes": chunk.num_bytes, "chunk_size": chunk.num_rows, "dim": None, "filename": chunk.name}
 
 
-def _chunks(path: Path, config: dict[str, Any]) -> list[Chunk]:
+def _read_chunks(path: Path, config: dict[str, Any]) -> list[Chunk]:
     match read_index(path):
-        case {"chunks": [*found], "config": told} if told == config:
-            return [_chunk(chunk, number, path) for number, chunk in enumerate(found)]
-    raise DatasetError(f"{str(path)!r} is no index of this dataset's LitData chunks. Build the dataset again.")
+        case {"chunks": [*entries], "config": found} if found == config:
+            return [_checked_chunk(entry, number, path) for number, entry in enumerate(entries)]
+    raise DatasetError(f"{str(path)!r} is not the index of this dataset's LitData chunks. Build the dataset again.")
 
 
-def _chunk(told: Any, number: int, path: Path) -> Chunk:
-    """Under the name that it must have: none leads out of the folder."""
-    match told:
+def _checked_chunk(entry: Any, number: int, path: Path) -> Chunk:
+    """Check an entry of the index. The name must be the expected one, so that it cannot point outside the folder."""
+    match entry:
         case {"chunk_size": int(num_rows), "chunk_bytes": int(num_bytes)}:
             chunk = Chunk(_chunk_name(number), num_rows, num_bytes)
-            if told == _told(chunk):
+            if entry == _index_entry(chunk):
                 return chunk
-    raise DatasetError(f"{str(path)!r} is damaged: chunk {number} is not of this dataset. Build the dataset again.")
+    raise DatasetError(
+        f"{str(path)!r} is damaged: chunk {number} does not belong to this dataset. Build the dataset again."
+    )
 
 
-# A stream of ids for LitData's TokensLoader, which cuts it into blocks as long as a training wants them. No block goes
-# from one chunk into the next.
+# A stream of ids for LitData's TokensLoader, which divides it into blocks of the length that training needs. No block
+# crosses the end of a chunk.
 
 
-def write_token_chunks(contents: Iterable[bytes], kind: np.dtype[Any], folder: Path) -> None:
-    """`contents`: the stream, as raw `kind`. A chunk is one item: only the loader's blocks count."""
+def write_token_chunks(contents: Iterable[bytes], dtype: np.dtype[Any], folder: Path) -> None:
+    """Write a stream of ids, given as bytes of `dtype`.
+
+    Each chunk is one item, which the loader divides into blocks.
+    """
     folder.mkdir()
     digest = hashlib.sha256()
     chunks: list[dict[str, Any]] = []
-    head_bytes = 3 * COUNT.itemsize
-    for content in _in_chunks(contents, (CHUNK_BYTES - head_bytes) // kind.itemsize * kind.itemsize):
-        name, num_bytes = _chunk_name(len(chunks)), head_bytes + len(content)
-        head = np.array([1, head_bytes, num_bytes], COUNT).tobytes()
+    header_bytes = 3 * COUNT_TYPE.itemsize
+    for content in _rechunk(contents, (CHUNK_BYTES - header_bytes) // dtype.itemsize * dtype.itemsize):
+        name, num_bytes = _chunk_name(len(chunks)), header_bytes + len(content)
+        header = np.array([1, header_bytes, num_bytes], COUNT_TYPE).tobytes()
         with (folder / name).open("wb") as stream:
-            stream.writelines((head, content))
+            stream.writelines((header, content))
         digest.update(content)
-        chunks.append({**_told(Chunk(name, 1, num_bytes)), "dim": len(content) // kind.itemsize})
+        chunks.append({**_index_entry(Chunk(name, 1, num_bytes)), "dim": len(content) // dtype.itemsize})
     config = {
         "chunk_bytes": CHUNK_BYTES,
         "chunk_size": None,
         "compression": None,
-        "data_format": [f"no_header_tensor:{TORCH_TYPES[kind.name]}"],
+        "data_format": [f"no_header_tensor:{TORCH_TYPES[dtype.name]}"],
         "data_spec": json.dumps([SPEC_VERSION, LEAF]),
         "encryption": None,
         "item_loader": "TokensLoader",
@@ -167,16 +175,16 @@ def write_token_chunks(contents: Iterable[bytes], kind: np.dtype[Any], folder: P
     (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
 
 
-def _in_chunks(contents: Iterable[bytes], num_bytes: int) -> Iterator[bytes]:
-    """The same bytes, so many at once; the last has what is left."""
-    waiting = bytearray()
+def _rechunk(contents: Iterable[bytes], num_bytes: int) -> Iterator[bytes]:
+    """Regroup bytes into pieces of `num_bytes`. The last piece has the remaining bytes."""
+    pending = bytearray()
     for content in contents:
-        waiting += content
-        while len(waiting) >= num_bytes:
-            yield bytes(waiting[:num_bytes])
-            del waiting[:num_bytes]
-    if waiting:
-        yield bytes(waiting)
+        pending += content
+        while len(pending) >= num_bytes:
+            yield bytes(pending[:num_bytes])
+            del pending[:num_bytes]
+    if pending:
+        yield bytes(pending)
 
 
 LITDATA = Format(
@@ -184,6 +192,6 @@ LITDATA = Format(
     write=write_litdata,
     open=open_litdata,
     is_all_ours=True,
-    rows_per_task=rows_of_piece,
+    rows_per_task=rows_per_piece,
     join=join_litdata,
 )

@@ -1,15 +1,18 @@
-"""MDS, the format of MosaicML's streaming, which `streaming.StreamingDataset(local="mds/train")` reads.
+"""MDS, the format of MosaicML Streaming, read by `streaming.StreamingDataset(local="mds/train")`.
 
-Written by own code: mosaicml-streaming (0.13) wants transformers<5 and numpy<2.2, which cannot be in one environment
-with what trains here, and the SDKs of five clouds. The bytes are those of its MDSWriter for the same columns, and a
-test holds them against it. No digests in the index: the manifest has one of each file.
+This module does not use mosaicml-streaming (0.13), which needs the SDKs of five clouds, transformers<5 and numpy<2.2.
+The last two conflict with the versions that training needs. The bytes are those of its MDSWriter for the same columns,
+and a test compares them. The index has no digests because the manifest has one for each file.
 
     mds/train/index.json, shard.00000.mds, shard.00001.mds …
 
-    input_ids                      array of uint16, of uint32 where the vocabulary is larger: cast before an embedding
-    lines, labels, segment_ids …   array of int32; attention_mask: of uint8
-    path, text …; start, fresh …   str; int
-    weight; segments               float64; JSON
+    input_ids                      array of uint16, or uint32 if the vocabulary is larger; cast it before an embedding
+    lines, labels, segment_ids …   array of int32
+    attention_mask                 array of uint8
+    path, text …                   str
+    start, fresh …                 int
+    weight                         float64
+    segments                       JSON
 """
 
 import json
@@ -31,12 +34,12 @@ from gristmill.formats.chunks import (
     EncodedRows,
     Field,
     Layout,
-    encoded_batches,
-    fields_of,
+    encode_batches,
+    make_fields,
     read_index,
     write_chunks,
 )
-from gristmill.formats.format import Format, SplitReader, Target, rows_of_piece
+from gristmill.formats.format import Format, SplitReader, Target, rows_per_piece
 
 INDEX = "index.json"
 VERSION = 2
@@ -45,13 +48,13 @@ ENCODINGS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float64", Kin
 
 def write_mds(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     config, layout = _config_and_layout(target.schema)
-    return _write(encoded_batches(batches, target.schema, layout), target, config, layout)
+    return _write(encode_batches(batches, target.schema, layout), target, config, layout)
 
 
 def join_mds(pieces: Iterable[Path], target: Target) -> list[str]:
     config, layout = _config_and_layout(target.schema)
     readers = (_open(piece / target.split, target.schema, config, layout) for piece in pieces)
-    return _write((rows for reader in readers for rows in reader.encoded()), target, config, layout)
+    return _write((rows for reader in readers for rows in reader.encoded_rows()), target, config, layout)
 
 
 def _write(rows: Iterable[EncodedRows], target: Target, config: dict[str, Any], layout: Layout) -> list[str]:
@@ -59,7 +62,7 @@ def _write(rows: Iterable[EncodedRows], target: Target, config: dict[str, Any], 
     shards = write_chunks(rows, layout, lambda number: folder / _shard_name(number))
     if not shards:
         return []
-    index = {"version": VERSION, "shards": [{**config, **_told(shard)} for shard in shards]}
+    index = {"version": VERSION, "shards": [{**config, **_index_entry(shard)} for shard in shards]}
     (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
     return [f"{target.split}/{name}" for name in (INDEX, *(shard.name for shard in shards))]
 
@@ -69,12 +72,12 @@ def open_mds(folder: Path, split: Split, schema: Schema) -> SplitReader:
 
 
 def _open(folder: Path, schema: Schema, config: dict[str, Any], layout: Layout) -> ChunkReader:
-    shards = _shards(folder / INDEX, config) if folder.exists() else []
+    shards = _read_shards(folder / INDEX, config) if folder.exists() else []
     return ChunkReader(folder, shards, layout, schema)
 
 
 def _config_and_layout(schema: Schema) -> tuple[dict[str, Any], Layout]:
-    fields = tuple(sorted(fields_of(schema, schema.id_type), key=lambda field: field.name))
+    fields = tuple(sorted(make_fields(schema, schema.id_type), key=lambda field: field.name))
     config = {
         "version": VERSION,
         "format": "mds",
@@ -85,9 +88,9 @@ def _config_and_layout(schema: Schema) -> tuple[dict[str, Any], Layout]:
         "column_encodings": [_encoding(field) for field in fields],
         "column_sizes": [_size(field) for field in fields],
     }
-    head = json.dumps(config, sort_keys=True).encode()
+    header = json.dumps(config, sort_keys=True).encode()
     return config, Layout(
-        fields, head, has_shapes=True, has_all_sizes=False, max_bytes=CHUNK_BYTES, is_table_counted=True
+        fields, header, has_shapes=True, has_all_sizes=False, max_bytes=CHUNK_BYTES, limit_includes_table=True
     )
 
 
@@ -96,34 +99,36 @@ def _encoding(field: Field) -> str:
 
 
 def _size(field: Field) -> int | None:
-    return None if field.has_own_size or field.dtype is None else field.dtype.itemsize
+    return None if field.has_variable_size or field.dtype is None else field.dtype.itemsize
 
 
 def _shard_name(number: int) -> str:
     return f"shard.{number:05}.mds"
 
 
-def _told(shard: Chunk) -> dict[str, Any]:
-    """What the index has of a shard, beside what is the same of all."""
+def _index_entry(shard: Chunk) -> dict[str, Any]:
+    """Return the entry of a shard in the index, without the configuration that all shards share."""
     raw = {"basename": shard.name, "bytes": shard.num_bytes, "hashes": {}}
     return {"samples": shard.num_rows, "raw_data": raw, "zip_data": None}
 
 
-def _shards(path: Path, config: dict[str, Any]) -> list[Chunk]:
+def _read_shards(path: Path, config: dict[str, Any]) -> list[Chunk]:
     match read_index(path):
-        case {"version": 2, "shards": [*found]}:
-            return [_shard(shard, number, config, path) for number, shard in enumerate(found)]
-    raise DatasetError(f"{str(path)!r} is no index of MDS shards. Build the dataset again.")
+        case {"version": 2, "shards": [*entries]}:
+            return [_checked_shard(entry, number, config, path) for number, entry in enumerate(entries)]
+    raise DatasetError(f"{str(path)!r} is not an index of MDS shards. Build the dataset again.")
 
 
-def _shard(told: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
-    """Under the name that it must have: none leads out of the folder."""
-    match told:
+def _checked_shard(entry: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
+    """Check an entry of the index. The name must be the expected one, so that it cannot point outside the folder."""
+    match entry:
         case {"samples": int(num_rows), "raw_data": {"bytes": int(num_bytes)}}:
             shard = Chunk(_shard_name(number), num_rows, num_bytes)
-            if told == {**config, **_told(shard)}:
+            if entry == {**config, **_index_entry(shard)}:
                 return shard
-    raise DatasetError(f"{str(path)!r} is damaged: shard {number} is not of this dataset. Build the dataset again.")
+    raise DatasetError(
+        f"{str(path)!r} is damaged: shard {number} does not belong to this dataset. Build the dataset again."
+    )
 
 
-MDS = Format(name="mds", write=write_mds, open=open_mds, is_all_ours=True, rows_per_task=rows_of_piece, join=join_mds)
+MDS = Format(name="mds", write=write_mds, open=open_mds, is_all_ours=True, rows_per_task=rows_per_piece, join=join_mds)

@@ -1,8 +1,12 @@
-"""`megatron`: the stream of `bin` with the index that Megatron-Core's IndexedDataset reads, one sequence a document.
+"""`megatron`: the token stream of `bin`, with the index that Megatron-Core's IndexedDataset reads.
 
-train.idx, little-endian: "MMIDIDX" and two zero bytes, version (uint64), code of the ids' type (uint8), number of
-sequences and of document indices (uint64 each); then of each sequence its length (int32), of each where it begins in
-train.bin (int64, in bytes), and the number of the first sequence of each document and of the end (int64).
+Each document is one sequence. train.idx is little-endian and has these parts:
+
+    "MMIDIDX" and two zero bytes
+    version (uint64), type code of the ids (uint8), number of sequences (uint64), number of document indices (uint64)
+    length of each sequence (int32)
+    offset of each sequence in train.bin, in bytes (int64)
+    first sequence of each document, followed by the number of sequences (int64)
 """
 
 import struct
@@ -14,69 +18,71 @@ import numpy as np
 from gristmill.core.errors import OutputError
 from gristmill.core.plain_files import open_plain
 from gristmill.core.schema import Schema
-from gristmill.formats.arrays import damaged, map_part, no_head
+from gristmill.formats.arrays import damage_error, map_part, no_head
 from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
 from gristmill.windows.cut import Indices
 
-HEAD = struct.Struct("<9sQBQQ")
+HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\0\0"
 VERSION = 1
-CODES = {np.dtype("<u2"): 8, np.dtype("<i4"): 4}
+TYPE_CODES = {np.dtype("<u2"): 8, np.dtype("<i4"): 4}
 BYTES_PER_SEQUENCE = 4 + 8
-MOST_IDS = 2**31 - 1
-"""In a sequence."""
+MAX_SEQUENCE_IDS = 2**31 - 1
+"""Maximum length of a sequence."""
 
 
-def _kind(schema: Schema) -> np.dtype[Any]:
-    """It knows no uint32."""
-    kind = id_kind(schema)
-    return kind if kind in CODES else np.dtype("<i4")
+def _stream_dtype(schema: Schema) -> np.dtype[Any]:
+    """Return the dtype of ids in the stream. Megatron has no uint32, so int32 replaces it."""
+    dtype = id_kind(schema)
+    return dtype if dtype in TYPE_CODES else np.dtype("<i4")
 
 
-def _write_index(path: Path, ends: Indices, kind: np.dtype[Any]) -> None:
+def _write_index(path: Path, ends: Indices, dtype: np.dtype[Any]) -> None:
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
     lengths = ends - starts
-    if int(lengths.max(initial=0)) > MOST_IDS:
+    if int(lengths.max(initial=0)) > MAX_SEQUENCE_IDS:
         raise OutputError(
-            f"a document of {int(lengths.max())} tokens is too long for {path.name!r}: megatron takes {MOST_IDS}. "
-            "Leave out that file with --exclude, or the format megatron."
+            f"a document of {int(lengths.max())} tokens is too long for {path.name!r}: the limit of megatron is "
+            f"{MAX_SEQUENCE_IDS}. Exclude the file with --exclude, or leave out the format megatron."
         )
     with path.open("wb") as stream:
-        stream.write(HEAD.pack(MAGIC, VERSION, CODES[kind], len(ends), len(ends) + 1))
+        stream.write(HEADER.pack(MAGIC, VERSION, TYPE_CODES[dtype], len(ends), len(ends) + 1))
         stream.write(lengths.astype("<i4").tobytes())
-        stream.write((starts * kind.itemsize).astype("<i8", copy=False).tobytes())
+        stream.write((starts * dtype.itemsize).astype("<i8", copy=False).tobytes())
         stream.write(np.arange(len(ends) + 1, dtype="<i8").tobytes())
 
 
-def _num_indexed(path: Path, kind: np.dtype[Any]) -> int:
+def _read_num_ids(path: Path, dtype: np.dtype[Any]) -> int:
+    """Check the index and return the number of ids that it covers."""
     try:
         size = path.stat().st_size
         with open_plain(path) as stream:
-            head = stream.read(HEAD.size)
+            header = stream.read(HEADER.size)
     except OSError as error:
-        raise damaged(path, error.strerror or str(error)) from None
-    if len(head) < HEAD.size:
-        raise damaged(path, f"it ends after {len(head)} bytes")
-    magic, version, code, num_sequences, num_documents = HEAD.unpack(head)
-    if (magic, version, code, num_documents) != (MAGIC, VERSION, CODES[kind], num_sequences + 1):
-        raise damaged(path, f"its head is not that of {kind.name} ids")
-    if size != HEAD.size + num_sequences * BYTES_PER_SEQUENCE + num_documents * 8:
-        raise damaged(path, f"{size} bytes, which is not {num_sequences} sequences")
+        raise damage_error(path, error.strerror or str(error)) from None
+    if len(header) < HEADER.size:
+        raise damage_error(path, f"it is truncated after {len(header)} bytes")
+    magic, version, code, num_sequences, num_documents = HEADER.unpack(header)
+    if (magic, version, code, num_documents) != (MAGIC, VERSION, TYPE_CODES[dtype], num_sequences + 1):
+        raise damage_error(path, f"its header is not that of {dtype.name} ids")
+    if size != HEADER.size + num_sequences * BYTES_PER_SEQUENCE + num_documents * 8:
+        raise damage_error(path, f"{size} bytes are not the size of {num_sequences} sequences")
     if not num_sequences:
         return 0
-    after_lengths = HEAD.size + num_sequences * 4
+    after_lengths = HEADER.size + num_sequences * 4
     last_length = int(map_part(path, np.dtype("<i4"), after_lengths - 4, 1)[0])
     last_start = int(map_part(path, np.dtype("<i8"), after_lengths + (num_sequences - 1) * 8, 1)[0])
-    num_ids, rest = divmod(last_start, kind.itemsize)
+    num_ids, rest = divmod(last_start, dtype.itemsize)
     if rest:
-        raise damaged(path, f"its last sequence begins within an id, at byte {last_start}")
+        raise damage_error(path, f"its last sequence begins inside an id, at byte {last_start}")
     return num_ids + last_length
 
 
-def _read_index(path: Path, _kind: np.dtype[Any]) -> Indices:
-    num_sequences = (path.stat().st_size - HEAD.size - 8) // (BYTES_PER_SEQUENCE + 8)
-    return np.cumsum(map_part(path, np.dtype("<i4"), HEAD.size, num_sequences), dtype=np.int64)
+def _read_index(path: Path, _dtype: np.dtype[Any]) -> Indices:
+    """Return the end of each sequence in the stream."""
+    num_sequences = (path.stat().st_size - HEADER.size - 8) // (BYTES_PER_SEQUENCE + 8)
+    return np.cumsum(map_part(path, np.dtype("<i4"), HEADER.size, num_sequences), dtype=np.int64)
 
 
-FILES = StreamFiles(".bin", ".idx", no_head, _kind, _write_index, _num_indexed, _read_index)
+FILES = StreamFiles(".bin", ".idx", no_head, _stream_dtype, _write_index, _read_num_ids, _read_index)
 MEGATRON = stream_format("megatron", FILES)

@@ -1,8 +1,8 @@
-"""Parquet: one window a row, typed columns, zstd. Ids are stored as they are, not by way of a dictionary.
+"""Parquet: one window per row, typed columns, compressed with zstd. Ids are stored without dictionary encoding.
 
-A dictionary's numbers are packed to bits, so that the ids that two neighbouring windows share no longer look alike to
-the compressor: with overlap 256 that takes 1.6 times the room (benchmarks/write.md). Byte stream split and delta
-encoding take more room too, and not every reader has them. Names, which repeat, go by a dictionary.
+Dictionary indices are bit-packed, so that the compressor no longer recognizes the ids that two adjacent windows share.
+With overlap 256, files become 1.6 times as large (benchmarks/write.md). Byte stream split and delta encoding also give
+larger files, and not every reader supports them. Columns of names, which repeat, use a dictionary.
 """
 
 import os
@@ -18,16 +18,24 @@ from gristmill.core.layout import UNFINISHED
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.arrow_tables import batch_of, import_pyarrow, no_rows, reading, require_kinds, tables_of
-from gristmill.formats.batch import WindowBatch, joined
-from gristmill.formats.format import Format, Target, files_of
+from gristmill.formats.arrow_tables import (
+    batch_from_table,
+    convert_errors,
+    empty_batch,
+    import_pyarrow,
+    require_columns,
+    tables_of,
+)
+from gristmill.formats.batch import WindowBatch, concat_batches
+from gristmill.formats.format import Format, Target, find_files
 
 NAME, SUFFIX = "Parquet", ".parquet"
 ZSTD_LEVEL = 3
-"""Against 1: somewhat smaller files, in somewhat more time."""
+"""Files are slightly smaller than with level 1, and writing takes slightly longer."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
+    """Write one file of a split and return its name."""
     name = target.file_name(SUFFIX)
     unfinished = target.folder / f"{name}{UNFINISHED}"
     with unfinished.open("wb") as stream:
@@ -37,7 +45,7 @@ def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def num_parquet_bytes(batches: Iterable[WindowBatch], schema: Schema) -> int:
-    """What these rows take as one file."""
+    """Return the size of these rows as one Parquet file."""
     pa, _ = _import_parquet()
     sink = pa.BufferOutputStream()
     _write_to(sink, batches, schema)
@@ -46,14 +54,17 @@ def num_parquet_bytes(batches: Iterable[WindowBatch], schema: Schema) -> int:
 
 def _write_to(sink: Any, batches: Iterable[WindowBatch], schema: Schema) -> None:
     pa, parquet = _import_parquet()
-    kinds, tables = tables_of(pa, batches, schema)
-    with parquet.ParquetWriter(sink, kinds, **write_options(schema)) as writer:
+    table_schema, tables = tables_of(pa, batches, schema)
+    with parquet.ParquetWriter(sink, table_schema, **write_options(schema)) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=len(table))
 
 
 def write_options(schema: Schema) -> dict[str, Any]:
-    """Statistics let a reader skip row groups, by path or start; those of ids and long texts are of no use."""
+    """Return the options of ParquetWriter.
+
+    Readers use statistics to skip row groups, by path or start. Statistics of ids and long texts would be useless.
+    """
     names = [name for name in schema.others if COLUMNS[name].has_few_values]
     numbers = [name for name in schema.others if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
     return {
@@ -61,24 +72,24 @@ def write_options(schema: Schema) -> dict[str, Any]:
         "compression_level": ZSTD_LEVEL,
         "use_dictionary": names or False,
         "write_statistics": names + numbers or False,
-        "write_page_index": True,  # of long windows a row group has several pages, of which a viewer needs one
+        "write_page_index": True,  # a row group of long windows has several pages, and a viewer needs only one
         "write_page_checksum": True,
     }
 
 
-class _File(NamedTuple):
+class _ParquetFile(NamedTuple):
     path: Path
     metadata: Any
     first_rows: list[int]
-    """Of its row groups, and how many rows it has."""
+    """First row of each row group, followed by the number of rows in the file."""
 
 
 class ParquetRows:
-    """Only the row groups that are asked for are read. No file stays open, so that it travels to other processes."""
+    """Reader of a split. Reads only the row groups it needs. Keeps no file open, so that it can be pickled."""
 
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         self._schema = schema
-        self._files = [_opened(path, schema) for path in files_of(folder, split, SUFFIX)]
+        self._files = [_open_file(path, schema) for path in find_files(folder, split, SUFFIX)]
         self._first_rows = [0, *accumulate(file.first_rows[-1] for file in self._files)]
 
     def __len__(self) -> int:
@@ -86,37 +97,39 @@ class ParquetRows:
 
     def read(self, start: int, stop: int) -> WindowBatch:
         parts = [
-            _read(file, max(start - first, 0), min(stop - first, file.first_rows[-1]), self._schema)
+            _read_rows(file, max(start - first, 0), min(stop - first, file.first_rows[-1]), self._schema)
             for file, first in zip(self._files, self._first_rows, strict=False)
             if first < stop and start < min(stop, first + file.first_rows[-1])
         ]
-        return joined(parts) if parts else no_rows(import_pyarrow(NAME), self._schema)
+        return concat_batches(parts) if parts else empty_batch(import_pyarrow(NAME), self._schema)
 
 
-def _opened(path: Path, schema: Schema) -> _File:
+def _open_file(path: Path, schema: Schema) -> _ParquetFile:
     pa, parquet = _import_parquet()
-    with reading(pa, path), parquet.ParquetFile(path) as file:
-        require_kinds(pa, file.schema_arrow, schema)
+    with convert_errors(pa, path), parquet.ParquetFile(path) as file:
+        require_columns(pa, file.schema_arrow, schema)
         counts = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
         if min(counts, default=0) < 0 or sum(counts) != file.metadata.num_rows:
-            raise ValueError(f"row groups of {counted(sum(counts), 'row')} are not {file.metadata.num_rows}")
-        return _File(path, file.metadata, [0, *accumulate(counts)])
+            raise ValueError(
+                f"its row groups have {counted(sum(counts), 'row')}, but its metadata records {file.metadata.num_rows}"
+            )
+        return _ParquetFile(path, file.metadata, [0, *accumulate(counts)])
 
 
-def _read(file: _File, start: int, stop: int, schema: Schema) -> WindowBatch:
+def _read_rows(file: _ParquetFile, start: int, stop: int, schema: Schema) -> WindowBatch:
     pa, parquet = _import_parquet()
     groups = range(bisect_right(file.first_rows, start) - 1, bisect_left(file.first_rows, stop))
     options = {"metadata": file.metadata, "pre_buffer": False, "page_checksum_verification": True}
-    with reading(pa, file.path), parquet.ParquetFile(file.path, **options) as opened:
+    with convert_errors(pa, file.path), parquet.ParquetFile(file.path, **options) as opened:
         table = opened.read_row_groups(groups, use_threads=False)
         if len(table) != file.first_rows[groups.stop] - file.first_rows[groups.start]:
-            raise ValueError(f"{counted(len(table), 'row')} in row groups {groups.start} to {groups.stop - 1}")
-        return batch_of(table.slice(start - file.first_rows[groups.start], stop - start), schema)
+            raise ValueError(f"row groups {groups.start} to {groups.stop - 1} have {counted(len(table), 'row')}")
+        return batch_from_table(table.slice(start - file.first_rows[groups.start], stop - start), schema)
 
 
 def _import_parquet() -> tuple[Any, Any]:
     pa = import_pyarrow(NAME)
-    from pyarrow import parquet  # noqa: PLC0415 - slow to import, and not always there
+    from pyarrow import parquet  # noqa: PLC0415 - slow to import, and optional
 
     return pa, parquet
 

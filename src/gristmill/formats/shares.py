@@ -1,4 +1,4 @@
-"""Rows into one of a dataset's formats: its files, what is known of each, and a digest of every row on the way."""
+"""Writing the rows of a dataset to one of its formats in shares, and the facts and digests of the written files."""
 
 import shutil
 from collections import deque
@@ -19,20 +19,20 @@ from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import Content, row_digests
-from gristmill.formats.format import Target, folder_of, format_named, name_in
+from gristmill.formats.format import Target, folder_of, format_named, path_in_dataset
 
 
 class Share(NamedTuple):
-    """What one task writes of a split in one format: some of its rows, none of a document whose others it leaves."""
+    """Part of a split that one task writes in one format. It consists of complete documents."""
 
     format: str
     split: Split
     num_rows: int
     first: int = 0
-    """Of its rows, in the split."""
+    """Number of its first row in the split."""
     number: int = 0
     num_shares: int = 1
-    """Of the split."""
+    """Number of shares that the split is divided into."""
 
     @property
     def stop(self) -> int:
@@ -40,44 +40,48 @@ class Share(NamedTuple):
 
     @property
     def is_piece(self) -> bool:
-        """It is joined with the others."""
+        """True if the share is written separately and then joined with the others."""
         return self.num_shares > 1 and format_named(self.format).join is not None
 
     def folder_in(self, dataset: Path) -> Path:
-        """Where it is written: the format's, or one in there that is gone in the end."""
+        """Return the output folder: that of the format, or a temporary folder in it if the share is a piece."""
         folder = folder_of(dataset, self.format)
         return folder / f"{self.split}-{self.number:05d}{UNFINISHED}" if self.is_piece else folder
 
 
 class ShareTask(Protocol):
+    """Task that writes one share."""
+
     @property
     def share(self) -> Share: ...
 
 
 class WrittenFiles(msgspec.Struct, frozen=True):
+    """Result of writing one share."""
+
     facts: dict[str, FileFacts]
-    """None of a piece."""
+    """Facts of the files, keyed by path in the dataset. Empty for a piece."""
     content: bytes
-    """The digest of each row."""
+    """Concatenated hashes of all rows."""
 
 
 def shares_of(
     name: str, split: Split, schema: Schema, num_rows: Sequence[int], edge_at: Callable[[int], int]
 ) -> list[Share]:
-    """The same rows are cut alike, whoever writes them.
+    """Divide a split into shares. The same rows always give the same shares.
 
-    `num_rows`: of each of the split's files in JSONL. `edge_at`: the row itself, if a document begins there, else the
-    next at which one does.
+    `num_rows` has the number of rows of each JSONL file of the split. `edge_at` returns the first row at or after the
+    given one at which a document begins.
     """
-    form, total = format_named(name), sum(num_rows)
-    files = [total] if form.join is not None else num_rows
+    format_, total = format_named(name), sum(num_rows)
+    files = [total] if format_.join is not None else num_rows
     edges = [0]
     for stop, count in zip(accumulate(files), files, strict=True):
-        about = count if form.rows_per_task is None else form.rows_per_task(schema, total)
-        num_shares = max(1, round(count / max(1, about)))
+        rows_per_share = count if format_.rows_per_task is None else format_.rows_per_task(schema, total)
+        num_shares = max(1, round(count / max(1, rows_per_share)))
         for number in range(1, num_shares):
             row = stop - count + count * number // num_shares
-            if row > edges[-1]:  # else a document goes on past it
+            if row > edges[-1]:  # otherwise a document continues past it
                 edges.append(min(stop, edge_at(row)))
         edges.append(stop)
     edges = sorted(set(edges))
@@ -90,47 +94,52 @@ def shares_of(
 def shares_of_documents(
     name: str, split: Split, schema: Schema, num_rows: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[Share, slice]]:
-    """And which of the split's documents each has. `counts`: the rows of each document."""
+    """Yield the shares of a split and the documents in each. `counts` has the number of rows of each document."""
     edges = np.cumsum([0, *counts])
 
-    def number_of(row: int) -> int:
+    def document_at(row: int) -> int:
         return int(np.searchsorted(edges, row))
 
-    for share in shares_of(name, split, schema, num_rows, lambda row: int(edges[number_of(row)])):
-        yield share, slice(number_of(share.first), number_of(share.stop))
+    for share in shares_of(name, split, schema, num_rows, lambda row: int(edges[document_at(row)])):
+        yield share, slice(document_at(share.first), document_at(share.stop))
 
 
 def write_share(
     share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], compressed_at: int | None = None
 ) -> WrittenFiles:
-    """Into the format's folder in the dataset's."""
-    way, folder = format_named(share.format), share.folder_in(dataset)
+    """Write one share to the folder of its format."""
+    format_, folder = format_named(share.format), share.folder_in(dataset)
     digests: list[bytes] = []
     target = Target(folder, share.split, schema, compressed_at=compressed_at)
     if share.is_piece:
-        shutil.rmtree(folder, ignore_errors=True)  # of a worker that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a worker that was killed
         folder.mkdir()
     else:
         target = target._replace(shard=share.number, num_shards=share.num_shares)
-    names = way.write(_digested(batches, share.split, digests), target)
+    names = format_.write(_collect_digests(batches, share.split, digests), target)
     facts = {}
     if not share.is_piece:
-        more = {"split": share.split, "format": share.format, "rows": share.num_rows if way.join is None else None}
+        extra_facts = {
+            "split": share.split,
+            "format": share.format,
+            "rows": share.num_rows if format_.join is None else None,
+        }
         facts = {
-            name_in(share.format, name): msgspec.structs.replace(facts_of(folder / name), **more)
+            path_in_dataset(share.format, name): msgspec.structs.replace(facts_of(folder / name), **extra_facts)
             for name in sorted(names)
         }
     return WrittenFiles(facts, b"".join(digests))
 
 
-def _digested(batches: Iterable[WindowBatch], split: Split, digests: list[bytes]) -> Iterator[WindowBatch]:
+def _collect_digests(batches: Iterable[WindowBatch], split: Split, digests: list[bytes]) -> Iterator[WindowBatch]:
+    """Yield the batches, and append the hashes of their rows to `digests`."""
     for batch in batches:
         digests.append(row_digests(split, batch))
         yield batch
 
 
 class AllFiles:
-    """What was written, share by share; each format must turn out to hold the same."""
+    """Facts of all written files, and the content digest, which must be the same in all formats."""
 
     def __init__(self) -> None:
         self.facts: dict[str, FileFacts] = {}
@@ -139,23 +148,25 @@ class AllFiles:
     def add_all(
         self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path, schema: Schema, map_tasks: MapFunction
     ) -> None:
-        """In order; pieces are joined while the next ones are written."""
-        made: dict[str, tuple[str, Split]] = {}
+        """Add written shares in order. Pieces are joined while workers write the next ones."""
+        joined_files: dict[str, tuple[str, Split]] = {}
         keys = attrgetter("format", "split", "is_piece")
-        for (name, split, is_piece), own in groupby(written, key=lambda one: keys(one[0])):
-            pieces = self._add(own, dataset)
+        for (name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
+            pieces = self._add_shares(group, dataset)
             join = format_named(name).join
             if is_piece and join is not None:
                 names = join(pieces, Target(folder_of(dataset, name), split, schema))
-                made |= {name_in(name, file): (name, split) for file in sorted(names)}
-            deque(pieces, maxlen=0)  # what nobody joins is added all the same
-        # Workers take their digests, all at once: the beginning of a .npy or chunk is known only at its end.
-        for file, facts in zip(made, map_tasks(facts_of, [dataset / file for file in made]), strict=True):
-            name, split = made[file]
+                joined_files |= {path_in_dataset(name, file): (name, split) for file in sorted(names)}
+            deque(pieces, maxlen=0)  # consume the shares that are not joined
+        # Workers hash the joined files at the end, because the header of a .npy file or chunk is written last.
+        for file, facts in zip(
+            joined_files, map_tasks(facts_of, [dataset / file for file in joined_files]), strict=True
+        ):
+            name, split = joined_files[file]
             self.facts[file] = msgspec.structs.replace(facts, split=split, format=name)
 
-    def _add(self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path) -> Iterator[Path]:
-        """The folder of each, which is removed behind it if it is that of a piece."""
+    def _add_shares(self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path) -> Iterator[Path]:
+        """Add shares and yield the folder of each. The folder of a piece is removed afterwards."""
         for share, one in written:
             self.facts |= one.facts
             self.add_content(share.format, share.split, one.content)
@@ -165,20 +176,21 @@ class AllFiles:
                 shutil.rmtree(folder)
 
     def finish(self, names: Iterable[str], dataset: Path, schema: Schema) -> None:
-        """What a format says of all its splits together."""
+        """Write the files of each format that cover all its splits."""
         for name in names:
-            way, folder = format_named(name), folder_of(dataset, name)
-            for file in way.finish(folder, schema) if way.finish is not None else ():
-                self.facts[name_in(name, file)] = msgspec.structs.replace(facts_of(folder / file), format=name)
+            format_, folder = format_named(name), folder_of(dataset, name)
+            for file in format_.finish(folder, schema) if format_.finish is not None else ():
+                self.facts[path_in_dataset(name, file)] = msgspec.structs.replace(facts_of(folder / file), format=name)
 
     def add_content(self, name: str, split: Split, content: bytes) -> None:
         self._contents.setdefault(name, Content()).add(split, content)
 
     def content_sha256(self) -> str:
-        found = {name: content.sha256() for name, content in self._contents.items()}
-        if len(set(found.values())) != 1:
-            told = ", ".join(f"{name} {digest[:12]}…" for name, digest in found.items())
+        """Return the content digest of the dataset. Raises GristmillError if formats differ."""
+        digests_by_format = {name: content.sha256() for name, content in self._contents.items()}
+        if len(set(digests_by_format.values())) != 1:
+            digests = ", ".join(f"{name} {digest[:12]}…" for name, digest in digests_by_format.items())
             raise GristmillError(
-                f"the formats do not hold the same rows: {told}. Please report this fault of gristmill."
+                f"the formats do not have the same rows: {digests}. Please report this bug in gristmill."
             )
-        return next(iter(found.values()))
+        return next(iter(digests_by_format.values()))
