@@ -192,7 +192,7 @@ def data_digests(out: Path) -> dict[str, str]:
     if manifest.is_file():
         digests["content"] = json.loads(manifest.read_bytes())["content_sha256"]
     for path in files_in(out):
-        is_data = path.name not in compare_builds.FACTS and path.parent.name not in {"parquet", "arrow"}
+        is_data = path.name not in compare_builds.DESCRIPTION_FILES and path.parent.name not in {"parquet", "arrow"}
         if is_data:
             with path.open("rb") as file:
                 digests[str(path.relative_to(out))] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -432,13 +432,14 @@ def limit_lines(rates: Rates, sample: Sample, setting: Setting) -> Iterator[str]
     num_documents = setting.memory_bytes / per_document
     num_files = setting.memory_bytes / sample.scan_bytes_per_file
     source = bytes_text(num_documents * sample.found_files / sample.num_documents * bytes_per_file)
-    yield f"| documents fill the {memory} of the driver | {num_documents / 1e6:,.0f} million documents, {source} of "
-    "source |"
+    yield (
+        f"| documents fill {memory} in the driver | {num_documents / 1e6:,.0f} million documents, {source} of source |"
+    )
     by_byte = sum(driver_bytes(TERABYTE, Amounts.of(TERABYTE, sample), sample)) / TERABYTE.num_bytes
-    yield f"| documents and held-out anchors fill the {memory} of the driver | "
-    f"{bytes_text(setting.memory_bytes / by_byte)} of source |"
-    yield f"| the list of files fills the {memory} of the driver | {num_files / 1e6:,.0f} million files, "
-    f"{bytes_text(num_files * bytes_per_file)} |"
+    source = bytes_text(setting.memory_bytes / by_byte)
+    yield f"| documents and held-out anchors fill {memory} in the driver | {source} of source |"
+    source = bytes_text(num_files * bytes_per_file)
+    yield f"| the file list fills {memory} in the driver | {num_files / 1e6:,.0f} million files, {source} of source |"
     source = bytes_text(min_source_bytes(sample, lambda amounts: amounts.mistaken > NOTABLE_SHARE))
     yield f"| a tenth of the anchors match by mistake, because keys have 32 bits | {source} of source |"
     source = bytes_text(min_source_bytes(sample, lambda amounts: amounts.num_spans > PARTITION_SPANS << BUCKET_BITS))

@@ -1,6 +1,6 @@
 """Simulate a queue task by task: workers on several machines, one driver, slow machines and failing machines.
 
-The driver handles one result at a time and assigns two tasks to each worker in advance. Tasks of a failed machine are
+The driver handles one result at a time and keeps up to two tasks assigned to each worker. Tasks of a failed machine are
 run again. The same seed gives the same numbers.
 """
 
@@ -69,7 +69,7 @@ class Tasks(NamedTuple):
 def simulate(tasks: Tasks, pool: Pool) -> QueueResult:
     """Simulate some of the tasks one by one and extrapolate to all of them.
 
-    Failures are as much more frequent as there are more tasks than simulated ones.
+    The failure rate is multiplied by the ratio of all tasks to simulated tasks.
     """
     number = max(1, round(tasks.number))
     num_simulated = min(number, max(MIN_SIMULATED, SIMULATED_PER_WORKER * pool.workers))
@@ -96,15 +96,17 @@ class Queue:
         self.speed = [
             1 / setting.slow_factor if rng.random() < setting.slow_share else 1.0 for _ in range(pool.num_machines)
         ]
-        self.lives = [0] * pool.num_machines
+        self.num_failures = [0] * pool.num_machines
         """Number of failures of each machine."""
         self.assigned: list[list[float]] = [[] for _ in range(pool.workers)]
         """Assigned tasks of each worker. The first one is running."""
-        self.arrived: list[float] = [0.0] * pool.workers
+        self.arrives_at: list[float] = [0.0] * pool.workers
         """Time at which the last task of each worker arrives from the driver."""
         self.idle: set[int] = set()
         self.events: list[tuple[float, int, int, int]] = []
-        """Heap of (time, order, target, life). The target is a worker, or -1 - machine. `life` marks stale events."""
+        """Heap of (time, order, target, number of failures). The target is a worker, or -1 - machine.
+
+        An event of a worker is outdated if its machine has failed since."""
         self.order = count()
         self.driver_at = 0.0
         self.first_idle_at = math.inf
@@ -113,25 +115,25 @@ class Queue:
     def run(self) -> list[float]:
         """Run until all tasks are done, and return the time at which each was done."""
         total, done_at = len(self.pending), list[float]()
-        for machine in range(len(self.lives)):
+        for machine in range(len(self.num_failures)):
             self.start_machine(0.0, machine)
         while len(done_at) < total:
-            now, _, target, life = heappop(self.events)
+            now, _, target, failures = heappop(self.events)
             if target < 0:
-                self.handle_machine_event(now, -target - 1, life)
-            elif life == self.lives[target // self.cores]:
+                self.handle_machine_event(now, -target - 1, failures)
+            elif failures == self.num_failures[target // self.cores]:
                 done_at.append(now)
                 self.assigned[target].pop(0)
                 self.start_task(now, target)
                 self.assign_task(now, target)
         return done_at
 
-    def handle_machine_event(self, now: float, machine: int, life: int) -> None:
+    def handle_machine_event(self, now: float, machine: int, failures: int) -> None:
         """Handle the failure of a machine, or its replacement."""
-        if life != self.lives[machine]:
+        if failures != self.num_failures[machine]:
             self.start_machine(now, machine)
             return
-        self.lives[machine] += 1
+        self.num_failures[machine] += 1
         for worker in self.workers_of(machine):
             self.num_lost += bool(self.assigned[worker])
             self.pending += self.assigned[worker]
@@ -144,7 +146,7 @@ class Queue:
     def start_machine(self, now: float, machine: int) -> None:
         if self.failure_rate:
             fails_at = now + self.rng.expovariate(self.failure_rate)
-            heappush(self.events, (fails_at, next(self.order), -machine - 1, self.lives[machine]))
+            heappush(self.events, (fails_at, next(self.order), -machine - 1, self.num_failures[machine]))
         for _ in range(TASKS_AHEAD):
             for worker in self.workers_of(machine):
                 self.assign_task(now, worker)
@@ -161,7 +163,7 @@ class Queue:
             return
         self.idle.discard(worker)
         self.driver_at = max(self.driver_at, now) + self.driver_seconds
-        self.arrived[worker] = self.driver_at
+        self.arrives_at[worker] = self.driver_at
         self.assigned[worker].append(self.pending.pop())
         if len(self.assigned[worker]) == 1:
             self.start_task(now, worker)
@@ -169,6 +171,6 @@ class Queue:
     def start_task(self, now: float, worker: int) -> None:
         if self.assigned[worker]:
             machine = worker // self.cores
-            took = self.assigned[worker][0] / self.speed[machine]
-            ends_at = max(now, self.arrived[worker]) + took
-            heappush(self.events, (ends_at, next(self.order), worker, self.lives[machine]))
+            seconds = self.assigned[worker][0] / self.speed[machine]
+            ends_at = max(now, self.arrives_at[worker]) + seconds
+            heappush(self.events, (ends_at, next(self.order), worker, self.num_failures[machine]))

@@ -76,8 +76,8 @@ def print_table(library: TokenizerTable, other_packages: TokenizerTable, seconds
     print("| --- | --- | --- | --- | --- | --- | --- |")
     durations = ["", *(f"{one:.1f}" for one in seconds)]
     for one, other_code, duration in zip(library.tokenizers, other_packages.tokenizers, durations, strict=True):
-        figures = f"{bytes_per_token(library, one, [Split.TRAIN])} | "
-        f"{bytes_per_token(library, one, [Split.VALIDATION, Split.TEST])}"
+        figures = bytes_per_token(library, one, [Split.TRAIN])
+        figures += f" | {bytes_per_token(library, one, [Split.VALIDATION, Split.TEST])}"
         figures += f" | {other_code.bytes_per_token:.2f} | {one.windows:,} | {duration}"
         print(f"| {one.name.partition('-')[0]} | {one.vocab_size:,} | {figures} |")
 
