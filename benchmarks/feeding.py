@@ -77,7 +77,7 @@ def loader_cases(datasets: dict[str, Dataset]) -> dict[str, Callable[[], float]]
 
 
 def transfer_cases(dataset: Dataset) -> dict[str, Callable[[], float]]:
-    """Return two cases to pass batches from a worker: packed into one array, and the default of torch."""
+    """Return two ways to pass batches from a worker: packed into one array, and the default of torch."""
     stream = dataset.torch("train", streaming=True)
     collate = stream.causal_collator()
     return {

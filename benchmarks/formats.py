@@ -66,7 +66,7 @@ BulkWrite = Callable[[Path], object]
 class FormatCase(NamedTuple):
     format: Format
     library: str
-    """Name of the function of the format's library that writes all rows. Empty if the format has no library."""
+    """Name of the function of the format's library that writes all rows. Empty if there is none."""
     prepare: Callable[[Rows], BulkWrite] | None = None
     """Convert rows to the library's form, and return a function that writes them with the library."""
 

@@ -219,7 +219,7 @@ def find_sdist(pin: Pin, index: str) -> Link:
 
 
 def read_page(url: str) -> list[Link]:
-    """Read the links of a project with a SHA-256 from the index, as JSON (PEP 691) or HTML (PEP 503)."""
+    """Read the links on the page of a project, in JSON (PEP 691) or HTML (PEP 503). Each must have a SHA-256."""
     with urlopen(Request(url, headers={"Accept": INDEX_CONTENT_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
         is_json = page.headers.get_content_type().endswith("json")
         text, base = page.read().decode("utf-8"), page.url

@@ -1,4 +1,4 @@
-"""Run commands in fresh processes, one at a time, and measure wall time and peak memory. All benchmarks use it."""
+"""Run commands in fresh processes, one at a time, and measure wall time and peak memory. Most benchmarks use it."""
 
 import os
 import sys

@@ -61,8 +61,8 @@ FILES_COLUMNS = {
     "status": "`kept` or `dropped`",
     "split, group": "its split and group; for a duplicate or contaminated file, those that it would have. A rebuild "
     "keeps them",
-    "language, encoding, bytes, lines": "language, encoding and size of the file as it was read; `lines` is the number of "
-    "lines of the tokenized text",
+    "language, encoding, bytes, lines": "language, encoding and size of the file as it was read; `lines` is that of "
+    "the tokenized text",
     "tokens": "number of tokens of the complete file, after redaction and before any cut",
     "cut_tokens": "number of its tokens that are in no window because they also occur in another split or a benchmark",
     "windows": "number of its rows, without variants; with `--pack`, number of its segments",
