@@ -252,8 +252,8 @@ def main() -> None:
     print("# Search for secrets\n")
     print(f"`python benchmarks/find_secrets.py`. {machine_text('gristmill', 'google-re2')}.\n")
     print(
-        f"Each line contains a random value and is drawn {DRAWS} times. Some short passwords look like words and are not "
-        "found.\n"
+        f"Each line contains a random value and is drawn {DRAWS} times. Some short passwords look like words and are "
+        "not found.\n"
     )
     print_counts("planted", PLANTED)
     print_counts("look-alikes", LOOK_ALIKES)

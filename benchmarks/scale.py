@@ -183,9 +183,9 @@ def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
     options = ("--compress", "zstd", "--max-file-bytes", "1000000000")
     print("\n## One large file\n")
     print(
-        "Builds of the tenth, without and with one large file. The size limit is raised for that file, and it gets its own"
+        "Builds of the tenth, without and with one large file. The size limit is raised for that file, and it gets its"
     )
-    print("batch and process.\n")
+    print("own batch and process.\n")
     print("| source | seconds | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- |")
     for label, sources in (("a tenth", [tenth]), (f"a tenth and a file of {size / 1e6:,.0f} MB", [tenth, str(source)])):
