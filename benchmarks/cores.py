@@ -1,19 +1,20 @@
-"""How well does a build use many cores, before and after? Workers, formats, and seconds by phase.
+"""Measure how well the builds of two revisions use many cores: by workers, by formats and by phase.
 
-    python benchmarks/cores.py BEFORE [AFTER] --corpus corpus     # prints benchmarks/cores.md; the corpus: see speed.py
+    python benchmarks/cores.py BEFORE [AFTER] --corpus corpus     # prints benchmarks/cores.md
 
-On a machine without git and network, with two source trees, and with the libraries and one of the trees on PYTHONPATH:
+speed.py describes the corpus. On a machine without git and network, pass two source trees, and put the libraries and
+one of the trees on PYTHONPATH:
 
     export PYTHONPATH=libraries:after/src
     python after/benchmarks/cores.py --before-tree before --after-tree after --corpus corpus
 
-Both revisions are run in turns by this interpreter and must write the same data files and files.jsonl, byte by byte,
-with any number of workers. The parts:
+This interpreter runs both revisions in turns. With any number of workers, both must write the same bytes into the data
+files and files.jsonl. The parts:
 
-workers    default builds with 1, 2, 4, 8 and 16 workers, as far as there are cores
-formats    `--format bin` and `--format parquet` against JSONL with all cores, and the seconds of each phase.
-           Parquet is left out where there is no PyArrow
-serial     the CPU seconds that a build with all cores spends in its first process, by phase. No worker shares in these
+workers    default builds with 1, 2, 4, 8 and 16 workers, up to the number of cores
+formats    `--format bin` and `--format parquet` compared with JSONL, on all cores, with the seconds of each phase.
+           Parquet needs PyArrow and is skipped without it
+serial     CPU seconds by phase of the main process, in a build on all cores. Workers cannot share this work
 """
 
 import argparse
@@ -23,29 +24,29 @@ from importlib.util import find_spec
 
 from revisions import (
     Pair,
-    Ran,
+    RunCost,
     Setting,
     Side,
     add_options,
-    build_of,
-    command_of,
+    cold_build,
+    command_text,
     in_turns,
+    open_setting,
     python,
     ratio,
     refuse_different,
     remove,
     run,
-    setting_of,
 )
 
 from gristmill.runners.local import num_cores
 from gristmill.views.table import Cell, Table, markdown_table
 
-FIRST_PROCESS = """
+MAIN_PROCESS_BUILD = """
 import json, sys, time
 from contextlib import contextmanager
 import gristmill, gristmill.pipeline.build, msgspec
-class Watched(gristmill.Progress):
+class CpuProgress(gristmill.Progress):
     cpu = {}
     @contextmanager
     def phase(self, name, *arguments, **options):
@@ -53,31 +54,32 @@ class Watched(gristmill.Progress):
         with super().phase(name, *arguments, **options) as step:
             yield step
         self.cpu[name] = self.cpu.get(name, 0) + time.process_time() - started
-progress = Watched()
-source, out, workers, answer = sys.argv[1:]
+progress = CpuProgress()
+source, out, workers, result = sys.argv[1:]
 started = time.process_time()
 settings = {"sources": [source], "out": out, "run": {"workers": int(workers)}}
 gristmill.build(msgspec.convert(settings, gristmill.Config), progress)
 total = time.process_time() - started
-json.dump({"start": started, **progress.cpu, "the rest": total - sum(progress.cpu.values())}, open(answer, "w"))
+json.dump({"start": started, **progress.cpu, "the rest": total - sum(progress.cpu.values())}, open(result, "w"))
 """
+"""Script that builds and writes the CPU seconds of its own process, by phase."""
 WORKERS = (1, 2, 4, 8, 16)
 FORMATS = ("jsonl", "bin", "parquet")
 
 
 def measure_workers(setting: Setting) -> list[Table]:
     counts = [count for count in WORKERS if count <= num_cores()]
-    ways = {f"{count} workers": build_of(setting.corpus, "--workers", str(count)) for count in counts}
-    pairs = in_turns(ways, setting)
+    cases = {f"{count} workers": cold_build(setting.corpus, "--workers", str(count)) for count in counts}
+    pairs = in_turns(cases, setting)
     one, *more = pairs.values()
     for pair in more:
-        refuse_different("with more workers", one.before.data, pair.before.data)
-    heads = ("workers", *wall_heads("s"), *wall_heads("CPU s"), "1 worker : this, before", "after")
+        refuse_different("build with more workers", one.before.data, pair.before.data)
+    heads = ("workers", *pair_heads("s"), *pair_heads("CPU s"), "1 worker : this, before", "1 worker : this, after")
     rows: list[list[Cell]] = [
         [
             count,
-            *seconds(pair.before.wall, pair.after.wall),
-            *seconds(pair.before.cpu, pair.after.cpu),
+            *pair_cells(pair.before.wall, pair.after.wall),
+            *pair_cells(pair.before.cpu, pair.after.cpu),
             ratio(one.before.wall, pair.before.wall),
             ratio(one.after.wall, pair.after.wall),
         ]
@@ -89,15 +91,15 @@ def measure_workers(setting: Setting) -> list[Table]:
 def measure_formats(setting: Setting) -> list[Table]:
     formats = [name for name in FORMATS if name != "parquet" or find_spec("pyarrow") is not None]
     workers = str(num_cores())
-    ways = {name: build_of(setting.corpus, "--workers", workers, "--format", name) for name in formats}
-    pairs = in_turns(ways, setting)
+    cases = {name: cold_build(setting.corpus, "--workers", workers, "--format", name) for name in formats}
+    pairs = in_turns(cases, setting)
     jsonl = pairs["jsonl"]
-    heads = ("format", *wall_heads("s"), *wall_heads("CPU s"), "this : JSONL, before", "after")
+    heads = ("format", *pair_heads("s"), *pair_heads("CPU s"), "this : JSONL, before", "this : JSONL, after")
     rows: list[list[Cell]] = [
         [
             name,
-            *seconds(pair.before.wall, pair.after.wall),
-            *seconds(pair.before.cpu, pair.after.cpu),
+            *pair_cells(pair.before.wall, pair.after.wall),
+            *pair_cells(pair.before.cpu, pair.after.cpu),
             ratio(pair.before.wall, jsonl.before.wall),
             ratio(pair.after.wall, jsonl.after.wall),
         ]
@@ -107,12 +109,12 @@ def measure_formats(setting: Setting) -> list[Table]:
 
 
 def phases_table(pairs: dict[str, Pair], workers: str) -> Table:
-    """Of the fastest run of each."""
+    """Return the seconds by phase of the fastest run of each format and revision."""
     heads = ("phase", *(head for name in pairs for head in (f"{name}, before", f"{name}, after")))
-    ran = [one for pair in pairs.values() for one in pair]
-    names = sorted(dict.fromkeys(name for one in ran for name in one.phases), key="total".__eq__)
+    costs = [one for pair in pairs.values() for one in pair]
+    names = sorted(dict.fromkeys(name for one in costs for name in one.phases), key="total".__eq__)
     rows: list[list[Cell]] = [
-        [name, *(f"{one.phases[name]:.2f}" if name in one.phases else None for one in ran)] for name in names
+        [name, *(f"{one.phases[name]:.2f}" if name in one.phases else None for one in costs)] for name in names
     ]
     return Table(f"Seconds by phase, {workers} workers", heads, rows)
 
@@ -120,36 +122,40 @@ def phases_table(pairs: dict[str, Pair], workers: str) -> Table:
 def measure_serial(setting: Setting) -> list[Table]:
     workers = str(num_cores())
 
-    def build(side: Side) -> Ran:
-        out, answer = side.results / "dataset", side.results / "answer.json"
+    def build(side: Side) -> RunCost:
+        out, result = side.results / "dataset", side.results / "result.json"
         try:
-            ran = run(python(side, "-c", FIRST_PROCESS, str(setting.corpus), str(out), workers, str(answer)), out)
+            cost = run(python(side, "-c", MAIN_PROCESS_BUILD, str(setting.corpus), str(out), workers, str(result)), out)
         finally:
             remove(out)
-        return ran._replace(phases=json.loads(answer.read_bytes()))
+        return cost._replace(phases=json.loads(result.read_bytes()))
 
-    before, after = in_turns({"first process": build}, setting)["first process"]
-    heads = ("phase", *wall_heads("CPU s"), "share of all CPU, after")
+    before, after = in_turns({"main process": build}, setting)["main process"]
+    heads = ("phase", *pair_heads("CPU s"), "share of all CPU, after")
     names = dict.fromkeys((*before.phases, *after.phases))
     rows: list[list[Cell]] = [
-        [name, *seconds(before.phases.get(name, 0), after.phases.get(name, 0)), share(after.phases.get(name, 0), after)]
+        [
+            name,
+            *pair_cells(before.phases.get(name, 0), after.phases.get(name, 0)),
+            share(after.phases.get(name, 0), after),
+        ]
         for name in names
     ]
     sums = [sum(one.phases.values()) for one in (before, after)]
-    rows += [["together", *seconds(*sums), share(sums[1], after)]]
-    rows += [["all processes", *seconds(before.cpu, after.cpu), share(after.cpu, after)]]
-    return [Table(f"The first process, {workers} workers", heads, rows)]
+    rows += [["together", *pair_cells(*sums), share(sums[1], after)]]
+    rows += [["all processes", *pair_cells(before.cpu, after.cpu), share(after.cpu, after)]]
+    return [Table(f"Main process, {workers} workers", heads, rows)]
 
 
-def share(cpu: float, ran: Ran) -> str:
-    return f"{cpu / ran.cpu:.1%}"
+def share(cpu: float, cost: RunCost) -> str:
+    return f"{cpu / cost.cpu:.1%}"
 
 
-def wall_heads(unit: str) -> tuple[str, str, str]:
+def pair_heads(unit: str) -> tuple[str, str, str]:
     return (f"{unit}, before", f"{unit}, after", "before : after")
 
 
-def seconds(before: float, after: float) -> list[Cell]:
+def pair_cells(before: float, after: float) -> list[Cell]:
     return [f"{before:.2f}", f"{after:.2f}", ratio(before, after)]
 
 
@@ -164,8 +170,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, PARTS)
     given = parser.parse_args()
-    print(f"# Many cores\n\n{command_of('cores.py', given)}. ", end="")
-    with setting_of(parser, given) as setting:
+    print(f"# Many cores\n\n{command_text('cores.py', given)}. ", end="")
+    with open_setting(parser, given) as setting:
         for name, measure in PARTS.items():
             if not given.only or name in given.only:
                 for table in measure(setting):

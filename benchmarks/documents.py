@@ -1,4 +1,4 @@
-"""Rows of documents against rows of windows: time and size of builds; and what looking for spellings costs.
+"""Compare rows of documents with rows of windows, and measure the search for the text of control tokens.
 
 python benchmarks/documents.py [--runs 5]     # prints benchmarks/documents.md
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from measure import STDLIB, cold_build, machine, medians
+from measure import STDLIB, cold_build, machine_text, measure_medians
 
 from gristmill.checks.documents import spellings_in
 from gristmill.cleaning.control_spellings import Spellings, respell, with_spellings
@@ -34,8 +34,17 @@ CASES = {
     "windows of 512, overlap 0, `--format parquet`": "--overlap 0 --format parquet",
     "documents, `--format parquet`": "--rows documents --format parquet",
 }
-# Texts made to be slow, a megabyte each.
-HARD = (b"<", b"<|", b"<|a", b"<|endoftext|>", b"<|end<|endoftext|>oftext|>", "▁<PRE>".encode(), b"[INST]", b"<|a|")
+# Texts that are slow to search. Each is repeated to a megabyte.
+SLOW_TEXTS = (
+    b"<",
+    b"<|",
+    b"<|a",
+    b"<|endoftext|>",
+    b"<|end<|endoftext|>oftext|>",
+    "▁<PRE>".encode(),
+    b"[INST]",
+    b"<|a|",
+)
 
 
 def main() -> None:
@@ -43,7 +52,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     print("# Rows of documents\n")
-    print(f"`python benchmarks/documents.py`. {machine('gristmill', 'google-re2', 'pyarrow')}.\n")
+    print(f"`python benchmarks/documents.py`. {machine_text('gristmill', 'google-re2', 'pyarrow')}.\n")
     _print_builds(runs)
     _print_spellings(runs)
 
@@ -51,41 +60,49 @@ def main() -> None:
 def _print_builds(runs: int) -> None:
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
         out = {name: os.path.join(folder, str(number)) for number, name in enumerate(CASES)}
-        measured = medians({name: cold_build(out[name], STDLIB, *CASES[name].split()) for name in CASES}, runs)
-        print("The standard library, built from scratch, from the start of the interpreter to its end: medians of")
-        print(f"{runs} builds that take turns. `tokens` are those in the rows; memory is that of all processes.\n")
-        print("| rows | rows | tokens | MB | seconds | peak MB |\n| --- | --- | --- | --- | --- | --- |")
+        measured = measure_medians({name: cold_build(out[name], STDLIB, *CASES[name].split()) for name in CASES}, runs)
+        print("Builds of the standard library from scratch. Seconds include start and exit of the interpreter and are")
+        print(
+            f"medians of {runs} builds that take turns. Tokens are those in the rows. Memory is that of all "
+            "processes.\n"
+        )
+        print("| kind of rows | rows | tokens | MB | seconds | peak MB |\n| --- | --- | --- | --- | --- | --- |")
         for name, one in measured.items():
             manifest = read_manifest(Path(out[name]))
             num_rows = sum(facts.windows for facts in manifest.splits.values())
             num_tokens = sum(facts.emitted_tokens for facts in manifest.splits.values())
             size = sum(facts.bytes for facts in manifest.files.values() if facts.format is not None) / 1e6
-            told = f"{num_rows:,} | {num_tokens:,} | {size:,.1f} | {one.seconds:.2f} | {one.peak_mb:,.0f}"
-            print(f"| {name} | {told} |", flush=True)
+            values = f"{num_rows:,} | {num_tokens:,} | {size:,.1f} | {one.seconds:.2f} | {one.peak_mb:,.0f}"
+            print(f"| {name} | {values} |", flush=True)
 
 
 def _print_spellings(runs: int) -> None:
     names = tuple(sorted({*KNOWN_SPELLINGS, *load_tokenizer("codebert").definition.control_spellings}))
     spellings = Spellings(names, SPELLING_SHAPES)
-    texts = [one.text for one in map(_decoded, sorted(Path(STDLIB).rglob("*.py"))) if one is not None]
+    texts = [one.text for one in map(_decode_source, sorted(Path(STDLIB).rglob("*.py"))) if one is not None]
     num_bytes = sum(map(len, texts))
     batches = _batches(texts)
     found = Counter(one.spelling for text in texts for one in _respellings(text, spellings))
-    seconds = _best(lambda: [with_spellings(batch, spellings) for batch in batches], runs)
-    seconds_in_check = _best(lambda: [list(spellings_in(text, names)) for text in texts], runs)
+    seconds = _min_seconds(lambda: [with_spellings(batch, spellings) for batch in batches], runs)
+    seconds_in_check = _min_seconds(lambda: [list(spellings_in(text, names)) for text in texts], runs)
     print(
-        f"\nThe Python files of the standard library, {len(texts):,} texts, {num_bytes / 1e6:.1f} MB, CPU time of one"
+        f"\nSearch for the text of control tokens ({len(names)} names and {len(SPELLING_SHAPES)} patterns) in the "
+        "Python"
     )
-    print(f"core, best of {runs}, for {len(names)} names and {len(SPELLING_SHAPES)} shapes.\n")
-    print("| what looks for spellings | MB/s |\n| --- | --- |")
+    print(
+        f"files of the standard library: {len(texts):,} texts, {num_bytes / 1e6:.1f} MB. CPU time of one core, best of "
+        f"{runs}.\n"
+    )
+    print("| search in | MB/s |\n| --- | --- |")
     print(f"| a build | {num_bytes / 1e6 / seconds:.0f} |")
     print(f"| `gristmill check` | {num_bytes / 1e6 / seconds_in_check:.0f} |\n")
-    told = ", ".join(f"{count} `{name}`" for name, count in found.most_common())
-    print(f"Found with the names of CodeBERT among them: {told}.\n")
-    print("| one megabyte of | blanks | respelled in s |\n| --- | --- | --- |")
-    for piece in HARD:
+    counts = ", ".join(f"{count} `{name}`" for name, count in found.most_common())
+    print(f"Found, including the control tokens of CodeBERT: {counts}.\n")
+    print("Seconds to insert spaces into control tokens until none is left, for texts that are slow to search:\n")
+    print("| one megabyte of | spaces | seconds |\n| --- | --- | --- |")
+    for piece in SLOW_TEXTS:
         text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
-        seconds = _best(partial(respell, text, spellings), 1)
+        seconds = _min_seconds(partial(respell, text, spellings), 1)
         done = respell(text, spellings)
         print(f"| `{piece.decode()}` | {0 if done is None else len(done.respellings):,} | {seconds:.2f} |")
 
@@ -95,7 +112,7 @@ def _respellings(text: bytes, spellings: Spellings) -> tuple[Respelling, ...]:
     return () if done is None else done.respellings
 
 
-def _decoded(path: Path) -> Decoded | None:
+def _decode_source(path: Path) -> Decoded | None:
     if "site-packages" in path.parts:
         return None
     found = decode(path.read_bytes())
@@ -111,7 +128,7 @@ def _batches(texts: list[bytes]) -> list[list[bytes]]:
     return batches
 
 
-def _best(work: Callable[[], object], runs: int) -> float:
+def _min_seconds(work: Callable[[], object], runs: int) -> float:
     times = []
     for _ in range(runs):
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""How many tokens a second reach a training, from the files to batches of 32?
+"""Measure how many tokens per second reach a training loop, from the files to batches of 32.
 
 python benchmarks/feeding.py [--source DIR] [--runs 3]     # prints benchmarks/feeding.md
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from measure import STDLIB, machine
+from measure import STDLIB, machine_text
 from torch.utils.data import DataLoader
 
 from gristmill import Config, OutputConfig, build, open_dataset
@@ -26,12 +26,12 @@ from gristmill.dataset.torch_windows import WindowDataset
 
 BATCH_SIZE = 32
 NUM_BATCHES = 500
-COMPRESSION: dict[str, Literal["none", "zstd"]] = {"jsonl": "none", "zst": "zstd"}
-Fed = WindowDataset | WindowStream
+COMPRESSIONS: dict[str, Literal["none", "zstd"]] = {"jsonl": "none", "zst": "zstd"}
+Reader = WindowDataset | WindowStream
 
 
-def rate_of(batches: Any) -> float:
-    """Million tokens a second, special ones and not padding, from the first batch on."""
+def measure_rate(batches: Any) -> float:
+    """Return million tokens per second after the first batch. Special tokens count, padding does not."""
     iterator = iter(batches)
     next(iterator)
     num_tokens = 0
@@ -41,48 +41,48 @@ def rate_of(batches: Any) -> float:
     return num_tokens / (time.perf_counter() - started) / 1e6
 
 
-def median_rates(ways: dict[str, Callable[[], float]], runs: int) -> dict[str, float]:
-    """Taking turns, so that a noisy minute hits all of them."""
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+def median_rates(cases: dict[str, Callable[[], float]], runs: int) -> dict[str, float]:
+    """Return the median rate of each case. The cases take turns, so that a noisy minute affects all of them."""
+    rates: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(runs):
-        for name, measure in ways.items():
+        for name, measure in cases.items():
             rates[name].append(measure())
             print(f"  {turn + 1}/{runs} {name}: {rates[name][-1]:.1f}", file=sys.stderr, flush=True)
-    return {name: statistics.median(found) for name, found in rates.items()}
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
-def collators(fed: Fed) -> dict[str, CausalCollator | MaskedCollator]:
+def collators(reader: Reader) -> dict[str, CausalCollator | MaskedCollator]:
     return {
-        "causal": fed.causal_collator(),
-        "masked": fed.masked_collator(),
-        "whole identifiers": fed.masked_collator(whole_identifiers=True),
+        "causal": reader.causal_collator(),
+        "masked": reader.masked_collator(),
+        "whole identifiers": reader.masked_collator(whole_identifiers=True),
     }
 
 
-def ways_of(datasets: dict[str, Dataset]) -> dict[str, Callable[[], float]]:
-    ways: dict[str, Callable[[], float]] = {}
-    for form, dataset in datasets.items():
-        feds: dict[str, Fed] = {
-            "by number": dataset.torch("train"),
+def loader_cases(datasets: dict[str, Dataset]) -> dict[str, Callable[[], float]]:
+    cases: dict[str, Callable[[], float]] = {}
+    for compression, dataset in datasets.items():
+        readers: dict[str, Reader] = {
+            "random access": dataset.torch("train"),
             "stream": dataset.torch("train", streaming=True),
         }
-        for how, fed in feds.items():
-            for task, collate in collators(fed).items():
+        for access, reader in readers.items():
+            for task, collate in collators(reader).items():
                 for num_workers in (0, 1):
-                    name = f"{how} | {form} | {task} | {num_workers}"
-                    ways[name] = lambda fed=fed, collate=collate, num_workers=num_workers: rate_of(  # type: ignore[misc] # the defaults bind them
-                        fed.loader(BATCH_SIZE, collate, num_workers=num_workers)
+                    name = f"{access} | {compression} | {task} | {num_workers}"
+                    cases[name] = lambda reader=reader, collate=collate, num_workers=num_workers: measure_rate(  # type: ignore[misc] # the defaults bind them
+                        reader.loader(BATCH_SIZE, collate, num_workers=num_workers)
                     )
-    return ways
+    return cases
 
 
-def handing_over_ways(dataset: Dataset) -> dict[str, Callable[[], float]]:
-    """Packed by us, and as torch does it."""
+def transfer_cases(dataset: Dataset) -> dict[str, Callable[[], float]]:
+    """Return two ways to pass batches from a worker: packed into one array, and the default of torch."""
     stream = dataset.torch("train", streaming=True)
     collate = stream.causal_collator()
     return {
-        "each batch as one array through the pipe": lambda: rate_of(stream.loader(BATCH_SIZE, collate, num_workers=1)),
-        "its tensors through shared memory": lambda: rate_of(
+        "one array per batch through a pipe": lambda: measure_rate(stream.loader(BATCH_SIZE, collate, num_workers=1)),
+        "tensors through shared memory (default of torch)": lambda: measure_rate(
             DataLoader(stream, batch_size=BATCH_SIZE, collate_fn=collate, num_workers=1)
         ),
     }
@@ -96,34 +96,37 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         datasets = {}
-        for form, compress in COMPRESSION.items():
-            out = str(Path(folder, form))
+        for name, compress in COMPRESSIONS.items():
+            out = str(Path(folder, name))
             build(Config(sources=[options.source], out=out, output=OutputConfig(compress=compress)))
-            datasets[form] = open_dataset(out)
+            datasets[name] = open_dataset(out)
         facts = datasets["jsonl"].manifest.splits[Split.TRAIN]
-        print("# Feeding a training\n")
-        print(f"`python benchmarks/feeding.py`. {machine('gristmill', 'torch', 'numpy', 'orjson')}.\n")
+        print("# Feeding a training loop\n")
+        print(f"`python benchmarks/feeding.py`. {machine_text('gristmill', 'torch', 'numpy', 'orjson')}.\n")
         print(
-            f"Million tokens a second, in {NUM_BATCHES} batches of {BATCH_SIZE} from {facts.windows:,} windows of the "
-            f"standard library, medians of {options.runs}. With a worker the process that trains only receives.\n"
+            f"Million tokens per second, over {NUM_BATCHES} batches of {BATCH_SIZE} from {facts.windows:,} windows of "
+            f"the standard library, medians of {options.runs}. With a worker, the training process only receives "
+            "batches.\n"
         )
-        rates = median_rates(ways_of(datasets), options.runs)
-        print("| windows | files | task | no worker | one worker |")
+        rates = median_rates(loader_cases(datasets), options.runs)
+        print("| access | files | task | no worker | one worker |")
         print("| --- | --- | --- | --: | --: |")
         for name in (name for name in rates if name.endswith("0")):
             print(f"| {name[:-4]} | {rates[name]:.1f} | {rates[name[:-1] + '1']:.1f} |")
-        print("\nHow a worker hands over its batches, causal from jsonl in a stream:\n")
-        print("| how | one worker |")
+        print(
+            "\nWays to pass batches from a worker to the training process, for causal batches from a stream of jsonl:\n"
+        )
+        print("| transfer | one worker |")
         print("| --- | --: |")
-        for name, rate in median_rates(handing_over_ways(datasets["jsonl"]), options.runs).items():
+        for name, rate in median_rates(transfer_cases(datasets["jsonl"]), options.runs).items():
             print(f"| {name} | {rate:.1f} |")
-        print("\nOpening train for windows by number, in seconds; after that a row takes microseconds:\n")
+        print("\nSeconds to open train for random access. Reading a row then takes microseconds:\n")
         print("| files | seconds |")
         print("| --- | --: |")
-        for form, dataset in datasets.items():
+        for name, dataset in datasets.items():
             started = time.perf_counter()
             open_dataset(dataset.folder).torch("train")
-            print(f"| {form} | {time.perf_counter() - started:.2f} |")
+            print(f"| {name} | {time.perf_counter() - started:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Looking for secrets: what is found of planted ones, what of look-alikes is taken for one, and megabytes a second.
+"""Measure the search for secrets: planted secrets found, look-alikes found by mistake, and speed.
 
 python benchmarks/find_secrets.py     # prints benchmarks/find_secrets.md
 """
@@ -13,15 +13,15 @@ import time
 import uuid
 from collections import Counter
 
-from measure import STDLIB, machine
+from measure import STDLIB, machine_text
 
 from gristmill.cleaning.secrets import find_secrets, redact
 from gristmill.config.settings import SecretsConfig
 from gristmill.sources.decode import Decoded, decode
 
 RUNS = 5
-# Texts made to be slow, a megabyte each: openings without end.
-HARD = (
+# Texts that are slow to search: beginnings of secrets without an end. Each is repeated to a megabyte.
+SLOW_TEXTS = (
     *(b"eyJ", b"eyJ-", b"-----BEGIN PRIVATE KEY-----", b'password="', b"token=", b"://a:", b"\n", b"a@b.c", b"a@b.co "),
     *(b"login a password A1b2C3d4E5 ", b'"auth": "', b"postgres://a:b/c@d", b"password=A1b2C3d4E5 "),
     *(b'token="A1b2C3d4E5f6G7h8"\n', b"-----BEGIN PRIVATE KEY-----\n" + b'"A1b2C3d4",' * 5000),
@@ -29,13 +29,13 @@ HARD = (
 
 DRAWS = 20
 WORD = string.ascii_letters + string.digits
-SIGNS = WORD + "!@#$%^*-_+=?"
+PASSWORD_CHARACTERS = WORD + "!@#$%^*-_+=?"
 URL64 = WORD + "-_"
 HEX = "0123456789abcdef"
-# Lines with a value that is drawn at random: {password} has 10 to 14 characters, {signs} too, {half} has 5. `{_}` is
-# nothing: it keeps scanners from stopping at this file. `⏎` is a line feed.
+# Lines with a random value. {password} and {signs} have 10 to 14 characters, {half} has 5. `{_}` is empty. It prevents
+# secret scanners from reporting this file. `⏎` is a line feed.
 PLANTED = {
-    "known shapes": """
+    "known formats": """
         AWS_KEY_ID=AK{_}IA{upper16}
         x = 'gh{_}p_{word36}'
         github{_}_pat_{word22}_{word59}
@@ -59,14 +59,14 @@ PLANTED = {
         jwt: {jwt}
         S{_}G.{url22}.{url43}
     """,
-    "known shapes behind letters": """
+    "known formats after letters": """
         xgh{_}p_{word36}
         tokengh{_}p_{word36}
         keyAK{_}IA{upper16}
         tokennp{_}m_{word36}
         agl{_}pat-{url20}
     """,
-    "values behind a name": """
+    "values after a name": """
         api_key = "{word32}"
         API_KEY={word32}
         "clientSecret": "{word40}"
@@ -163,10 +163,10 @@ LOOK_ALIKES = {
 }
 
 
-def drawn_values(rng: random.Random) -> dict[str, str]:
-    """One of each value that the lines above name."""
+def draw_values(rng: random.Random) -> dict[str, str]:
+    """Draw one of each value that the lines above contain."""
 
-    def some(alphabet: str, length: int) -> str:
+    def random_text(alphabet: str, length: int) -> str:
         return "".join(rng.choices(alphabet, k=length))
 
     def in_base64(part: dict[str, str]) -> str:
@@ -175,15 +175,19 @@ def drawn_values(rng: random.Random) -> dict[str, str]:
     alphabets = {"word": WORD, "url": URL64, "hex": HEX, "upper": string.ascii_uppercase + string.digits}
     alphabets |= {"digits": string.digits, "base": WORD + "+/"}
     lengths = (8, 12, 16, 20, 22, 24, 27, 28, 32, 34, 35, 36, 40, 43, 59, 64, 86, 95, 120)
-    values = {f"{name}{length}": some(alphabet, length) for name, alphabet in alphabets.items() for length in lengths}
-    password = some(WORD, rng.randrange(10, 15))
+    values = {
+        f"{name}{length}": random_text(alphabet, length) for name, alphabet in alphabets.items() for length in lengths
+    }
+    password = random_text(WORD, rng.randrange(10, 15))
     return values | {
         "password": password,
-        "signs": some(SIGNS, rng.randrange(10, 15)),
-        "half": some(WORD, 5),
+        "signs": random_text(PASSWORD_CHARACTERS, rng.randrange(10, 15)),
+        "half": random_text(WORD, 5),
         "basic": base64.b64encode(f"mill:{password}".encode()).decode(),
         "uuid": str(uuid.UUID(bytes=rng.randbytes(16), version=4)),
-        "jwt": ".".join((in_base64({"alg": "HS256", "typ": "JWT"}), in_base64({"sub": password}), some(URL64, 43))),
+        "jwt": ".".join(
+            (in_base64({"alg": "HS256", "typ": "JWT"}), in_base64({"sub": password}), random_text(URL64, 43))
+        ),
         "_": "",
         **{name: hashlib.new(name, rng.randbytes(20)).hexdigest() for name in ("sha1", "sha256", "sha512")},
     }
@@ -193,33 +197,33 @@ def lines_of(group: str) -> list[str]:
     return [line.strip().replace("⏎", "\n") for line in group.strip().splitlines()]
 
 
-def num_found(line: str) -> int:
-    """In how many of DRAWS texts something is found, and nothing of the value is left."""
+def count_found(line: str) -> int:
+    """Return in how many of DRAWS texts the value is found and completely redacted."""
     rng = random.Random(line)
-    named = [name for _, name, _, _ in string.Formatter().parse(line) if name and name != "_"]
+    value_names = [name for _, name, _, _ in string.Formatter().parse(line) if name and name != "_"]
     found = 0
     for _ in range(DRAWS):
-        values = drawn_values(rng)
+        values = draw_values(rng)
         redacted = redact(f"# grist\n{line.format(**values)}\n".encode(), "text", SecretsConfig())
-        is_left = redacted is None or any(values[name].encode() in redacted.text for name in named)
+        is_left = redacted is None or any(values[name].encode() in redacted.text for name in value_names)
         found += redacted is not None and bool(redacted.redactions) and not is_left
     return found
 
 
-def print_found(title: str, groups: dict[str, str]) -> None:
+def print_counts(title: str, groups: dict[str, str]) -> None:
     print(f"| {title} | lines | found |")
     print("| --- | --- | --- |")
     all_lines = 0
     all_found = 0
     for name, group in groups.items():
         lines = lines_of(group)
-        found = sum(map(num_found, lines))
+        found = sum(map(count_found, lines))
         all_lines, all_found = all_lines + len(lines), all_found + found
         print(f"| {name} | {len(lines)} | {found} of {DRAWS * len(lines)} |")
     print(f"| all | {all_lines} | {all_found} of {DRAWS * all_lines} |\n")
 
 
-def texts() -> list[bytes]:
+def library_texts() -> list[bytes]:
     found = []
     for folder, folders, names in os.walk(STDLIB):
         folders[:] = sorted({*folders} - {"site-packages", "__pycache__"})
@@ -231,36 +235,40 @@ def texts() -> list[bytes]:
     return found
 
 
-def best_seconds(read: list[bytes], *, emails: bool = False) -> float:
+def best_seconds(texts: list[bytes], *, emails: bool = False) -> float:
     seconds = []
     for _ in range(RUNS):
         started = time.process_time()
-        for text in read:
+        for text in texts:
             find_secrets(text, emails=emails)
         seconds.append(time.process_time() - started)
     return min(seconds)
 
 
 def main() -> None:
-    read = texts()
-    megabytes = sum(map(len, read)) / 1e6
-    kinds = Counter(secret.kind for text in read for secret in find_secrets(text))
-    print("# Looking for secrets\n")
-    print(f"`python benchmarks/find_secrets.py`. {machine('gristmill', 'google-re2')}.\n")
+    texts = library_texts()
+    megabytes = sum(map(len, texts)) / 1e6
+    kinds = Counter(secret.kind for text in texts for secret in find_secrets(text))
+    print("# Search for secrets\n")
+    print(f"`python benchmarks/find_secrets.py`. {machine_text('gristmill', 'google-re2')}.\n")
     print(
-        f"Lines with a value in them, each drawn {DRAWS} times. Some passwords of so few characters look like words.\n"
+        f"Each line contains a random value and is drawn {DRAWS} times. Some short passwords look like words and are "
+        "not found.\n"
     )
-    print_found("planted", PLANTED)
-    print_found("look-alikes", LOOK_ALIKES)
-    print(f"The standard library, {len(read):,} texts, {megabytes:.1f} MB, CPU time of one core, best of {RUNS}.\n")
-    print("| what | MB/s |")
+    print_counts("planted", PLANTED)
+    print_counts("look-alikes", LOOK_ALIKES)
+    print(f"The standard library: {len(texts):,} texts, {megabytes:.1f} MB. CPU time of one core, best of {RUNS}.\n")
+    print("| search for | MB/s |")
     print("| --- | --- |")
-    print(f"| secrets | {megabytes / best_seconds(read):.0f} |")
-    print(f"| secrets and e-mail addresses | {megabytes / best_seconds(read, emails=True):.0f} |")
-    print(f"\nFound: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n")
-    print("| one megabyte of | redacted in s |")
+    print(f"| secrets | {megabytes / best_seconds(texts):.0f} |")
+    print(f"| secrets and e-mail addresses | {megabytes / best_seconds(texts, emails=True):.0f} |")
+    print(
+        f"\nFound in the standard library: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}.\n"
+    )
+    print("Seconds to redact texts that are slow to search:\n")
+    print("| one megabyte of | seconds |")
     print("| --- | --- |")
-    for piece in HARD:
+    for piece in SLOW_TEXTS:
         text = piece * (1_000_000 // len(piece))
         started = time.process_time()
         redact(text, "text", SecretsConfig(emails=True))

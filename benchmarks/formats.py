@@ -1,8 +1,8 @@
-"""Writing each format from windows in memory: how fast on one core, how large, and against the format's own library?
+"""Measure each output format: write and read speed on one core, size, and comparison with the format's own library.
 
 python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints benchmarks/formats.md
 
-streaming and litdata are those that make test installs beside the environment.
+`make test` installs streaming and litdata in a folder next to the environment.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
-from measure import STDLIB, machine
+from measure import STDLIB, machine_text
 
 import gristmill
 from gristmill.config.config import Config
@@ -43,13 +43,13 @@ from gristmill.views.table import Cell, Table, markdown_table
 sys.path += [str(Path(sys.prefix, "readers")), str(Path(__file__).parents[1] / "tests")]
 from support.library_readers import streaming
 
-ROWS_IN_A_BATCH = 3000
-ROWS_READ_AT_ONCE = 1000
+ROWS_PER_BATCH = 3000
+ROWS_PER_READ = 1000
 PACKAGES = ("gristmill", "pyarrow", "datasets", "numpy")
 
 
 class Rows(NamedTuple):
-    """All of train."""
+    """All rows of train."""
 
     batches: list[WindowBatch]
     schema: Schema
@@ -60,15 +60,15 @@ class Rows(NamedTuple):
 
 
 BulkWrite = Callable[[Path], object]
-"""Into an empty folder."""
+"""Function that writes all rows into an empty folder."""
 
 
-class Way(NamedTuple):
+class FormatCase(NamedTuple):
     format: Format
     library: str
-    """What its library calls the writing of all rows at once; "": it has no such thing."""
-    ready: Callable[[Rows], BulkWrite] | None = None
-    """Rows -> that call, with all it needs ready in the library's own form."""
+    """Name of the function of the format's library that writes all rows. Empty if there is none."""
+    prepare: Callable[[Rows], BulkWrite] | None = None
+    """Convert rows to the library's form, and return a function that writes them with the library."""
 
 
 def parquet_in_bulk(rows: Rows) -> BulkWrite:
@@ -94,11 +94,11 @@ def one_table(rows: Rows) -> Any:
 
 
 def jsonl_in_bulk(rows: Rows) -> BulkWrite:
-    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, lambda ids: ids)]
+    prepared_rows = [dict(zip(rows.schema.columns, row, strict=True)) for row in library_rows(rows, lambda ids: ids)]
 
     def write_rows(folder: Path) -> None:
         with (folder / "train.jsonl").open("wb") as stream:
-            for row in ready:
+            for row in prepared_rows:
                 stream.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
 
     return write_rows
@@ -106,16 +106,16 @@ def jsonl_in_bulk(rows: Rows) -> BulkWrite:
 
 def mds_in_bulk(rows: Rows) -> BulkWrite:
     writer = streaming().MDSWriter
-    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, lambda ids: ids)]
+    prepared_rows = [dict(zip(rows.schema.columns, row, strict=True)) for row in library_rows(rows, lambda ids: ids)]
     kinds = {str: "str", int: "int"}
     columns = {
         name: f"ndarray:{value.dtype.name}" if isinstance(value, np.ndarray) else kinds[type(value)]
-        for name, value in ready[0].items()
+        for name, value in prepared_rows[0].items()
     }
 
     def write_rows(folder: Path) -> None:
         with writer(columns=columns, out=str(folder / "train")) as out:
-            for row in ready:
+            for row in prepared_rows:
                 out.write(row)
 
     return write_rows
@@ -123,14 +123,14 @@ def mds_in_bulk(rows: Rows) -> BulkWrite:
 
 def litdata_in_bulk(rows: Rows) -> BulkWrite:
     import torch  # noqa: PLC0415 - an extra
-    from litdata.streaming.writer import BinaryWriter  # noqa: PLC0415 - of the tests' readers
+    from litdata.streaming.writer import BinaryWriter  # noqa: PLC0415 - installed for the tests
 
     torch.set_num_threads(1)
-    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, torch.from_numpy)]
+    prepared_rows = [dict(zip(rows.schema.columns, row, strict=True)) for row in library_rows(rows, torch.from_numpy)]
 
     def write_rows(folder: Path) -> None:
         out = BinaryWriter(str(folder), chunk_bytes=1 << 26)
-        for number, row in enumerate(ready):
+        for number, row in enumerate(prepared_rows):
             out[number] = row
         out.done()
         out.merge()
@@ -138,8 +138,8 @@ def litdata_in_bulk(rows: Rows) -> BulkWrite:
     return write_rows
 
 
-def samples(rows: Rows, as_array: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
-    """Row by row, as the libraries take them."""
+def library_rows(rows: Rows, as_array: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield row by row, in the form that the libraries read."""
     for batch in rows.batches:
         columns = [
             [as_array(one.astype(np.int32)) for one in column.rows()]
@@ -152,15 +152,15 @@ def samples(rows: Rows, as_array: Callable[[Any], Any]) -> Iterator[tuple[Any, .
         yield from zip(map(as_array, batch.ids.rows()), *columns, strict=True)
 
 
-WAYS = (
-    Way(JSONL, "orjson.dumps of each row", jsonl_in_bulk),
-    Way(PARQUET, "pyarrow.parquet.write_table", parquet_in_bulk),
-    Way(ARROW, "datasets.Dataset.save_to_disk", arrow_in_bulk),
-    Way(NPY, ""),
-    Way(BIN, ""),
-    Way(MEGATRON, ""),
-    Way(MDS, "streaming.MDSWriter.write", mds_in_bulk),
-    Way(LITDATA, "litdata's BinaryWriter", litdata_in_bulk),
+CASES = (
+    FormatCase(JSONL, "orjson.dumps of each row", jsonl_in_bulk),
+    FormatCase(PARQUET, "pyarrow.parquet.write_table", parquet_in_bulk),
+    FormatCase(ARROW, "datasets.Dataset.save_to_disk", arrow_in_bulk),
+    FormatCase(NPY, ""),
+    FormatCase(BIN, ""),
+    FormatCase(MEGATRON, ""),
+    FormatCase(MDS, "streaming.MDSWriter.write", mds_in_bulk),
+    FormatCase(LITDATA, "litdata's BinaryWriter", litdata_in_bulk),
 )
 
 
@@ -168,55 +168,63 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", default=[STDLIB])
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", action="append", help="a format; may be given again")
+    parser.add_argument("--only", action="append", help="measure only this format; repeatable")
     options = parser.parse_args()
-    here = machine(*PACKAGES)
+    environment = machine_text(*PACKAGES)
     with tempfile.TemporaryDirectory(dir=".") as name:
-        rows = rows_of(options.sources, Path(name, "dataset"))
+        rows = build_rows(options.sources, Path(name, "dataset"))
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        ways = [way for way in WAYS if not options.only or way.format.name in options.only]
-        cells = [measured(way, rows, Path(name, "written"), options.runs) for way in ways]
+        cases = [case for case in CASES if not options.only or case.format.name in options.only]
+        cells = [measure_format(case, rows, Path(name, "written"), options.runs) for case in cases]
     counts = f"{sum(map(len, rows.batches)):,} windows of up to {rows.schema.length} ids, {rows.num_ids:,} ids in all"
-    print("# Writing each format\n")
-    print(f"`python benchmarks/formats.py --runs {options.runs}`. {here}.\n")
-    print(f"{counts}, at overlap 256, in batches of {ROWS_IN_A_BATCH:,} rows in memory.")
-    print("One core, from rows to files in the page cache. Million ids a second, best of the runs.")
-    print("The library is given all rows at once in its own form; what it takes to make that is not counted.\n")
-    heads = ("format", "written", "bytes an id", "read", "the library's own", "it writes", "our time / its time")
+    print("# Speed and size of each format\n")
+    print(f"`python benchmarks/formats.py --runs {options.runs}`. {environment}.\n")
+    print(f"{counts}, with overlap 256, in batches of {ROWS_PER_BATCH:,} rows in memory.")
+    print("Speeds are million ids per second on one core, from rows to files in the page cache, best of all runs.")
+    print("The library gets all rows at once in its own form. The time to convert them is not included.\n")
+    heads = ("format", "write", "bytes per id", "read", "library", "library write", "gristmill time / library time")
     print(markdown_table(Table("Formats", heads, cells)))
 
 
-def rows_of(sources: Sequence[str], folder: Path) -> Rows:
+def build_rows(sources: Sequence[str], folder: Path) -> Rows:
     gristmill.build(Config(sources=list(sources), out=str(folder), window=WindowConfig(overlap=256)))
     manifest = read_manifest(folder)
     schema = Schema.of(manifest)
     names = [name for name, facts in manifest.files.items() if facts.split is Split.TRAIN]
     lines = chain.from_iterable((folder / name).open("rb") for name in names)
     batches = []
-    while some := list(islice(lines, ROWS_IN_A_BATCH)):
-        batches.append(batch_of_lines(some, schema))
+    while batch_lines := list(islice(lines, ROWS_PER_BATCH)):
+        batches.append(batch_of_lines(batch_lines, schema))
     return Rows(batches, schema)
 
 
-def measured(way: Way, rows: Rows, folder: Path, runs: int) -> list[Cell]:
-    bulk = way.ready(rows) if way.ready is not None else None
-    ours, theirs = [], []
+def measure_format(case: FormatCase, rows: Rows, folder: Path, runs: int) -> list[Cell]:
+    write_with_library = case.prepare(rows) if case.prepare is not None else None
+    gristmill_seconds, library_seconds = [], []
     for _ in range(runs):
-        if bulk is not None:
-            theirs.append(seconds_of(bulk, folder))
-        ours.append(seconds_of(lambda place: write(way.format, rows, place), folder))
+        if write_with_library is not None:
+            library_seconds.append(seconds_to_write(write_with_library, folder))
+        gristmill_seconds.append(seconds_to_write(lambda target: write(case.format, rows, target), folder))
     num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    speed = f"{rows.num_ids / min(ours) / 1e6:.0f}"
-    read = f"{rows.num_ids / seconds_to_read(way.format, rows, folder) / 1e6:.0f}"
+    speed = f"{rows.num_ids / min(gristmill_seconds) / 1e6:.0f}"
+    read = f"{rows.num_ids / seconds_to_read(case.format, rows, folder) / 1e6:.0f}"
     size = f"{num_bytes / rows.num_ids:.2f}"
-    if not theirs:
-        return [way.format.name, speed, size, read, None, None, None]
-    of_library = f"{rows.num_ids / min(theirs) / 1e6:.0f}"
-    return [way.format.name, speed, size, read, way.library, of_library, f"{min(ours) / min(theirs):.2f}"]
+    if not library_seconds:
+        return [case.format.name, speed, size, read, None, None, None]
+    library_speed = f"{rows.num_ids / min(library_seconds) / 1e6:.0f}"
+    return [
+        case.format.name,
+        speed,
+        size,
+        read,
+        case.library,
+        library_speed,
+        f"{min(gristmill_seconds) / min(library_seconds):.2f}",
+    ]
 
 
-def seconds_of(write_into: BulkWrite, folder: Path) -> float:
-    """Into a folder that is made anew."""
+def seconds_to_write(write_into: BulkWrite, folder: Path) -> float:
+    """Return the seconds to write into a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     started = time.perf_counter()
@@ -231,17 +239,17 @@ def write(one: Format, rows: Rows, folder: Path) -> None:
 
 
 def seconds_to_read(one: Format, rows: Rows, folder: Path) -> float:
-    """From first to last; what is read must be what was written."""
+    """Read all rows in order and return the seconds. The rows must equal the written ones."""
     started = time.perf_counter()
     reader = one.open(folder, Split.TRAIN, rows.schema)
-    starts = range(0, len(reader), ROWS_READ_AT_ONCE)
-    read = [reader.read(start, min(start + ROWS_READ_AT_ONCE, len(reader))) for start in starts]
+    starts = range(0, len(reader), ROWS_PER_READ)
+    read = [reader.read(start, min(start + ROWS_PER_READ, len(reader))) for start in starts]
     seconds = time.perf_counter() - started
-    assert digests_of(read) == digests_of(rows.batches), one.name
+    assert join_digests(read) == join_digests(rows.batches), one.name
     return seconds
 
 
-def digests_of(batches: Sequence[WindowBatch]) -> bytes:
+def join_digests(batches: Sequence[WindowBatch]) -> bytes:
     return b"".join(row_digests(Split.TRAIN, batch) for batch in batches)
 
 

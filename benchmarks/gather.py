@@ -1,17 +1,18 @@
-"""Gathers 100,000 files and 2 GB of real code for measurements at scale: source distributions, unpacked.
+"""Download and unpack source distributions: 100,000 files and 2 GB of real code, for measurements at scale.
 
     python benchmarks/gather.py DIR [--tenth OTHER] [--files 100000] [--bytes 2e9]
     python benchmarks/gather.py DIR --files 32000 --bytes 1e8 --pack corpus.tar.xz     # for speed.py and cores.py
 
-1. Takes the packages of benchmarks/corpus.txt in its order, from the index that pip is configured for. None of their
-   code is run, which `pip download` of a source distribution would do.
-2. Checks their SHA-256, unpacks the regular files into DIR/name-version/. What lies there already is not fetched again.
-3. Ends after the package with which both numbers are reached. A file counts if it may be source: 1 byte to 1 MiB,
-   no NUL at its start. So DIR is the same everywhere, whatever is counted as source in later versions.
-4. With --tenth, hard-links the files whose hashed path says so into OTHER: a tenth of the files and of the bytes.
-5. With --pack, writes 20,000 files into an archive for machines without a network: those of up to 64 kB that come first
-   by hashed path. `python -m tarfile -e corpus.tar.xz DIR` unpacks it. Folders named vendor are named code in it, as
-   most C, C++ and CUDA of these packages lies in such folders, which a build leaves out.
+1. Download the packages of benchmarks/corpus.txt in the order of that file, from the index that pip is configured for.
+   Their code is not run. (`pip download` of a source distribution would run it.)
+2. Check their SHA-256 and unpack the regular files into DIR/name-version/. Packages that are already there are not
+   downloaded again.
+3. Stop after the package with which both numbers are reached. A file counts if it may be source: 1 byte to 1 MiB, with
+   no NUL at its start. This rule does not depend on gristmill, so DIR is the same everywhere and in later versions.
+4. With --tenth, hard-link a tenth of the files, chosen by hashed path, into OTHER.
+5. With --pack, write 20,000 files into an archive for machines without a network: the first files by hashed path with
+   up to 64 kB. `python -m tarfile -e corpus.tar.xz DIR` unpacks it. In the archive, folders named `vendor` are renamed
+   to `code`, because a build excludes `vendor`, and most C, C++ and CUDA code of these packages is in such folders.
 """
 
 import argparse
@@ -46,17 +47,17 @@ from gristmill.sources.languages import language_of
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 DOWNLOADS_AT_ONCE = 4
-TRIES = 4
+MAX_TRIES = 4
 TIMEOUT_SECONDS = 60
 PIECE_BYTES = 1 << 20
 MAX_FILE_BYTES = 1 << 20
-LOOK_BYTES = 8192
-LANGUAGES_SHOWN = 10
+NUL_SEARCH_BYTES = 8192
+MAX_LANGUAGES = 10
 PACKED_FILES = 20_000
 PACKED_FILE_BYTES = 64_000
-XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 28}]
-"""With a window over all of it."""
-PAGE_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 28}]
+"""The dictionary covers the complete archive."""
+INDEX_CONTENT_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 ANCHOR = re.compile(r"""<a\s[^>]*?href=["']([^"']+)""", re.IGNORECASE)
 DEFAULT_INDEX = re.compile(r"--index-url <url>[^(]*\(default\s+(\S+)\)")
 
@@ -99,13 +100,18 @@ def main() -> None:
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--bytes", type=float, default=2e9)
-    parser.add_argument("--tenth", metavar="OTHER", type=Path, help="must not exist; on the same file system as DIR")
-    parser.add_argument("--pack", metavar="FILE", type=Path, help="write a sample as FILE, a .tar.xz")
+    parser.add_argument(
+        "--tenth",
+        metavar="OTHER",
+        type=Path,
+        help="new folder for a tenth of the files, on the same file system as DIR",
+    )
+    parser.add_argument("--pack", metavar="FILE", type=Path, help="write a sample into this .tar.xz archive")
     options = parser.parse_args()
     if not hasattr(tarfile, "data_filter"):
-        parser.error("unpacking other people's archives safely needs Python 3.11.4 or later.")
+        parser.error("unpacking untrusted archives safely needs Python 3.11.4 or later.")
     if options.tenth is not None and options.tenth.exists():
-        parser.error(f"--tenth {options.tenth} exists. Remove it, or name another.")
+        parser.error(f"--tenth: {options.tenth} exists. Remove it, or name another folder.")
     try:
         packages = gather(options.folder, Amount(options.files, int(options.bytes)))
         summarize(options.folder, packages)
@@ -119,7 +125,7 @@ def main() -> None:
 
 
 def gather(folder: Path, wanted: Amount) -> list[str]:
-    """The names of the folders that make up the corpus, in the order of the list."""
+    """Download packages until `wanted` is reached, and return the names of their folders in order."""
     pins = read_pins(CORPUS)
     folder.mkdir(parents=True, exist_ok=True)
     check_folder(folder, [pin.folder for pin in pins])
@@ -132,24 +138,26 @@ def gather(folder: Path, wanted: Amount) -> list[str]:
             if archive is not None:
                 unpack(archive, folder / pin.folder, Path(work))
                 archive.unlink()
-            sizes = [size for _, size in source_files(folder / pin.folder)]
+            sizes = [size for _, size in iter_source_files(folder / pin.folder)]
             amount = amount.plus(sizes)
             packages.append(pin.folder)
-            print(f"{len(packages):3} {pin.folder}: {Amount().plus(sizes)}; in all {amount}", flush=True)
+            print(f"{len(packages):3} {pin.folder}: {Amount().plus(sizes)}; total {amount}", flush=True)
             if amount.reaches(wanted):
                 break
     if not amount.reaches(wanted):
-        raise GatherError(f"all of {CORPUS} is {amount}, not {wanted}. Add packages to it, or want less.")
+        raise GatherError(
+            f"all packages of {CORPUS} have {amount}, fewer than {wanted}. Add packages, or lower --files and --bytes."
+        )
     check_folder(folder, packages)
     return packages
 
 
 def check_folder(folder: Path, packages: Sequence[str]) -> None:
-    """What lies there beside the packages would be measured too."""
-    strange = sorted({path.name for path in folder.iterdir()} - set(packages))
-    if strange:
-        others = f"{strange[0]} and {len(strange) - 1} more" if len(strange) > 1 else strange[0]
-        raise GatherError(f"{folder} holds {others}, not among what was asked for. Gather elsewhere, or remove it.")
+    """Raise if the folder contains anything but the packages, which would be measured too."""
+    unexpected = sorted({path.name for path in folder.iterdir()} - set(packages))
+    if unexpected:
+        others = f"{unexpected[0]} and {len(unexpected) - 1} more" if len(unexpected) > 1 else unexpected[0]
+        raise GatherError(f"{folder} contains {others}, not part of the corpus. Remove it, or choose another folder.")
 
 
 def read_pins(listing: Path) -> list[Pin]:
@@ -158,14 +166,14 @@ def read_pins(listing: Path) -> list[Pin]:
 
 
 def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[tuple[Pin, Path | None]]:
-    """Each pin with its archive, None where it lies unpacked already; a few are downloaded ahead, no more."""
+    """Yield each pin with its archive, or None if it is already unpacked. A few packages are downloaded ahead."""
     index = index_url()
     rest = iter(pins)
     pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE)
 
     def start(pin: Pin) -> tuple[Pin, Future[Path | None]]:
-        is_there = (folder / pin.folder).is_dir()
-        return pin, pool.submit(lambda: None if is_there else fetch(pin, index, work))
+        is_unpacked = (folder / pin.folder).is_dir()
+        return pin, pool.submit(lambda: None if is_unpacked else fetch(pin, index, work))
 
     try:
         ahead = deque(start(pin) for pin in islice(rest, DOWNLOADS_AT_ONCE))
@@ -178,38 +186,41 @@ def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[t
 
 
 def index_url() -> str:
-    """As pip has it from the environment, its configuration or itself; its help says which."""
+    """Return the index of pip, which depends on environment and configuration, from its help text."""
     command = [sys.executable, "-m", "pip", "download", "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"})
-    found = DEFAULT_INDEX.search(told.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"})
+    found = DEFAULT_INDEX.search(process.stdout)
     if found is None:
-        raise GatherError(f"{' '.join(command)} names no index: {told.stderr.strip()}. Is pip installed there?")
+        raise GatherError(f"`{' '.join(command)}` printed no index: {process.stderr.strip()}. Is pip installed?")
     return found[1].rstrip("/")
 
 
 def fetch(pin: Pin, index: str, work: Path) -> Path:
-    for tried in range(1, TRIES + 1):
+    """Download the source distribution of a package, with up to MAX_TRIES tries."""
+    for attempt in range(1, MAX_TRIES + 1):
         try:
             link = find_sdist(pin, index)
             return download(link, work / link.filename)
         except (OSError, HTTPException, ValueError) as error:
-            if tried == TRIES:
-                raise GatherError(f"{pin.name}=={pin.version}, after {TRIES} tries: {error!r}.") from error
+            if attempt == MAX_TRIES:
+                raise GatherError(
+                    f"cannot download {pin.name}=={pin.version} after {MAX_TRIES} tries: {error!r}."
+                ) from error
             print(f"    {pin.folder}: {error!r}, trying again", file=sys.stderr, flush=True)
-            time.sleep(2**tried)
+            time.sleep(2**attempt)
     raise AssertionError
 
 
 def find_sdist(pin: Pin, index: str) -> Link:
     links = [link for link in read_page(f"{index}/{canonicalize_name(pin.name)}/") if is_sdist_of(link.filename, pin)]
     if not links:
-        raise GatherError(f"the index has no source distribution of {pin.name}=={pin.version}. Correct {CORPUS}.")
+        raise GatherError(f"{index} has no source distribution of {pin.name}=={pin.version}. Correct {CORPUS}.")
     return min(links, key=lambda link: (link.filename.endswith(".zip"), link.filename))
 
 
 def read_page(url: str) -> list[Link]:
-    """A project's page in the index, as JSON (PEP 691) or HTML (PEP 503); only links with a SHA-256."""
-    with urlopen(Request(url, headers={"Accept": PAGE_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
+    """Read the links on the page of a project, in JSON (PEP 691) or HTML (PEP 503). Each must have a SHA-256."""
+    with urlopen(Request(url, headers={"Accept": INDEX_CONTENT_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
         is_json = page.headers.get_content_type().endswith("json")
         text, base = page.read().decode("utf-8"), page.url
     if is_json:
@@ -237,51 +248,51 @@ def download(link: Link, path: Path) -> Path:
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != link.sha256:
-        raise ValueError(f"SHA-256 of {link.filename} is {digest.hexdigest()}, the index says {link.sha256}")
+        raise ValueError(f"SHA-256 of {link.filename} is {digest.hexdigest()}, the index lists {link.sha256}")
     return path
 
 
 def unpack(archive: Path, folder: Path, work: Path) -> None:
-    """Regular files only: no link can lead anywhere, and a build follows none."""
+    """Unpack the regular files of an archive. Links are left out, because they could point outside the folder."""
     part = work / folder.name
     part.mkdir()
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
-            # Takes `..` and a leading slash out of names, and writes a link as a file that holds its target.
+            # Removes `..` and leading slashes from names, and writes a link as a file that contains the target.
             packed.extractall(part)  # noqa: S202 - see above
     else:
         with tarfile.open(archive) as tar:
-            tar.extractall(part, filter=only_files)  # noqa: S202 - filtered
+            tar.extractall(part, filter=keep_files)  # noqa: S202 - filtered
     inner = list(part.iterdir())
     (inner[0] if len(inner) == 1 and inner[0].is_dir() else part).rename(folder)
     shutil.rmtree(part, ignore_errors=True)
 
 
-def only_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+def keep_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
     try:
         return tarfile.data_filter(member, path) if member.isfile() or member.isdir() else None
     except tarfile.FilterError:
         return None
 
 
-def source_files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Paths and sizes of what counts."""
-    for path in files_in(folder):
+def iter_source_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield path and size of each file that may be source."""
+    for path in iter_files(folder):
         size = os.stat(path).st_size
         if 0 < size <= MAX_FILE_BYTES:
             with open(path, "rb") as file:
-                if b"\0" not in file.read(LOOK_BYTES):
+                if b"\0" not in file.read(NUL_SEARCH_BYTES):
                     yield path, size
 
 
-def files_in(folder: Path) -> Iterator[str]:
+def iter_files(folder: Path) -> Iterator[str]:
     for parent, _, names in os.walk(folder):
         yield from (os.path.join(parent, name) for name in names)
 
 
 def link_tenth(folder: Path, packages: Sequence[str], other: Path) -> None:
     for package in packages:
-        for path in files_in(folder / package):
+        for path in iter_files(folder / package):
             relative = os.path.relpath(path, folder)
             if int.from_bytes(path_digest(relative)) % 10 == 0:
                 linked = os.path.join(other, relative)
@@ -290,16 +301,19 @@ def link_tenth(folder: Path, packages: Sequence[str], other: Path) -> None:
 
 
 def pack(folder: Path, packages: Sequence[str], archive: Path) -> Amount:
-    """The same bytes everywhere. Files of one name are neighbours, so that more of them compresses."""
+    """Write a sample into an archive with the same bytes on every machine.
+
+    Files with the same name are adjacent, which improves compression.
+    """
     sizes = {
         os.path.relpath(path, folder): size
         for package in packages
-        for path, size in source_files(folder / package)
+        for path, size in iter_source_files(folder / package)
         if size <= PACKED_FILE_BYTES and os.path.basename(path) != ".git"
     }
     chosen = sorted(sizes, key=path_digest)[:PACKED_FILES]
     chosen.sort(key=lambda path: (os.path.splitext(path)[1], os.path.basename(path), path))
-    with lzma.open(archive, "wb", filters=XZ) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+    with lzma.open(archive, "wb", filters=XZ_FILTERS) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for path in chosen:
             member = tarfile.TarInfo(path.replace("/vendor/", "/code/"))
             member.size = sizes[path]
@@ -316,12 +330,12 @@ def summarize(folder: Path, packages: Sequence[str]) -> None:
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for package in packages:
-        for path, size in source_files(folder / package):
+        for path, size in iter_source_files(folder / package):
             language = language_of(path, b"")
             files[language] += 1
             sizes[language] += size
     print(f"\n{folder}: {len(packages)} packages, {Amount(files.total(), sizes.total())}")
-    for language, size in sizes.most_common(LANGUAGES_SHOWN):
+    for language, size in sizes.most_common(MAX_LANGUAGES):
         print(f"  {language:12} {Amount(files[language], size)}")
 
 

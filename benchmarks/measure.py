@@ -1,4 +1,4 @@
-"""What the benchmarks share: commands in fresh processes, one after the other, with wall time and peak memory."""
+"""Run commands in fresh processes, one at a time, and measure wall time and peak memory. Most benchmarks use it."""
 
 import os
 import sys
@@ -16,7 +16,8 @@ STDLIB = sysconfig.get_path("stdlib")
 GRISTMILL = os.path.join(os.path.dirname(sys.executable), "gristmill")
 
 
-CLEARED = 'rm -rf "$0" "$0.work"; exec "$@" --out "$0" --quiet'
+COLD_BUILD = 'rm -rf "$0" "$0.work"; exec "$@" --out "$0" --quiet'
+"""Shell script that removes the dataset $0 and its work folder, then runs the command $@."""
 
 
 class Measured(NamedTuple):
@@ -25,31 +26,38 @@ class Measured(NamedTuple):
 
 
 def cold_build(out: str, *arguments: str) -> list[str]:
-    """Command of a build that finds nothing of an earlier one, however often it runs."""
-    return ["sh", "-c", CLEARED, out, GRISTMILL, "build", *arguments]
+    """Return the command of a build from scratch. It first removes the results of earlier runs."""
+    return ["sh", "-c", COLD_BUILD, out, GRISTMILL, "build", *arguments]
 
 
-def seconds_of(command: Sequence[str]) -> float:
-    """From the start of the interpreter to its end."""
+def time_command(command: Sequence[str]) -> float:
+    """Run the command and return its wall seconds, including start and exit of the interpreter."""
     return _run(command, watched=False).seconds
 
 
-def peak_mb_of(command: Sequence[str]) -> float:
-    """Over all its processes, shared pages counted once. Looking slows it down: never the run that is timed."""
+def measure_peak_mb(command: Sequence[str]) -> float:
+    """Run the command and return the peak memory of all its processes, with shared pages counted once.
+
+    Sampling memory slows the command down, so a timed run is never sampled.
+    """
     return _run(command, watched=True).peak_mb or 0.0
 
 
-def medians(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measured]:
-    """Taking turns, so that a noisy minute hits all of them."""
+def measure_medians(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measured]:
+    """Measure each command: median seconds over `runs` runs, and peak memory of one more run.
+
+    The commands take turns, so that a noisy minute affects all of them.
+    """
     measured: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(runs):
         for name, command in commands.items():
-            measured[name].append(seconds_of(command))
+            measured[name].append(time_command(command))
             print(f"  {turn + 1}/{runs} {name}: {measured[name][-1]:.2f} s", file=sys.stderr, flush=True)
-    return {name: Measured(median(seconds), peak_mb_of(commands[name])) for name, seconds in measured.items()}
+    return {name: Measured(median(seconds), measure_peak_mb(commands[name])) for name, seconds in measured.items()}
 
 
-def machine(*packages: str) -> str:
+def machine_text(*packages: str) -> str:
+    """Describe this machine and the versions of Python and `packages`."""
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
     here = this_machine()
     return f"{here.platform}, {here.cores} cores, Python {here.python}, {versions}"

@@ -1,4 +1,4 @@
-"""How fast is a plan, and how near is it to the build it speaks of? And a sample to the whole?
+"""Measure the speed of `gristmill plan`, and its error compared with a build, with all files and with samples.
 
 python benchmarks/plan.py [SOURCE] [--runs 5]     # prints benchmarks/plan.md
 """
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import orjson
-from measure import GRISTMILL, STDLIB, cold_build, machine, medians
+from measure import GRISTMILL, STDLIB, cold_build, machine_text, measure_medians
 
 import gristmill
 from gristmill.config.config import Config
@@ -23,8 +23,8 @@ from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.planning.overlap_choice import PlanOptions
 
 PACKAGES = ("numpy", "pyarrow")
-"""A repository of usual size, there after `make test`."""
-SAMPLES = (100, 200, 500, 1000)
+"""Installed packages that together have the size of a typical repository. `make test` installs them."""
+SAMPLE_SIZES = (100, 200, 500, 1000)
 
 
 def main() -> None:
@@ -39,40 +39,42 @@ def main() -> None:
             "gristmill build": cold_build(f"{folder}/built", options.source),
             f"gristmill plan {' '.join(PACKAGES)}": [GRISTMILL, "plan", *repository, "--out", f"{folder}/none", "-q"],
         }
-        measured = medians(commands, options.runs)
+        measured = measure_medians(commands, options.runs)
         plan = gristmill.plan(Config(sources=[options.source], out=f"{folder}/none"))
         other = gristmill.plan(Config(sources=repository, out=f"{folder}/none"))
-        print("# How fast and how near is a plan\n")
-        print(f"`python benchmarks/plan.py --runs {options.runs}`. {machine('gristmill', 'pyarrow', 'zstandard')}.\n")
+        print("# Speed and accuracy of a plan\n")
+        print(
+            f"`python benchmarks/plan.py --runs {options.runs}`. {machine_text('gristmill', 'pyarrow', 'zstandard')}.\n"
+        )
         counts = f"{plan.found:,} files found, {plan.kept:,} kept, {plan.distinct_tokens:,} tokens"
         print(f"The Python standard library: {counts}.")
         counts = f"{other.found:,} files found, {other.kept:,} kept, {other.distinct_tokens:,} tokens"
         print(f"The packages {' and '.join(PACKAGES)}, in Python, C, C++ and Cython: {counts}.")
-        print("Whole processes, from the interpreter's start; medians.\n")
-        print("| what | seconds | peak memory, all processes |")
+        print("Seconds are medians and include start and exit of the interpreter.\n")
+        print("| command | seconds | peak memory, all processes |")
         print("| --- | --- | --- |")
         for name, (seconds, peak_mb) in measured.items():
             print(f"| {name} | {seconds:.2f} | {peak_mb:.0f} MB |")
-        print("\nWhat the plan says, less what a build then gives:\n")
-        print("| overlap | windows | JSONL | JSONL.zst | Parquet | seconds said | seconds taken |")
+        print("\nDifference between the plan and a build:\n")
+        print("| overlap | windows | JSONL | JSONL.zst | Parquet | estimated seconds | measured seconds |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for one in plan.overlaps:
-            plain = build(options.source, f"{folder}/plain", one.overlap, "none")
-            packed = build(options.source, f"{folder}/packed", one.overlap, "zstd")
+            plain = build_fresh(options.source, f"{folder}/plain", one.overlap, "none")
+            packed = build_fresh(options.source, f"{folder}/packed", one.overlap, "zstd")
             windows = sum(facts.windows for facts in plain.splits.values())
             jsonl = one.jsonl_bytes / data_bytes(plain) - 1
-            zst = one.jsonl_zst_bytes / data_bytes(packed) - 1
+            jsonl_zst = one.jsonl_zst_bytes / data_bytes(packed) - 1
             times = f"{one.build_seconds:.2f} | {plain.run.seconds['total']:.2f}"
-            columnar = (one.parquet_bytes or 0) / parquet_bytes(f"{folder}/plain") - 1
-            sizes = f"{jsonl:+.1%} | {zst:+.1%} | {columnar:+.1%}"
+            parquet = (one.parquet_bytes or 0) / parquet_bytes(f"{folder}/plain") - 1
+            sizes = f"{jsonl:+.1%} | {jsonl_zst:+.1%} | {parquet:+.1%}"
             print(f"| {one.overlap} | {one.windows - windows:+,} | {sizes} | {times} |")
-        samples(options.source, plan.at(256).windows)
+        print_samples(options.source, plan.at(256).windows)
 
 
-def build(source: str, out: str, overlap: int, compress: str) -> Manifest:
+def build_fresh(source: str, out: str, overlap: int, compress: str) -> Manifest:
     window, split = WindowConfig(overlap=overlap), SplitConfig(fresh=True)
     output = OutputConfig(compress="zstd" if compress == "zstd" else "none")
-    for earlier in (out, f"{out}.work"):  # what it has kept would make this one faster
+    for earlier in (out, f"{out}.work"):  # an earlier cache would make this build faster
         shutil.rmtree(earlier, ignore_errors=True)
     return gristmill.build(Config(sources=[source], out=out, window=window, split=split, output=output))
 
@@ -82,23 +84,23 @@ def data_bytes(manifest: Manifest) -> int:
 
 
 def parquet_bytes(folder: str) -> int:
-    """The rows as they lie there, a file per split."""
+    """Return the size of the rows of a dataset as Parquet, with one file per split."""
     dataset = gristmill.open_dataset(folder)
     schema = Schema.of(dataset.manifest)
     splits = [list(map(orjson.dumps, rows)) for rows in dataset.values()]
     return sum(num_parquet_bytes([batch_of_lines(lines, schema)], schema) for lines in splits)
 
 
-def samples(source: str, windows: int) -> None:
-    print(f"\nWith `--sample`, at overlap 256, where there are {windows:,} windows:\n")
-    print("| asked for | files read | windows | stated error | real error | seconds |")
+def print_samples(source: str, windows: int) -> None:
+    print(f"\nEstimates with `--sample`, at overlap 256. All files give {windows:,} windows.\n")
+    print("| sample size | files read | estimated windows | reported error | actual error | seconds |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for count in SAMPLES:
+    for count in SAMPLE_SIZES:
         plan = gristmill.plan(Config(sources=[source], out=str(Path(source, "none"))), PlanOptions(sample=count))
         assert plan.sample is not None
-        said = plan.at(256).windows
-        errors = f"{plan.sample.error:.1%} | {said / windows - 1:+.1%}"
-        print(f"| {count:,} | {plan.sample.files:,} | {said:,} | {errors} | {plan.seconds:.2f} |")
+        estimate = plan.at(256).windows
+        errors = f"{plan.sample.error:.1%} | {estimate / windows - 1:+.1%}"
+        print(f"| {count:,} | {plan.sample.files:,} | {estimate:,} | {errors} | {plan.seconds:.2f} |")
 
 
 if __name__ == "__main__":

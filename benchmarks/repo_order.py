@@ -1,8 +1,8 @@
-"""What an order by imports costs in a build with --pack repo, against the order by path.
+"""Measure the cost of ordering files by imports in a build with --pack repo, compared with the order by path.
 
 python benchmarks/repo_order.py CORPUS [--runs 5]     # prints benchmarks/repo_order.md
 
-CORPUS holds unpacked source distributions, each a repository:
+CORPUS contains unpacked source distributions, each of which counts as a repository. This command downloads them:
 
 python benchmarks/gather.py CORPUS --files 3000 --bytes 1e7
 """
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure import GRISTMILL, STDLIB, cold_build, machine, peak_mb_of, seconds_of
+from measure import GRISTMILL, STDLIB, cold_build, machine_text, measure_peak_mb, time_command
 
 from gristmill.core.manifest import Manifest, read_manifest
 
@@ -23,7 +23,7 @@ ORDERS = {
     "shuffle": ["--repo-order", "shuffle"],
     "imports": ["--repo-order", "imports"],
 }
-VOCABULARY = 16_000
+VOCAB_SIZE = 16_000
 
 
 def main() -> None:
@@ -33,59 +33,64 @@ def main() -> None:
     options = parser.parse_args()
     packages = sorted(str(path) for path in options.corpus.iterdir() if path.is_dir())
     print("# The order of files in a repository\n")
-    print(f"`python benchmarks/repo_order.py CORPUS --runs {options.runs}`. {machine('gristmill', 'google-re2')}.\n")
-    print(f"Builds with `--pack repo` into a new folder, taking turns, best of {options.runs}. The corpus is the first")
-    print(f"{len(packages)} packages of benchmarks/corpus.txt, each a repository: {', '.join(map(_name, packages))}.")
     print(
-        "An import counts if it names a file of the same repository and split. Broken is one whose file stands behind"
+        f"`python benchmarks/repo_order.py CORPUS --runs {options.runs}`. {machine_text('gristmill', 'google-re2')}.\n"
     )
-    print("the one that imports it, as both are in a cycle.\n")
+    print(f"Builds with `--pack repo` into a new folder. They take turns, and times are the best of {options.runs}.")
+    print(f"The corpus is the first {len(packages)} packages of benchmarks/corpus.txt, each of which is a repository:")
+    print(f"{', '.join(map(_name, packages))}.\n")
     print(
-        "CPU s: what all processes of a build took together. s in `pack`: time on the clock until rows are laid out.\n"
+        "An import counts if it names a file of the same repository and split. It is broken if the imported file comes"
     )
-    print("| source | files | MB | order | CPU s | times `path` | s in `pack` | peak MB | imports | broken |")
+    print("after the importing file, because both are in a cycle.\n")
+    print(
+        "`CPU s` is the CPU time of all processes. `s in pack` is the wall time of the phase that assigns files to "
+        "rows.\n"
+    )
+    print("| source | files | MB | order | CPU s | relative to `path` | s in pack | peak MB | imports | broken |")
     print("| --- | --: | --: | --- | --: | --: | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = f"{folder}/tokenizer"
-        train = [GRISTMILL, "tokenizer", "train", STDLIB, "--out", tokenizer, "--size", str(VOCABULARY)]
+        train = [GRISTMILL, "tokenizer", "train", STDLIB, "--out", tokenizer, "--size", str(VOCAB_SIZE)]
         subprocess.run([*train, "--template", "none", "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        measure(folder, tokenizer, "standard library", [STDLIB], options.runs)
-        measure(folder, tokenizer, "corpus", packages, options.runs)
+        print_rows(folder, tokenizer, "standard library", [STDLIB], options.runs)
+        print_rows(folder, tokenizer, "corpus", packages, options.runs)
 
 
 def _name(package: str) -> str:
     return Path(package).name
 
 
-def measure(folder: str, tokenizer: str, name: str, sources: Sequence[str], runs: int) -> None:
+def print_rows(folder: str, tokenizer: str, name: str, sources: Sequence[str], runs: int) -> None:
     build = [*sources, "--tokenizer", tokenizer, "--pack", "repo"]
-    commands = {order: cold_build(f"{folder}/{order}", *build, *more) for order, more in ORDERS.items()}
-    seconds: dict[str, list[float]] = {order: [] for order in ORDERS}
-    packing: dict[str, list[float]] = {order: [] for order in ORDERS}
+    commands = {order: cold_build(f"{folder}/{order}", *build, *options) for order, options in ORDERS.items()}
+    cpu: dict[str, list[float]] = {order: [] for order in ORDERS}
+    pack_seconds: dict[str, list[float]] = {order: [] for order in ORDERS}
     for _ in range(runs):
         for order, command in commands.items():
             before = cpu_seconds()
-            seconds_of(command)
-            seconds[order].append(cpu_seconds() - before)
-            packing[order].append(read_manifest(Path(folder, order)).run.seconds["pack"])
+            time_command(command)
+            cpu[order].append(cpu_seconds() - before)
+            pack_seconds[order].append(read_manifest(Path(folder, order)).run.seconds["pack"])
     for order, command in commands.items():
         manifest = read_manifest(Path(folder, order))
-        best = min(seconds[order])
+        best = min(cpu[order])
         cells = [
             *(name, f"{manifest.counts.kept:,}", f"{manifest.run.source_bytes / 1e6:.1f}", f"`{order}`"),
-            *(f"{best:.2f}", f"{best / min(seconds['path']):.2f}", f"{min(packing[order]):.2f}"),
-            *(f"{peak_mb_of(command):.0f}", *counts(manifest)),
+            *(f"{best:.2f}", f"{best / min(cpu['path']):.2f}", f"{min(pack_seconds[order]):.2f}"),
+            *(f"{measure_peak_mb(command):.0f}", *import_counts(manifest)),
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def cpu_seconds() -> float:
-    """Of all processes that have ended: others on the machine change it less than the time on the clock."""
+    """Return the CPU seconds of all ended child processes. Other load changes them less than wall time."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def counts(manifest: Manifest) -> tuple[str, str]:
+def import_counts(manifest: Manifest) -> tuple[str, str]:
+    """Return the numbers of imports and of broken imports, or dashes if files are not ordered by imports."""
     orders = [facts.order for facts in (manifest.packing or {}).values() if facts.order is not None]
     if not orders:
         return "-", "-"

@@ -1,7 +1,7 @@
-"""What speed.py and cores.py share: gristmill of two revisions, run in turns on the same files, and equal bytes.
+"""Run two revisions of gristmill in turns on the same files, and require equal data. Used by speed.py and cores.py.
 
-Each revision lies in a folder of its own and is run by this interpreter, with that folder first on PYTHONPATH.
-Libraries may come from the PYTHONPATH that the script was given.
+Each revision is in a separate folder and is run by this interpreter, with that folder first on PYTHONPATH. Libraries
+may come from the PYTHONPATH of the calling script.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import machine
+from measure import machine_text
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tools"))
@@ -27,93 +27,103 @@ import compare_builds  # noqa: E402 - beside this folder
 Side = compare_builds.Side
 UsageError = compare_builds.UsageError
 LIBRARIES = os.environ.get("PYTHONPATH", "")
-OF_THE_USER = ("GRISTMILL_", "PYTHON")
-"""Variables that change what is measured: without compiled modules, each start would compile them."""
+REMOVED_VARIABLES = ("GRISTMILL_", "PYTHON")
+"""Prefixes of environment variables that would distort the measurements.
+
+With PYTHONDONTWRITEBYTECODE, for example, each start would compile the modules.
+"""
 HAS_GIT = shutil.which("git") is not None
-STDERR_SHOWN = 2000
+MAX_STDERR_CHARACTERS = 2000
 
 
-class Ran(NamedTuple):
+class RunCost(NamedTuple):
+    """Cost and output of one run."""
+
     cpu: float
-    """Seconds of all its processes, user and system."""
+    """CPU seconds of all processes, user and system."""
     wall: float
-    """Seconds from the start of the interpreter to its end."""
+    """Wall seconds, including start and exit of the interpreter."""
     phases: Mapping[str, float]
-    """Wall seconds of a build, from its manifest."""
+    """Wall seconds by phase, from the manifest of a build."""
     data: Mapping[str, str]
     """SHA-256 of each data file and of files.jsonl."""
 
 
 class Pair(NamedTuple):
-    before: Ran
-    after: Ran
+    before: RunCost
+    after: RunCost
 
 
-Way = Callable[[Side], Ran]
-"""What is measured, with one of the two revisions."""
+Measurement = Callable[[Side], RunCost]
+"""Function that runs something with one of the two revisions and measures it."""
 
 
 def add_options(parser: argparse.ArgumentParser, parts: Mapping[str, object]) -> None:
     parser.add_argument("before", nargs="?", metavar="BEFORE", help="a git revision")
-    parser.add_argument("after", nargs="?", metavar="AFTER", help="another one; default: the working tree")
-    parser.add_argument("--before-tree", type=Path, metavar="DIR", help="a source tree in place of BEFORE")
-    parser.add_argument("--after-tree", type=Path, metavar="DIR", help="a source tree in place of AFTER")
-    parser.add_argument("--corpus", type=Path, metavar="DIR", required=True, help="the files to build from")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each; default: %(default)s")
-    parser.add_argument("--only", action="append", choices=list(parts), help="this part; repeatable")
+    parser.add_argument("after", nargs="?", metavar="AFTER", help="another git revision (default: the working tree)")
+    parser.add_argument("--before-tree", type=Path, metavar="DIR", help="a source tree, instead of BEFORE")
+    parser.add_argument("--after-tree", type=Path, metavar="DIR", help="a source tree, instead of AFTER")
+    parser.add_argument("--corpus", type=Path, metavar="DIR", required=True, help="source files of the builds")
+    parser.add_argument(
+        "--runs", type=int, default=5, metavar="N", help="runs of each measurement (default: %(default)s)"
+    )
+    parser.add_argument("--only", action="append", choices=list(parts), help="measure only this part; repeatable")
 
 
-def command_of(script: str, given: argparse.Namespace) -> str:
-    """The command for the page, without what lies elsewhere on another machine."""
+def command_text(script: str, given: argparse.Namespace) -> str:
+    """Return the command for the page, without options that depend on the machine."""
     return f"`python benchmarks/{script} --runs {given.runs}{''.join(f' --only {part}' for part in given.only or ())}`"
 
 
 class Setting(NamedTuple):
-    """What a script measures with."""
+    """The two revisions, the corpus, and the number of runs of a script."""
 
     sides: tuple[Side, Side]
     corpus: Path
     runs: int
     folder: Path
-    """For what is made on the way; removed in the end."""
+    """Folder for temporary files. It is removed at the end."""
 
 
 @contextmanager
-def setting_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Iterator[Setting]:
-    """Export both revisions and print what is measured."""
+def open_setting(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Iterator[Setting]:
+    """Export both revisions and print the first paragraph of the page."""
     try:
         if given.before is None and given.before_tree is None:
-            raise UsageError("name a git revision, or a folder with --before-tree")
+            raise UsageError("BEFORE is missing. Name a git revision, or a folder with --before-tree.")
         if given.runs < 1:
             raise UsageError(f"--runs must be 1 or more, got {given.runs}")
         corpus = given.corpus.resolve()
         if not files_in(corpus):
-            raise UsageError(f"--corpus: there are no files in {given.corpus}")
-        for variable in [name for name in os.environ if name.startswith(OF_THE_USER)]:
+            raise UsageError(f"--corpus: {given.corpus} contains no files")
+        for variable in [name for name in os.environ if name.startswith(REMOVED_VARIABLES)]:
             del os.environ[variable]
         with tempfile.TemporaryDirectory(prefix="gristmill-speed-") as name:
             folder = Path(name).resolve()
-            before = side_of("before", given.before, given.before_tree, folder)
-            after = side_of("after", given.after, given.after_tree, folder)
-            labels = [label_of(given.before, given.before_tree), label_of(given.after, given.after_tree)]
-            print(f"{machine('gigatoken', 'numpy')}.\n")
-            print(f"Before: {labels[0]}. After: {labels[1]}. The corpus: {amount(corpus)}.")
-            print(f"Builds of both take turns: minima of {given.runs}. All data files are equal, byte by byte.\n")
+            before = export_side("before", given.before, given.before_tree, folder)
+            after = export_side("after", given.after, given.after_tree, folder)
+            labels = [revision_label(given.before, given.before_tree), revision_label(given.after, given.after_tree)]
+            print(f"{machine_text('gigatoken', 'numpy')}.\n")
+            print(f"Before: {labels[0]}. After: {labels[1]}. The corpus: {amount_text(corpus)}.")
+            print(
+                f"Builds of both take turns. Values are minima of {given.runs}. All data files are equal, byte by "
+                "byte.\n"
+            )
             yield Setting((before, after), corpus, given.runs, folder)
     except UsageError as error:
         parser.error(str(error))
 
 
-def side_of(name: str, revision: str | None, tree: Path | None, folder: Path) -> Side:
+def export_side(name: str, revision: str | None, tree: Path | None, folder: Path) -> Side:
     results = folder / name
     results.mkdir()
     if tree is None:
         if revision is not None and not HAS_GIT:
-            raise UsageError(f"there is no git to read {revision!r} with: give --{name}-tree")
+            raise UsageError(f"git is not installed, so {revision!r} cannot be read. Use --{name}-tree.")
         source = compare_builds.extract(revision, results / "code")
     else:
         if not (tree / "src/gristmill").is_dir():
-            raise UsageError(f"--{name}-tree: there is no src/gristmill in {tree}")
+            raise UsageError(f"--{name}-tree: {tree} does not contain src/gristmill")
         source = results / "code/src"
         shutil.copytree(tree / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     side = Side(name, source, results)
@@ -121,7 +131,7 @@ def side_of(name: str, revision: str | None, tree: Path | None, folder: Path) ->
     return side
 
 
-def label_of(revision: str | None, tree: Path | None) -> str:
+def revision_label(revision: str | None, tree: Path | None) -> str:
     if tree is not None:
         return tree.resolve().name
     if not HAS_GIT:
@@ -131,20 +141,20 @@ def label_of(revision: str | None, tree: Path | None) -> str:
     return commit if revision is not None else f"the working tree on {commit or 'no commit'}"
 
 
-def python(side: Side, *words: str) -> list[str]:
-    """Command that runs Python with this side's gristmill."""
+def python(side: Side, *arguments: str) -> list[str]:
+    """Return a command that runs Python with the gristmill of this side."""
     path = os.pathsep.join(filter(None, (str(side.source), LIBRARIES)))
-    return ["env", f"PYTHONPATH={path}", sys.executable, "-P", *words]
+    return ["env", f"PYTHONPATH={path}", sys.executable, "-P", *arguments]
 
 
 def build_command(side: Side, source: Path, out: Path, options: Sequence[str] = ()) -> list[str]:
     return python(side, "-m", "gristmill", "build", str(source), "--out", str(out), "--quiet", *options)
 
 
-def build_of(source: Path, *options: str) -> Way:
-    """A build from nothing, of which nothing stays."""
+def cold_build(source: Path, *options: str) -> Measurement:
+    """Return a function that builds from scratch and removes the dataset afterwards."""
 
-    def build(side: Side) -> Ran:
+    def build(side: Side) -> RunCost:
         out = side.results / "dataset"
         try:
             return run(build_command(side, source, out, options), out)
@@ -154,31 +164,35 @@ def build_of(source: Path, *options: str) -> Way:
     return build
 
 
-def run(command: Sequence[str], out: Path) -> Ran:
-    """Cost of the command, and the data files that are in `out` after it."""
-    with tempfile.TemporaryFile() as words:
+def run(command: Sequence[str], out: Path) -> RunCost:
+    """Run the command and return its cost and the digests of the data files in `out`."""
+    with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            words.seek(0)
-            said = words.read().decode(errors="replace")[-STDERR_SHOWN:]
-            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}\n{said}")
+            errors.seek(0)
+            message = errors.read().decode(errors="replace")[-MAX_STDERR_CHARACTERS:]
+            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}\n{message}")
     manifest = out / "manifest.json"
     phases = json.loads(manifest.read_bytes())["run"]["seconds"] if manifest.is_file() else {}
-    return Ran(used.ru_utime + used.ru_stime, wall, phases, data_digests(out))
+    return RunCost(used.ru_utime + used.ru_stime, wall, phases, data_digests(out))
 
 
 def data_digests(out: Path) -> dict[str, str]:
-    """Of each data file. Parquet and Arrow may be cut into other files: of these the content counts."""
+    """Return the digest of each data file.
+
+    Parquet and Arrow files are left out, because two revisions may divide them differently. The digest of the content
+    covers them.
+    """
     digests = {}
     manifest = out / "manifest.json"
     if manifest.is_file():
         digests["content"] = json.loads(manifest.read_bytes())["content_sha256"]
     for path in files_in(out):
-        is_data = path.name not in compare_builds.FACTS and path.parent.name not in {"parquet", "arrow"}
+        is_data = path.name not in compare_builds.DESCRIPTION_FILES and path.parent.name not in {"parquet", "arrow"}
         if is_data:
             with path.open("rb") as file:
                 digests[str(path.relative_to(out))] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -190,26 +204,27 @@ def remove(out: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def in_turns(ways: Mapping[str, Way], setting: Setting) -> dict[str, Pair]:
-    """Minima of each way. The side that goes first changes with each turn, and both must write the same data."""
-    turns: dict[str, list[Pair]] = {name: [] for name in ways}
+def in_turns(cases: Mapping[str, Measurement], setting: Setting) -> dict[str, Pair]:
+    """Return the minima of each case. The sides alternate in going first, and both must write the same data."""
+    turns: dict[str, list[Pair]] = {name: [] for name in cases}
     for turn in range(setting.runs):
-        for name, way in ways.items():
-            ran = {side.name: way(side) for side in setting.sides[:: -1 if turn % 2 else 1]}
-            pair = Pair(ran["before"], ran["after"])
-            costs = ", ".join(f"{one.cpu:.2f} s CPU {one.wall:.2f} s" for one in pair)
-            print(f"  {turn + 1}: {name}: {costs}", file=sys.stderr, flush=True)
+        for name, measure in cases.items():
+            costs = {side.name: measure(side) for side in setting.sides[:: -1 if turn % 2 else 1]}
+            pair = Pair(costs["before"], costs["after"])
+            seconds = ", ".join(f"{one.cpu:.2f} s CPU {one.wall:.2f} s" for one in pair)
+            print(f"  {turn + 1}: {name}: {seconds}", file=sys.stderr, flush=True)
             refuse_different(name, pair.before.data, pair.after.data)
             turns[name].append(pair)
-    return {name: Pair(*(least(ran) for ran in zip(*pairs, strict=True))) for name, pairs in turns.items()}
+    return {name: Pair(*(minima(runs) for runs in zip(*pairs, strict=True))) for name, pairs in turns.items()}
 
 
-def least(ran: Sequence[Ran]) -> Ran:
-    """The fewest CPU seconds, and the rest of the run with the fewest wall seconds."""
-    return min(ran, key=lambda one: one.wall)._replace(cpu=min(one.cpu for one in ran))
+def minima(runs: Sequence[RunCost]) -> RunCost:
+    """Return the run with the fewest wall seconds, with the fewest CPU seconds of all runs."""
+    return min(runs, key=lambda one: one.wall)._replace(cpu=min(one.cpu for one in runs))
 
 
 def refuse_different(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Exit if the two sides wrote different data, or none."""
     if not before:
         raise SystemExit(f"{name}: no data files were written")
     differ = sorted(file for file, _ in before.items() ^ after.items())
@@ -217,7 +232,7 @@ def refuse_different(name: str, before: Mapping[str, str], after: Mapping[str, s
         raise SystemExit(f"{name}: {differ[0]} is not the same in both datasets")
 
 
-def amount(folder: Path) -> str:
+def amount_text(folder: Path) -> str:
     paths = files_in(folder)
     return f"{len(paths):,} files, {sum(path.stat().st_size for path in paths) / 1e6:,.1f} MB"
 
@@ -227,5 +242,5 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def ratio(before: float, after: float) -> str:
-    """Times as fast, or as small."""
+    """Return how many times as fast, or as small, `after` is."""
     return f"{before / after:.2f}" if after else "-"

@@ -1,4 +1,4 @@
-"""A real build in one process, measured task by task; and what the driver keeps of a document, by synthetic ones."""
+"""Measure a real build in one process, task by task, and the driver's memory per file and document."""
 
 import hashlib
 import json
@@ -34,19 +34,21 @@ from gristmill.runners.local import LocalRunner
 from gristmill.sources.trees import Scan
 from gristmill.splits.shared_spans import anchors_of
 
-SPREAD_KEPT = 60
-SYNTHETIC = (20_000, 60_000)
+MAX_SPREAD = 60
+"""Number of task durations that are recorded for each function."""
+SYNTHETIC_COUNTS = (20_000, 60_000)
+"""Numbers of synthetic files or documents for which memory is measured."""
 DOCUMENTS_PER_PART = 100
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """A real build in one process, task by task."""
+    """Measurements of a real build in one process."""
 
     num_files: int
-    """All in the folder, as benchmarks/scale.md counts them."""
+    """Number of all files in the folder, counted as in benchmarks/scale.md."""
     num_bytes: int
     found_files: int
-    """Without those that are left out by name: a table of source code has none of these."""
+    """Number of files that are not excluded by name. A table of source code has no excluded files."""
     found_bytes: int
     num_documents: int
     num_tokens: int
@@ -57,26 +59,28 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     part_bytes: int
     scratch_bytes: int
     task_seconds: dict[str, float]
-    """By the function that was mapped."""
+    """Keyed by the function that the runner called."""
     num_tasks: dict[str, int]
     phase_seconds: dict[str, float]
     spread: dict[str, list[float]]
-    """How long single tasks took, as multiples of the mean."""
+    """Durations of single tasks as multiples of the mean, keyed by function."""
     scan_seconds: float
+    """Seconds to list the files. A build does this while tasks run, so no phase includes them."""
     table_seconds: float
-    """To list the files, and to write files.jsonl. A build does both beside its tasks, so no phase includes them."""
+    """Seconds to write files.jsonl. A build does this while tasks run, so no phase includes them."""
     scan_bytes_per_file: float
+    """Memory that the driver needs per file during the scan."""
     decide_bytes_per_document: float
-    """In the driver."""
+    """Memory that the driver needs per document during decide and compare."""
 
     def serial_share(self, phase: str, functions: Iterable[str]) -> float:
-        """Seconds outside of tasks, for each second inside."""
+        """Return the seconds that a phase spends outside tasks, per second inside the tasks of `functions`."""
         tasks = sum(self.task_seconds.get(name, 0.0) for name in functions)
         return max(0.0, self.phase_seconds[phase] - tasks) / tasks
 
 
 class TimedRunner(LocalRunner):
-    """All in this process, with the seconds of each task."""
+    """Runner that executes all tasks in this process and records the seconds of each."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -97,6 +101,7 @@ class TimedRunner(LocalRunner):
 
 
 def measure(folder: str) -> Sample:
+    """Build the folder in one process and return the measurements."""
     with tempfile.TemporaryDirectory(dir=".") as name, Workspace(f"{name}/dataset") as work:
         config = Config(sources=[folder], out=str(work.target))
         progress = Progress(quiet=True)
@@ -108,18 +113,18 @@ def measure(folder: str) -> Sample:
         tasks = list(batches(intake.found.files, config.run))
         with TimedRunner() as runner:
             parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
-            judged = decide(context, intake, parts, runner, progress)
-            scratch_bytes = size_of(context.scratch)
-            pieces = pieces_of(context, judged.decision)
-            shape_all(context, judged.decision, work, runner, progress)
+            decided = decide(context, intake, parts, runner, progress)
+            scratch_bytes = folder_bytes(context.scratch)
+            pieces = pieces_of(context, decided.decision)
+            shape_all(context, decided.decision, work, runner, progress)
         started = time.perf_counter()
-        FilesTable(context.dataset / FILES, context, judged).finish()
+        FilesTable(context.dataset / FILES, context, decided).finish()
         table_seconds = time.perf_counter() - started
-        kept = judged.decision.kept
+        kept = decided.decision.kept
         readers = [PartReader(context.prepared, part) for part in parts]
         return Sample(
             num_files=sum(path.is_file() for path in Path(folder).rglob("*")),
-            num_bytes=size_of(Path(folder)),
+            num_bytes=folder_bytes(Path(folder)),
             found_files=found_files,
             found_bytes=found_bytes,
             num_documents=sum(len(reader.documents()) for reader in readers),
@@ -129,51 +134,58 @@ def measure(folder: str) -> Sample:
             num_anchors=sum(int(reader.anchors().counts.sum()) for reader in readers),
             num_spans=runner.num_spans,
             row_bytes=sum(piece.num_bytes for piece in pieces),
-            part_bytes=size_of(context.prepared),
+            part_bytes=folder_bytes(context.prepared),
             scratch_bytes=scratch_bytes,
             task_seconds={name: round(sum(took), 3) for name, took in runner.seconds.items()},
             num_tasks={name: len(took) for name, took in runner.seconds.items()},
             phase_seconds={name: round(took, 3) for name, took in progress.seconds.items()},
-            spread={name: spread_of(took) for name, took in runner.seconds.items()},
+            spread={name: task_spread(took) for name, took in runner.seconds.items()},
             scan_seconds=round(scan_seconds, 3),
             table_seconds=round(table_seconds, 3),
-            scan_bytes_per_file=per_document(scan_peak),
-            decide_bytes_per_document=per_document(decide_peak),
+            scan_bytes_per_file=bytes_per_document(scan_peak),
+            decide_bytes_per_document=bytes_per_document(decide_peak),
         )
 
 
-def as_lines(sample: Sample) -> str:
+def sample_json(sample: Sample) -> str:
+    """Return JSON with one field per line."""
     fields = (f' "{name}": {json.dumps(value)}' for name, value in msgspec.to_builtins(sample).items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
-def size_of(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def spread_of(seconds: Sequence[float]) -> list[float]:
-    """At most so many of them, evenly from the fastest to the slowest."""
+def task_spread(seconds: Sequence[float]) -> list[float]:
+    """Return up to MAX_SPREAD durations, evenly spaced from fastest to slowest, as multiples of their mean."""
     ordered = sorted(seconds)
-    step = max(1.0, len(ordered) / SPREAD_KEPT)
-    chosen = [ordered[int(place * step)] for place in range(int(len(ordered) / step))]
+    step = max(1.0, len(ordered) / MAX_SPREAD)
+    chosen = [ordered[int(index * step)] for index in range(int(len(ordered) / step))]
     mean = sum(chosen) / len(chosen)
     return [round(one / mean, 4) for one in chosen]
 
 
-# --- What the driver keeps of a document
+# --- Memory of the driver per file and document
 
 
-def per_document(peak: Callable[[int], int]) -> float:
-    """By the difference of two sizes, so that what is there in any case does not count."""
-    few, many = SYNTHETIC
+def bytes_per_document(peak: Callable[[int], int]) -> float:
+    """Return the additional bytes per document. The difference of two measurements cancels the fixed part."""
+    few, many = SYNTHETIC_COUNTS
     return round((peak(many) - peak(few)) / (many - few), 1)
 
 
-def scan_peak(num: int) -> int:
+def scan_peak(num_files: int) -> int:
+    """Return the peak memory of listing `num_files` files and grouping them into batches."""
     tracemalloc.start()
     files = [
-        SourceFile(repo=f"repo-{number // 50}", path=path_of(number), location=f"/data/{path_of(number)}", size=11_700)
-        for number in range(num)
+        SourceFile(
+            repo=f"repo-{number // 50}",
+            path=synthetic_path(number),
+            location=f"/data/{synthetic_path(number)}",
+            size=11_700,
+        )
+        for number in range(num_files)
     ]
     read_license_files([], Scan(files, [], {}, [], {}))
     tasks = list(batches(files, RunConfig()))
@@ -181,22 +193,23 @@ def scan_peak(num: int) -> int:
     return stop_tracing()
 
 
-def decide_peak(num: int) -> int:
-    """Of decide and compare over parts with as many documents, none of them a duplicate."""
+def decide_peak(num_documents: int) -> int:
+    """Return the peak memory of decide and compare over `num_documents` documents without duplicates."""
     with tempfile.TemporaryDirectory() as name, Workspace(f"{name}/dataset") as work:
         config = Config(sources=["."], out=str(work.target))
         _, context = load(config, work.folder)
-        parts = [write_synthetic(context, first) for first in range(0, num, DOCUMENTS_PER_PART)]
+        parts = [write_synthetic_part(context, first) for first in range(0, num_documents, DOCUMENTS_PER_PART)]
         intake = Intake([], Scan([], [], {}, [], {}), {}, [])
         tracemalloc.start()
         with LocalRunner(1) as runner:
-            judged = decide(context, intake, parts, runner, Progress(quiet=True))
-            tasks = piece_tasks(context, pieces_of(context, judged.decision), work)
+            decided = decide(context, intake, parts, runner, Progress(quiet=True))
+            tasks = piece_tasks(context, pieces_of(context, decided.decision), work)
         assert tasks
         return stop_tracing()
 
 
-def write_synthetic(context: Context, first: int) -> str:
+def write_synthetic_part(context: Context, first: int) -> str:
+    """Write a part of DOCUMENTS_PER_PART documents, numbered from `first`, and return its name."""
     rng = np.random.default_rng(first)
     ids = [rng.integers(0, 1 << 15, 8) for _ in range(DOCUMENTS_PER_PART)]
     blocks = [ids_bytes(one, 1 << 15) for one in ids]
@@ -213,7 +226,7 @@ def synthetic_document(number: int, num_bytes: int) -> TokenizedDocument:
     facts: dict[str, Any] = {one.name: 0 if one.type is int else None for one in fields(TokenizedDocument)}
     facts |= {
         "repo": f"repo-{number // 50:08d}",
-        "path": path_of(number),
+        "path": synthetic_path(number),
         "num_tokens": 8,
         "language": "python",
         "size": 11_700,
@@ -227,8 +240,8 @@ def synthetic_document(number: int, num_bytes: int) -> TokenizedDocument:
     return TokenizedDocument(**facts)
 
 
-def path_of(number: int) -> str:
-    """As long as paths in repositories are."""
+def synthetic_path(number: int) -> str:
+    """Return a path of typical length."""
     return f"src/package-{number // 50:08d}/module-{number // 10:08d}/file-{number:09d}.py"
 
 

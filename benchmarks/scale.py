@@ -1,9 +1,9 @@
-"""Does it scale? Time and memory of 100,000 files / 2 GB against a tenth of it, and of a build after 1 % has changed.
+"""Measure time and memory for 100,000 files (2 GB) and for a tenth of them, and for a rebuild after 1 % has changed.
 
     python benchmarks/gather.py corpus --tenth corpus-tenth
     python benchmarks/scale.py corpus corpus-tenth     # prints benchmarks/scale.md; about 25 minutes
 
-Files are changed in place, and changed back in the end.
+Files of the corpus are changed in place and restored at the end.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import GRISTMILL, machine
+from measure import GRISTMILL, machine_text
 
 from gristmill.core.manifest import Manifest, read_manifest
 from gristmill.core.progress import Progress
@@ -34,7 +34,7 @@ NAMES = {"none": "plain", "zstd": "zstd"}
 class Built(NamedTuple):
     seconds: float
     peak_mb: float | None
-    """If it was watched, which costs time."""
+    """None if memory was not sampled. Sampling costs time."""
     manifest: Manifest
 
     @property
@@ -47,20 +47,20 @@ def build(sources: Sequence[str], out: Path, *options: str, watched: bool = Fals
     ran = run("build", command, progress=Progress(), watched=watched)
     built = Built(ran.seconds, ran.peak_mb, read_manifest(out))
     memory = f", {built.peak_mb:.0f} MB" if built.peak_mb else ""
-    say(f"{' '.join(sources)} {' '.join(options)}: {built.seconds:.1f} s{memory} ({built.phases})")
+    log(f"{' '.join(sources)} {' '.join(options)}: {built.seconds:.1f} s{memory} ({built.phases})")
     return built
 
 
 def peak_mb(sources: Sequence[str], folder: Path, *options: str) -> str:
-    """Of one more build, from scratch."""
+    """Return the peak memory of one more build from scratch."""
     out = folder / "watched"
     built = build(sources, out, *options, watched=True)
-    for place in (out, out.with_name("watched.work")):
-        shutil.rmtree(place)
+    for written in (out, out.with_name("watched.work")):
+        shutil.rmtree(written)
     return f"{built.peak_mb:,.0f} MB"
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
@@ -78,8 +78,8 @@ class Corpus(NamedTuple):
 
 
 @contextmanager
-def one_percent_changed(folder: str) -> Iterator[int]:
-    """Every file in a hundred, by its name, gets a line more; hard links elsewhere keep what they had."""
+def change_one_percent(folder: str) -> Iterator[int]:
+    """Insert a line into every hundredth file, chosen by hashed path. Hard links elsewhere keep the old content."""
     before: dict[Path, bytes] = {}
     try:
         for path in sorted(Path(folder).rglob("*")):
@@ -96,9 +96,10 @@ def one_percent_changed(folder: str) -> Iterator[int]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(content)
-    os.replace(beside, path)
+    """Write a new file instead of changing the existing one, which may be hard-linked."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
 
 
 def main() -> None:
@@ -107,68 +108,71 @@ def main() -> None:
     parser.add_argument("tenth")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=".") as name:
-        print("# Does it scale\n")
-        print(f"`python benchmarks/scale.py CORPUS TENTH`. {machine('gristmill', 'gigatoken', 'numpy')}.\n")
+        print("# Time and memory at scale\n")
+        print(f"`python benchmarks/scale.py CORPUS TENTH`. {machine_text('gristmill', 'gigatoken', 'numpy')}.\n")
         print(f"The corpus: {Corpus.of(options.corpus)}, source distributions from PyPI (benchmarks/gather.py).")
         print(f"A tenth of it: {Corpus.of(options.tenth)}.\n")
-        scratch = linear(options.corpus, options.tenth, Path(name))
-        incremental(options.corpus, Path(name), scratch)
-        large_file(options.corpus, options.tenth, Path(name))
+        cold_builds = print_growth(options.corpus, options.tenth, Path(name))
+        print_rebuilds(options.corpus, Path(name), cold_builds)
+        print_large_file(options.corpus, options.tenth, Path(name))
 
 
-def linear(corpus: str, tenth: str, folder: Path) -> dict[str, Built]:
+def print_growth(corpus: str, tenth: str, folder: Path) -> dict[str, Built]:
     print("## Time and memory as the source grows\n")
-    print("Memory is that of one more build, as looking at it costs time.\n")
+    print("Memory is measured in one more build, because sampling it costs time.\n")
     print("| rows | source | seconds | ms per MB | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- | --- | --- |")
-    scratch = {}
+    cold_builds = {}
     for rows in FORMATS:
         per_mb = []
         for label, source in (("a tenth", tenth), ("all", corpus)):
-            built = scratch[rows] = build(
+            built = cold_builds[rows] = build(
                 [source], folder / f"{NAMES[rows]}-{label.replace(' ', '-')}", "--compress", rows
             )
             per_mb.append(1e9 * built.seconds / Corpus.of(source).num_bytes)
             peak = peak_mb([source], folder, "--compress", rows)
             print(f"| {NAMES[rows]} | {label} | {built.seconds:.1f} | {per_mb[-1]:.1f} | {peak} | {built.phases} |")
         print(f"| {NAMES[rows]} | all : a tenth | | {per_mb[1] / per_mb[0]:.2f} | | |", flush=True)
-    return scratch
+    return cold_builds
 
 
-def incremental(corpus: str, folder: Path, scratch: dict[str, Built]) -> None:
+def print_rebuilds(corpus: str, folder: Path, cold_builds: dict[str, Built]) -> None:
     print("\n## After a change\n")
     print(
-        "Again: nothing has changed. Changed: every hundredth file has a line more. Times as fast as the build above,"
+        "`again` is a rebuild without changes. `files changed` is a rebuild after a line was added to every hundredth "
+        "file."
     )
     print(
-        "from scratch. What comes out is compared with a clean build of the same (`gristmill check --against-clean`).\n"
+        "`times as fast` is relative to the build from scratch above. `data` is the result of comparing the dataset "
+        "with a"
     )
-    print("| rows | build | seconds | times as fast | bytes | seconds by phase |")
+    print("clean build of the same files (`gristmill check --against-clean`).\n")
+    print("| rows | build | seconds | times as fast | data | seconds by phase |")
     print("| --- | --- | --- | --- | --- | --- |")
     for rows in FORMATS:
         out = folder / f"{NAMES[rows]}-all"
         again = build([corpus], out, "--compress", rows)
-        faster = scratch[rows].seconds / again.seconds
+        faster = cold_builds[rows].seconds / again.seconds
         print(f"| {NAMES[rows]} | again | {again.seconds:.1f} | {faster:.1f} | | {again.phases} |")
-        with one_percent_changed(corpus) as count:
+        with change_one_percent(corpus) as count:
             changed = build([corpus], out, "--compress", rows)
-            same = "the same" if is_as_clean(out) else "OTHER BYTES"
-        faster = scratch[rows].seconds / changed.seconds
+            equality = "equal" if equals_clean_build(out) else "DIFFERENT"
+        faster = cold_builds[rows].seconds / changed.seconds
         print(
-            f"| {NAMES[rows]} | {count:,} files changed | {changed.seconds:.1f} | {faster:.1f} | {same} "
+            f"| {NAMES[rows]} | {count:,} files changed | {changed.seconds:.1f} | {faster:.1f} | {equality} "
             f"| {changed.phases} |",
             flush=True,
         )
 
 
-def is_as_clean(out: Path) -> bool:
+def equals_clean_build(out: Path) -> bool:
     command = [GRISTMILL, "check", "--against-clean", "--json", str(out)]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    return bool(json.loads(answer.stdout)["ok"])
+    process = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    return bool(json.loads(process.stdout)["ok"])
 
 
-def large_file(corpus: str, tenth: str, folder: Path) -> None:
-    """As much real code in one file as 25,000 have: of those that were kept, or it would be left out as they were."""
+def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
+    """Build with one large file, made of about 25,000 kept files. With dropped files in it, the rules might drop it."""
     source = folder / "large"
     source.mkdir()
     size = 0
@@ -178,10 +182,13 @@ def large_file(corpus: str, tenth: str, folder: Path) -> None:
                 size += stream.write((Path(corpus) / row["path"]).read_bytes() + b"\n")
     options = ("--compress", "zstd", "--max-file-bytes", "1000000000")
     print("\n## One large file\n")
-    print("Beside the tenth; its limits on size are raised on purpose. It gets a batch and a process of its own.\n")
+    print(
+        "Builds of the tenth, without and with one large file. The size limit is raised for that file, and it gets its"
+    )
+    print("own batch and process.\n")
     print("| source | seconds | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- |")
-    for label, sources in (("a tenth", [tenth]), (f"and a file of {size / 1e6:,.0f} MB", [tenth, str(source)])):
+    for label, sources in (("a tenth", [tenth]), (f"a tenth and a file of {size / 1e6:,.0f} MB", [tenth, str(source)])):
         built = build(sources, folder / f"large-{len(sources)}", *options)
         print(f"| {label} | {built.seconds:.1f} | {peak_mb(sources, folder, *options)} | {built.phases} |", flush=True)
 

@@ -1,11 +1,12 @@
-"""How fast a GPU trains, beside how fast it can multiply matrices: tokens/s and the share of its measured peak.
+"""Measure training speed on a GPU: tokens/s, and the share of the peak rate of matrix products.
 
     gristmill build STDLIB --out speed --max-windows 6000 --compress zstd
     python benchmarks/training_speed.py speed [--out benchmarks/training/speed.md] [--batch-sizes 64,128]
 
-The peak is measured in the same process: products of two 8192 x 8192 matrices in bf16. Operations of a step are those
-that the model needs, each weight once forward and twice backward: 6 for each weight of its layers and each token, 12 *
-window * width for each layer's attention, and 6 for each weight of the head and each token that is to be told.
+The peak is measured in the same process, with products of two 8192 x 8192 matrices in bf16. Only operations that the
+model needs are counted, each weight once forward and twice backward. Per token, these are 6 for each weight of the
+layers, 12 * window * width for the attention of each layer, and, if the token is predicted, 6 for each weight of the
+head.
 """
 
 import argparse
@@ -38,12 +39,12 @@ class Measured(NamedTuple):
     operations_per_token: float
 
     @property
-    def rate(self) -> float:
+    def operations_per_second(self) -> float:
         return self.tokens_per_second * self.operations_per_token
 
 
-def peak() -> float:
-    """Operations a second, of the fastest of three rounds."""
+def measure_peak() -> float:
+    """Return the operations per second of matrix products, in the fastest of three rounds."""
     left, right = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     rates = []
     for _ in range(3):
@@ -57,12 +58,12 @@ def peak() -> float:
 
 
 def operations(model: str, objective: str, manifest: Manifest) -> float:
-    """For each token, forward and backward."""
+    """Return the operations per token, forward and backward."""
     size, length = SIZES[model], int(manifest.settings["window"]["length"])
     layers = size.layers * (6 * 12 * size.width**2 + 12 * length * size.width)
     head = 6 * size.width * manifest.tokenizer.vocab_size
     if objective == "causal":
-        # Of its attention only the half before each token counts.
+        # A token attends only to earlier tokens, which are half of the window on average.
         return layers - size.layers * 6 * length * size.width + head
     return layers + MASKED_SHARE * (head + 6 * size.width**2)
 
@@ -85,7 +86,7 @@ def measure(folder: str, model: str, objective: str, batch_size: int) -> Measure
     return Measured(model, objective, batch_size, result.tokens_per_second, operations(model, objective, manifest))
 
 
-def page(found: list[Measured], most: float, folder: str) -> str:
+def page_text(found: list[Measured], peak_rate: float, folder: str) -> str:
     rows = [
         (
             one.model,
@@ -93,19 +94,19 @@ def page(found: list[Measured], most: float, folder: str) -> str:
             str(one.batch_size),
             f"{one.tokens_per_second:,.0f}",
             f"{one.operations_per_token / 1e9:.2f}",
-            f"{one.rate / 1e12:.0f}",
-            f"{one.rate / most:.0%}",
+            f"{one.operations_per_second / 1e12:.0f}",
+            f"{one.operations_per_second / peak_rate:.0%}",
         )
         for one in found
     ]
-    heads = ("model", "objective", "windows a step", "tokens/s", "GFLOP a token", "TFLOP/s", "share of peak")
+    heads = ("model", "objective", "windows per step", "tokens/s", "GFLOP per token", "TFLOP/s", "share of peak")
     machine = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {version('transformers')}"
     return (
-        "# How fast a GPU trains\n\n"
-        f"`python benchmarks/training_speed.py {Path(folder).name}` on one {machine}, windows of 512, bf16. The card's "
-        f"measured peak in the same process: {most / 1e12:.0f} TFLOP/s (matrices of {SIDE} x {SIDE}). `base` is "
-        "compiled, the others are not. What is counted as an operation: the script's first lines. Medians over a run's "
-        "evaluations, whose own seconds do not count.\n\n" + markdown_table(Table("", heads, rows)) + "\n"
+        f"# Training speed on a GPU\n\n`python benchmarks/training_speed.py {Path(folder).name}` on one {machine}, "
+        f"windows of 512, bf16. The peak of the GPU, measured in the same process, is {peak_rate / 1e12:.0f} TFLOP/s "
+        f"(matrices of {SIDE} x {SIDE}). `base` is compiled, the other models are not. The docstring of the script "
+        "defines the counted operations. Speeds are medians over the intervals between evaluations, without the time "
+        "of the evaluations.\n\n" + markdown_table(Table("", heads, rows)) + "\n"
     )
 
 
@@ -116,14 +117,14 @@ def main() -> None:
     parser.add_argument("--batch-sizes", default="64,128")
     parser.add_argument("--only", default="base:mlm,base:causal,small:mlm,small:causal,tiny:causal")
     given = parser.parse_args()
-    most = peak()
-    print(f"peak {most / 1e12:.0f} TFLOP/s", flush=True)
+    peak_rate = measure_peak()
+    print(f"peak {peak_rate / 1e12:.0f} TFLOP/s", flush=True)
     found = []
     for name in given.only.split(","):
         model, objective = name.split(":")
         found += [measure(given.dataset, model, objective, int(size)) for size in given.batch_sizes.split(",")]
         Path(given.out).parent.mkdir(parents=True, exist_ok=True)
-        Path(given.out).write_text(page(found, max(most, peak()), given.dataset))
+        Path(given.out).write_text(page_text(found, max(peak_rate, measure_peak()), given.dataset))
     print(Path(given.out).read_text())
 
 

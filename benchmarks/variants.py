@@ -1,8 +1,8 @@
-"""What variants and weights cost: MB/s on one core by language and kind, and builds side by side.
+"""Measure the cost of variants and weights: MB/s on one core by language and kind, and complete builds.
 
 python benchmarks/variants.py [--corpus DIR] [--runs 5]     # prints benchmarks/variants.md
 
-Python is measured on the standard library; the other languages on the files that benchmarks/gather.py leaves in DIR.
+Python is measured on the standard library. The other languages are measured on DIR, from benchmarks/gather.py.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure import STDLIB, cold_build, machine, medians
+from measure import STDLIB, cold_build, machine_text, measure_medians
 
 import gristmill
 from gristmill.core.seeded_random import Dice
@@ -25,10 +25,10 @@ from gristmill.variants.grammars import GRAMMARS, Parsed, parse
 from gristmill.variants.noise import Noise
 from gristmill.variants.rename import rename
 
-MEGABYTES = 8
-"""Of each language, at most."""
-LARGEST_FILE = 1 << 18
-BY_GRAMMAR: dict[str, Callable[[Parsed, Dice], bytes | None]] = {
+MAX_MEGABYTES = 8
+"""Maximum amount of source per language."""
+MAX_FILE_BYTES = 1 << 18
+GRAMMAR_VARIANTS: dict[str, Callable[[Parsed, Dice], bytes | None]] = {
     "rename": rename,
     "comments": vary_comments,
     "format": lay_out_again,
@@ -47,66 +47,68 @@ def main() -> None:
     options = parser.parse_args()
     print("# Variants and weights\n")
     command = f"python benchmarks/variants.py --corpus DIR --runs {options.runs}"
-    print(f"`{command}`. {machine('gristmill', 'tree-sitter')}.\n")
-    by_grammar(options.corpus)
-    by_tokens()
-    builds(options.runs)
+    print(f"`{command}`. {machine_text('gristmill', 'tree-sitter')}.\n")
+    print_grammar_speeds(options.corpus)
+    print_noise_speed()
+    print_builds(options.runs)
 
 
-def by_grammar(corpus: Path | None) -> None:
+def print_grammar_speeds(corpus: Path | None) -> None:
     print(
-        "MB of source a second on one core, best of 3, parsing included; `parse` is tree-sitter alone. In brackets is"
+        "MB of source per second on one core, best of 3, including parsing. `parse` is tree-sitter only. In "
+        "parentheses is"
     )
     print(
-        "the share of files that have such a variant. Before one counts it is parsed once more, which is not in these"
+        "the share of files that have such a variant. A build also parses each variant once more to check it, except "
+        "for"
     )
-    print("figures; but for a rename, whose tree cannot be another.\n")
+    print("renames, which cannot change the tree. These values do not include that.\n")
     print("| language | files | MB | parse | rename | comments | format |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for language in GRAMMARS:
-        texts = texts_of(Path(STDLIB) if language == "python" else corpus, language)
+        texts = read_texts(Path(STDLIB) if language == "python" else corpus, language)
         if not texts:
             continue
         megabytes = sum(map(len, texts)) / 1e6
-        parsing = min(_seconds(partial(_parsed, texts, language)))
-        parsed = _parsed(texts, language)
+        parsing = min(_run_seconds(partial(_parse_all, texts, language)))
+        parsed = _parse_all(texts, language)
         cells = [f"{megabytes / parsing:.1f}"]
-        for vary in BY_GRAMMAR.values():
-            timed = varied(parsed, vary)
+        for vary in GRAMMAR_VARIANTS.values():
+            timed = time_variants(parsed, vary)
             cells.append(f"{megabytes / (parsing + timed.seconds):.1f} ({timed.num_made / len(texts):.0%})")
         print(f"| {language} | {len(texts):,} | {megabytes:.1f} | {' | '.join(cells)} |", flush=True)
 
 
-def _parsed(texts: Sequence[bytes], language: str) -> list[Parsed]:
+def _parse_all(texts: Sequence[bytes], language: str) -> list[Parsed]:
     return [parse(text, language) for text in texts]
 
 
-def texts_of(folder: Path | None, language: str) -> list[bytes]:
+def read_texts(folder: Path | None, language: str) -> list[bytes]:
     texts: list[bytes] = []
     size = 0
-    for place, folders, names in os.walk(folder or ""):
+    for parent, folders, names in os.walk(folder or ""):
         folders.sort()
         for name in sorted(names):
-            path = Path(place, name)
+            path = Path(parent, name)
             if "site-packages" in path.parts or language_of(name, b"") != language or not path.is_file():
                 continue
             text = path.read_bytes()
-            if 0 < len(text) <= LARGEST_FILE and size < MEGABYTES * 1_000_000:
+            if 0 < len(text) <= MAX_FILE_BYTES and size < MAX_MEGABYTES * 1_000_000:
                 texts.append(text)
                 size += len(text)
     return texts
 
 
-def varied(parsed: Sequence[Parsed], vary: Callable[[Parsed, Dice], bytes | None]) -> Timed:
+def time_variants(parsed: Sequence[Parsed], vary: Callable[[Parsed, Dice], bytes | None]) -> Timed:
     made: list[bytes | None] = []
 
     def once() -> None:
         made[:] = [vary(one, Dice(number)) for number, one in enumerate(parsed)]
 
-    return Timed(min(_seconds(once)), sum(one is not None for one in made))
+    return Timed(min(_run_seconds(once)), sum(one is not None for one in made))
 
 
-def _seconds(function: Callable[[], Any]) -> list[float]:
+def _run_seconds(function: Callable[[], Any]) -> list[float]:
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
@@ -115,26 +117,26 @@ def _seconds(function: Callable[[], Any]) -> list[float]:
     return seconds
 
 
-def by_tokens() -> None:
-    """Noise needs no grammar."""
+def print_noise_speed() -> None:
+    """Print the speed of noise, which needs no grammar."""
     tokenizer = gristmill.load_tokenizer()
-    texts = texts_of(Path(STDLIB), "python")
+    texts = read_texts(Path(STDLIB), "python")
     megabytes = sum(map(len, texts)) / 1e6
     ids = [tokenizer.encode(text).ids for text in texts]
     noise = Noise(50_264, 0.15, 3.0, 0.05)
 
     def add_noise() -> None:
-        for number, own in enumerate(ids):
-            for start in range(0, len(own), 254):
-                noise.corrupt(own[start : start + 510], Dice(number))
+        for number, document in enumerate(ids):
+            for start in range(0, len(document), 254):
+                noise.corrupt(document[start : start + 510], Dice(number))
 
-    print(f"\n`noise`, windows of 512 with overlap 256: {megabytes / min(_seconds(add_noise)):.1f} MB/s.")
+    print(f"\n`noise`, windows of 512 with overlap 256: {megabytes / min(_run_seconds(add_noise)):.1f} MB/s.")
     print()
 
 
-def builds(runs: int) -> None:
-    print(f"Builds of the standard library into a new folder, taking turns, medians of {runs}:\n")
-    ways = {
+def print_builds(runs: int) -> None:
+    print(f"Builds of the standard library into a new folder. They take turns, and seconds are medians of {runs}.\n")
+    cases = {
         "natural": [],
         "`--max-windows 20000`": ["--max-windows", "20000"],
         "`--weights code`": ["--weights", "code"],
@@ -143,13 +145,13 @@ def builds(runs: int) -> None:
         "`--variants rename,comments,format,noise`": ["--variants", "rename,comments,format,noise"],
     }
     with tempfile.TemporaryDirectory() as folder:
-        commands = {name: cold_build(f"{folder}/out", STDLIB, *more) for name, more in ways.items()}
-        measured = medians(commands, runs)
-    first = measured["natural"].seconds
-    print("| build | seconds | times the natural one | peak MB |")
+        commands = {name: cold_build(f"{folder}/out", STDLIB, *options) for name, options in cases.items()}
+        measured = measure_medians(commands, runs)
+    baseline = measured["natural"].seconds
+    print("| build | seconds | relative to natural | peak MB |")
     print("| --- | --: | --: | --: |")
     for name, one in measured.items():
-        print(f"| {name} | {one.seconds:.2f} | {one.seconds / first:.2f} | {one.peak_mb:.0f} |")
+        print(f"| {name} | {one.seconds:.2f} | {one.seconds / baseline:.2f} | {one.peak_mb:.0f} |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How soon does a viewer answer, and does its memory stay flat, over a million windows?
+"""Measure the response times and the memory of the viewer on a million windows.
 
     python benchmarks/view.py [SOURCE] [--windows 1000000]     # prints benchmarks/view.md
 
-SOURCE is shown so many times over that its windows are as many: that takes 3 GB in the folder for temporary files.
+The windows of SOURCE are repeated to reach that number. This needs 3 GB in the folder for temporary files.
 """
 
 import argparse
@@ -21,33 +21,33 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import psutil
-from measure import GRISTMILL, STDLIB, machine
+from measure import GRISTMILL, STDLIB, machine_text
 
 from gristmill import Config, Manifest, SamplingConfig, build
 from gristmill.core.records import Split
 from gristmill.views.viewer.viewer_folder import view_folder
 
-RARE = "quicksilver"
-"""In no window: a search goes through all of them."""
-SECONDS_BETWEEN_LOOKS = 0.02
-DEEP_ROWS = 50
+ABSENT_WORD = "quicksilver"
+"""Word that no window contains, so that a search reads all of them."""
+MEMORY_SAMPLE_SECONDS = 0.02
+NUM_RANDOM_ROWS = 50
 
 
 class Timed(NamedTuple):
-    what: str
+    request: str
     milliseconds: float
 
 
 class Measured(NamedTuple):
     timings: list[Timed]
     memory: dict[str, float]
-    """In MB."""
+    """Memory in MB, keyed by the time of the measurement."""
     seconds: dict[str, float]
     index_bytes: int
 
 
 class Viewer:
-    """A process of its own, asked over HTTP, with an eye on its memory."""
+    """A viewer in a separate process, with requests over HTTP and a thread that samples its memory."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -56,20 +56,21 @@ class Viewer:
         self._process = psutil.Process(process.pid)
         self._connection = http.client.HTTPConnection(self.address.split("/")[2])
         self._cookie: dict[str, str] = {}
-        self._is_watched = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._watcher.start()
+        self._stop_sampling = threading.Event()
+        self._sampler = threading.Thread(target=self._sample_memory, daemon=True)
+        self._sampler.start()
 
     def mb(self) -> float:
         return float(self._process.memory_info().rss) / 1e6
 
-    def let_in(self) -> None:
+    def log_in(self) -> None:
+        """Open the address with its access token, and keep the cookie."""
         self._connection.request("GET", "/?" + self.address.partition("?")[2])
         response = self._connection.getresponse()
         response.read()
         self._cookie = {"Cookie": (response.headers["Set-Cookie"] or "").partition(";")[0]}
 
-    def ask(self, address: str, /, **fields: object) -> Any:
+    def request(self, address: str, /, **fields: object) -> Any:
         self._connection.request("GET", f"{address}?{urlencode(fields)}", headers=self._cookie)
         response = self._connection.getresponse()
         content = response.read()
@@ -78,75 +79,75 @@ class Viewer:
 
     def milliseconds(self, address: str, /, **fields: object) -> float:
         started = time.perf_counter()
-        self.ask(address, **fields)
+        self.request(address, **fields)
         return 1000 * (time.perf_counter() - started)
 
-    def _watch(self) -> None:
-        while not self._is_watched.wait(SECONDS_BETWEEN_LOOKS):
+    def _sample_memory(self) -> None:
+        while not self._stop_sampling.wait(MEMORY_SAMPLE_SECONDS):
             self.peak_mb = max(self.peak_mb, self.mb())
 
-    def forget(self) -> None:
-        self._is_watched.set()
-        self._watcher.join()
+    def close(self) -> None:
+        self._stop_sampling.set()
+        self._sampler.join()
 
 
 @contextmanager
-def viewing(folder: Path) -> Iterator[Viewer]:
+def open_viewer(folder: Path) -> Iterator[Viewer]:
     command = [GRISTMILL, "view", str(folder), "--no-browser", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         viewer = Viewer(process)
         try:
             yield viewer
         finally:
-            viewer.forget()
+            viewer.close()
             process.terminate()
 
 
-def first_page(viewer: Viewer) -> float:
-    """The page, what it asks for about the dataset, and its first rows."""
+def first_page_milliseconds(viewer: Viewer) -> float:
+    """Return the milliseconds for the page, the facts about the dataset, and the first rows."""
     return sum(viewer.milliseconds(path) for path in ("/", "/api/dataset", "/api/windows"))
 
 
 def index_seconds(viewer: Viewer) -> float:
     started = time.perf_counter()
-    while not viewer.ask("/api/dataset")["index"]["is_ready"]:
+    while not viewer.request("/api/dataset")["index"]["is_ready"]:
         time.sleep(0.1)
     return time.perf_counter() - started
 
 
-def searched_seconds(viewer: Viewer, **fields: object) -> float:
+def search_seconds(viewer: Viewer, **fields: object) -> float:
     started = time.perf_counter()
     after: dict[str, object] = {}
     while True:
-        found = viewer.ask("/api/search", q=RARE, **fields, **after)
+        found = viewer.request("/api/search", q=ABSENT_WORD, **fields, **after)
         assert not found["hits"]
         if found["next"] is None:
             return time.perf_counter() - started
         after = {"after": found["next"]}
 
 
-PAGES: tuple[tuple[str, str, dict[str, object]], ...] = (
-    ("a page by path and language, first", "/api/windows", {"path": "json", "language": "python"}),
-    ("the page after it", "/api/windows", {"path": "json", "language": "python", "from": 50}),
-    ("a page by a glob", "/api/windows", {"path": "*/test/*.py"}),
-    ("a file and its windows", "/api/file", {"repo": Path(STDLIB).name, "path": "json/decoder.py"}),
+REQUESTS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    ("first page, filtered by path and language", "/api/windows", {"path": "json", "language": "python"}),
+    ("second page, filtered by path and language", "/api/windows", {"path": "json", "language": "python", "from": 50}),
+    ("first page, filtered by a glob", "/api/windows", {"path": "*/test/*.py"}),
+    ("a file with its windows", "/api/file", {"repo": Path(STDLIB).name, "path": "json/decoder.py"}),
     ("dropped files", "/api/files", {"status": "dropped"}),
-    ("a search that is not over, per answer", "/api/search", {"q": RARE}),
+    ("part of a search through all windows", "/api/search", {"q": ABSENT_WORD}),
 )
 
 
-def pages(viewer: Viewer, num_rows: int) -> Iterator[Timed]:
-    anywhere = random.Random(0)
-    rows = [anywhere.randrange(num_rows) for _ in range(DEEP_ROWS)]
-    yield Timed("the first page, with an index", first_page(viewer))
-    yield Timed("the last page", viewer.milliseconds("/api/windows", **{"from": num_rows - 50}))
-    seen = [viewer.milliseconds("/api/row", split="train", row=row) for row in rows]
-    yield Timed(f"a row, median of {DEEP_ROWS} anywhere", median(seen))
-    for what, address, fields in PAGES:
-        yield Timed(what, viewer.milliseconds(address, **fields))
+def time_requests(viewer: Viewer, num_rows: int) -> Iterator[Timed]:
+    rng = random.Random(0)
+    rows = [rng.randrange(num_rows) for _ in range(NUM_RANDOM_ROWS)]
+    yield Timed("first page, with an index", first_page_milliseconds(viewer))
+    yield Timed("last page", viewer.milliseconds("/api/windows", **{"from": num_rows - 50}))
+    timings = [viewer.milliseconds("/api/row", split="train", row=row) for row in rows]
+    yield Timed(f"a row, median of {NUM_RANDOM_ROWS} random rows", median(timings))
+    for request, address, fields in REQUESTS:
+        yield Timed(request, viewer.milliseconds(address, **fields))
 
 
-def made(source: str, out: Path, num_windows: int) -> Manifest:
+def build_windows(source: str, out: Path, num_windows: int) -> Manifest:
     sampling = SamplingConfig(target_windows=num_windows, max_epochs=1000)
     return build(Config(sources=[source], out=str(out), sampling=sampling))
 
@@ -158,45 +159,49 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "dataset")
-        manifest = made(options.source, folder, options.windows)
+        manifest = build_windows(options.source, folder, options.windows)
         num_rows = sum(facts.windows for facts in manifest.splits.values())
         num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.split)
         measured = measure(folder, manifest.splits[Split.TRAIN].windows)
-    print("# Looking through a million windows\n")
-    print(f"`python benchmarks/view.py`. {machine('gristmill', 'numpy', 'orjson')}.\n")
-    print(f"The standard library, drawn to {num_rows:,} windows: {num_bytes / 1e9:.1f} GB.\n")
-    tell(measured)
+    print("# Viewing a million windows\n")
+    print(f"`python benchmarks/view.py`. {machine_text('gristmill', 'numpy', 'orjson')}.\n")
+    print(f"The standard library, repeated to {num_rows:,} windows: {num_bytes / 1e9:.1f} GB.\n")
+    print_page(measured)
 
 
 def measure(folder: Path, num_rows: int) -> Measured:
-    with viewing(folder) as viewer:
-        viewer.let_in()
-        memory = {"when it answers": viewer.mb()}
-        timings = [Timed("the first page, while the index is made", first_page(viewer))]
+    with open_viewer(folder) as viewer:
+        viewer.log_in()
+        memory = {"after the start": viewer.mb()}
+        timings = [Timed("first page, while the index is built", first_page_milliseconds(viewer))]
         seconds = {"index": index_seconds(viewer)}
         memory["with the index"] = viewer.mb()
-        timings += pages(viewer, num_rows)
+        timings += time_requests(viewer, num_rows)
         memory["after these requests"] = viewer.mb()
-        seconds |= {"folder": searched_seconds(viewer, path="/asyncio/"), "all": searched_seconds(viewer)}
-        memory |= {"after a search through all": viewer.mb(), "at most": viewer.peak_mb}
-    with viewing(folder) as viewer:
-        viewer.let_in()
+        seconds |= {"folder": search_seconds(viewer, path="/asyncio/"), "all": search_seconds(viewer)}
+        memory |= {"after a search through all windows": viewer.mb(), "maximum": viewer.peak_mb}
+    with open_viewer(folder) as viewer:
+        viewer.log_in()
         seconds["again"] = index_seconds(viewer)
-    kept = sum(path.stat().st_size for path in view_folder(folder).rglob("*") if path.is_file())
-    return Measured(timings, memory, seconds, kept)
+    index_bytes = sum(path.stat().st_size for path in view_folder(folder).rglob("*") if path.is_file())
+    return Measured(timings, memory, seconds, index_bytes)
 
 
-def tell(measured: Measured) -> None:
+def print_page(measured: Measured) -> None:
     seconds = measured.seconds
-    print("| what is asked for | ms |\n| --- | --: |")
-    for what, milliseconds in measured.timings:
-        print(f"| {what} | {milliseconds:.0f} |")
-    print(f"\nThe index takes {seconds['index']:.1f} s, once, and {measured.index_bytes / 1e6:.0f} MB on disk.")
+    print("| request | ms |\n| --- | --: |")
+    for request, milliseconds in measured.timings:
+        print(f"| {request} | {milliseconds:.0f} |")
     print(
-        f"A viewer that starts later has it after {seconds['again']:.1f} s. A search for a word that is nowhere takes"
+        f"\nThe index is built once, in {seconds['index']:.1f} s, and takes {measured.index_bytes / 1e6:.0f} MB on "
+        "disk."
+    )
+    print(
+        f"A viewer that starts later loads it in {seconds['again']:.1f} s. A search for a word that does not occur "
+        "takes"
     )
     print(f"{seconds['all']:.0f} s through all windows, and {seconds['folder']:.1f} s through those of asyncio.\n")
-    print("| memory of the process, mapped files counted | MB |\n| --- | --: |")
+    print("| memory of the process, including mapped files | MB |\n| --- | --: |")
     for when, megabytes in measured.memory.items():
         print(f"| {when} | {megabytes:.0f} |")
 

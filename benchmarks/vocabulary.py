@@ -1,4 +1,4 @@
-"""What a vocabulary of one's own saves: bytes per token, seconds and windows, by size and pattern.
+"""Compare trained vocabularies with CodeBERT's: bytes per token, windows and seconds, by size and pattern.
 
 python benchmarks/vocabulary.py > benchmarks/vocabulary.md
 """
@@ -10,7 +10,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from measure import GRISTMILL, STDLIB, machine, peak_mb_of, seconds_of
+from measure import GRISTMILL, STDLIB, machine_text, measure_peak_mb, time_command
 
 import gristmill
 from gristmill import Config
@@ -27,55 +27,62 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", nargs="?", default=STDLIB)
     source = parser.parse_args().source
-    others = [os.path.join(sysconfig.get_path("purelib"), name) for name in PACKAGES]
+    packages = [os.path.join(sysconfig.get_path("purelib"), name) for name in PACKAGES]
     with tempfile.TemporaryDirectory() as folder:
-        wanted = [(size, DEFAULT_PATTERN) for size in SIZES]
-        wanted += [(DEFAULT_SIZE, pattern) for pattern in PATTERNS if pattern != DEFAULT_PATTERN]
+        variants = [(size, DEFAULT_PATTERN) for size in SIZES]
+        variants += [(DEFAULT_SIZE, pattern) for pattern in PATTERNS if pattern != DEFAULT_PATTERN]
         seconds = {}
-        for size, pattern in wanted:
+        for size, pattern in variants:
             out = os.path.join(folder, f"{pattern}-{size}")
             command = [GRISTMILL, "tokenizer", "train", source, "--out", out, "--size", str(size), "--quiet"]
-            seconds[out] = seconds_of([*command, "--pattern", pattern])
+            seconds[out] = time_command([*command, "--pattern", pattern])
             print(f"  {os.path.basename(out)}: {seconds[out]:.1f} s", file=sys.stderr, flush=True)
-        again = os.path.join(folder, "again")
-        peak_mb = peak_mb_of([GRISTMILL, "tokenizer", "train", source, "--out", again, "--quiet"])
+        second_run = os.path.join(folder, "again")
+        peak_mb = measure_peak_mb([GRISTMILL, "tokenizer", "train", source, "--out", second_run, "--quiet"])
         names = ["codebert", *seconds]
-        here = gristmill.compare_tokenizers(Config(sources=[source], out=os.path.join(folder, "none")), names)
-        there = gristmill.compare_tokenizers(Config(sources=others, out=os.path.join(folder, "none")), names)
-        first = Path(again, "tokenizer.json").read_bytes()
-        assert first == Path(folder, f"{DEFAULT_PATTERN}-{DEFAULT_SIZE}", "tokenizer.json").read_bytes()
-    print("# What a vocabulary of one's own saves\n")
-    print(f"`python benchmarks/vocabulary.py`. {machine('gristmill', 'gigatoken', 'tokenizers')}.\n")
-    tell(here, there, list(seconds.values()))
+        library = gristmill.compare_tokenizers(Config(sources=[source], out=os.path.join(folder, "none")), names)
+        other_packages = gristmill.compare_tokenizers(Config(sources=packages, out=os.path.join(folder, "none")), names)
+        repeated = Path(second_run, "tokenizer.json").read_bytes()
+        assert repeated == Path(folder, f"{DEFAULT_PATTERN}-{DEFAULT_SIZE}", "tokenizer.json").read_bytes()
+    print("# Training your own vocabulary\n")
+    print(f"`python benchmarks/vocabulary.py`. {machine_text('gristmill', 'gigatoken', 'tokenizers')}.\n")
+    print_table(library, other_packages, list(seconds.values()))
     print(
-        f"\nPeak memory of the run with {DEFAULT_SIZE:,} ids, all processes: {peak_mb:.0f} MB. It was run twice, to the"
+        f"\nTraining with {DEFAULT_SIZE:,} ids has a peak memory of {peak_mb:.0f} MB over all processes. A second run "
+        "gave"
     )
-    print("same bytes.")
+    print("the same bytes.")
 
 
-def tell(here: TokenizerTable, there: TokenizerTable, seconds: list[float]) -> None:
-    sizes = {split: here.splits[split] for split in Split}
+def print_table(library: TokenizerTable, other_packages: TokenizerTable, seconds: list[float]) -> None:
+    sizes = {split: library.splits[split] for split in Split}
     train = sizes[Split.TRAIN]
-    print(
-        f"The Python standard library: {train.files:,} files and {train.bytes / 1e6:.1f} MB in train, from which each"
-    )
+    print(f"Each vocabulary was trained on the train split of the Python standard library: {train.files:,} files,")
     held_out = sum(sizes[split].bytes for split in Split if split is not Split.TRAIN) / 1e6
-    other = sum(one.bytes for one in there.splits.values()) / 1e6
+    other = sum(one.bytes for one in other_packages.splits.values()) / 1e6
     print(
-        f"vocabulary was learnt, and {held_out:.1f} MB held out, which it has never seen; nor has it {other:.1f} MB of"
+        f"{train.bytes / 1e6:.1f} MB. `train`, `held out` and `other code` are bytes per token (more is better) on "
+        "that split, on"
     )
-    print(f"{' and '.join(PACKAGES)}. Bytes per token: more is better. Windows of 512 with overlap 256, of all text.")
-    print("Seconds are those of a whole process, run once on a machine with other work: their order of size counts.\n")
+    print(
+        f"{held_out:.1f} MB of held-out files, and on {other:.1f} MB of {' and '.join(PACKAGES)}. `windows` is the "
+        "number of windows of 512"
+    )
+    print(
+        "with overlap 256 for all text of the standard library. `seconds` is the time of one complete training process"
+    )
+    print("on a machine with other load, so only the order of magnitude is reliable.\n")
     print("| tokenizer | ids | train | held out | other code | windows | seconds |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    took = ["", *(f"{one:.1f}" for one in seconds)]
-    for one, other_code, told in zip(here.tokenizers, there.tokenizers, took, strict=True):
-        figures = f"{per_token(here, one, [Split.TRAIN])} | {per_token(here, one, [Split.VALIDATION, Split.TEST])}"
-        figures += f" | {other_code.bytes_per_token:.2f} | {one.windows:,} | {told}"
+    durations = ["", *(f"{one:.1f}" for one in seconds)]
+    for one, other_code, duration in zip(library.tokenizers, other_packages.tokenizers, durations, strict=True):
+        figures = bytes_per_token(library, one, [Split.TRAIN])
+        figures += f" | {bytes_per_token(library, one, [Split.VALIDATION, Split.TEST])}"
+        figures += f" | {other_code.bytes_per_token:.2f} | {one.windows:,} | {duration}"
         print(f"| {one.name.partition('-')[0]} | {one.vocab_size:,} | {figures} |")
 
 
-def per_token(table: TokenizerTable, one: TokenizerCounts, splits: list[Split]) -> str:
+def bytes_per_token(table: TokenizerTable, one: TokenizerCounts, splits: list[Split]) -> str:
     num_tokens = sum(one.tokens_by_split[split] for split in splits)
     return f"{sum(table.splits[split].bytes for split in splits) / num_tokens:.2f}"
 

@@ -1,4 +1,4 @@
-"""Which way of using the cores is fastest at which size: this process, local processes, or gigatoken's own threads?
+"""Compare ways to use several cores at different sizes of source: one process, worker processes, and threads.
 
 python benchmarks/workers.py [--runs 5]     # prints benchmarks/workers.md
 """
@@ -10,32 +10,32 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import STDLIB, cold_build, machine, medians
+from measure import STDLIB, cold_build, machine_text, measure_medians
 
 SIZES_MB = (0.25, 1, 2, 4, 8, 16, 32)
-# Tokenizing alone, from bytes in memory: one thread, gigatoken's threads, and Python threads.
 TOKENIZE = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import gigatoken, gristmill
-how, folder = sys.argv[1:]
+method, folder = sys.argv[1:]
 definition = gristmill.load_tokenizer().definition
 texts = [path.read_bytes() for path in sorted(Path(folder).rglob("*.py"))]
 tokenizer = gigatoken.Tokenizer.from_json(definition.plain_json())
 started = time.perf_counter()
-if how == "one":
+if method == "one":
     for text in texts: tokenizer.encode(text)
-elif how == "gigatoken":
+elif method == "gigatoken":
     tokenizer.encode_batch(texts)
 else:
     with ThreadPoolExecutor(2) as pool: list(pool.map(tokenizer.encode, texts))
 print(sum(map(len, texts)) / 1e6 / (time.perf_counter() - started))
 """
+"""Script that tokenizes bytes in memory with one thread, gigatoken's threads or Python threads, and prints MB/s."""
 
 
-def corpus(folder: Path, megabytes: float) -> Path:
-    """The first so many MB of the standard library's files, in an order that mixes large and small."""
+def copy_library(folder: Path, megabytes: float) -> Path:
+    """Copy files of the standard library up to this size, in an order that mixes large and small files."""
     root = folder / f"{megabytes:g}"
     size = 0
     files = sorted(Path(STDLIB).rglob("*.py"), key=lambda path: (path.name[-4:], path.name))
@@ -49,13 +49,14 @@ def corpus(folder: Path, megabytes: float) -> Path:
     return root
 
 
-def tokenizing_rate(how: str, folder: Path) -> float:
+def tokenizing_rate(method: str, folder: Path) -> float:
+    """Tokenize all files in a new process and return MB/s."""
     import subprocess  # noqa: PLC0415
 
-    answer = subprocess.run(
-        [sys.executable, "-c", TOKENIZE, how, str(folder)], capture_output=True, text=True, check=True
+    process = subprocess.run(
+        [sys.executable, "-c", TOKENIZE, method, str(folder)], capture_output=True, text=True, check=True
     )
-    return float(answer.stdout)
+    return float(process.stdout)
 
 
 def main() -> None:
@@ -65,29 +66,29 @@ def main() -> None:
     workers = sorted({1, 2, os.cpu_count() or 1})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print("# Which way of using the cores\n")
-        print(f"`python benchmarks/workers.py --runs {options.runs}`. {machine('gristmill', 'gigatoken')}.\n")
-        print("Whole builds of a part of the standard library, seconds, medians:\n")
-        print(f"| MB of source | {' | '.join(f'{count} worker' for count in workers)} | auto |")
+        print("# Ways to use several cores\n")
+        print(f"`python benchmarks/workers.py --runs {options.runs}`. {machine_text('gristmill', 'gigatoken')}.\n")
+        print("Seconds of complete builds of a part of the standard library, medians:\n")
+        print(f"| MB of source | {' | '.join(f'`--workers {count}`' for count in workers)} | `--workers auto` |")
         print("| --- |" + " --- |" * (len(workers) + 1))
         for megabytes in SIZES_MB:
-            source = str(corpus(folder, megabytes))
+            source = str(copy_library(folder, megabytes))
             builds = {
                 str(count): cold_build(f"{name}/out", source, "--workers", str(count)) for count in (*workers, "auto")
             }
-            measured = medians(builds, options.runs)
+            measured = measure_medians(builds, options.runs)
             print(f"| {megabytes:g} | {' | '.join(f'{one.seconds:.2f}' for one in measured.values())} |")
-        source_path = corpus(folder, SIZES_MB[-1])
-        print("\nTokenizing alone, from bytes in memory, MB/s, best of three:\n")
-        print("| how | MB/s |")
+        source_path = copy_library(folder, SIZES_MB[-1])
+        print("\nTokenizing only, from bytes in memory, best of three:\n")
+        print("| method | MB/s |")
         print("| --- | --- |")
-        ways = {
-            "one": "`encode` per file, one thread (what a worker does)",
-            "gigatoken": "`encode_batch`, gigatoken's own threads, with the import of awkward that it needs",
-            "python": "`encode` per file from two Python threads",
+        methods = {
+            "one": "`encode` per file, one thread (as in a worker)",
+            "gigatoken": "`encode_batch` with gigatoken's threads, including the import of awkward that it needs",
+            "python": "`encode` per file, two Python threads",
         }
-        for how, text in ways.items():
-            print(f"| {text} | {max(tokenizing_rate(how, source_path) for _ in range(3)):.0f} |")
+        for method, text in methods.items():
+            print(f"| {text} | {max(tokenizing_rate(method, source_path) for _ in range(3)):.0f} |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Formatting rows: one `orjson.dumps` per window, or a file's ids formatted once and sliced at the commas?
+"""Compare ways to format rows: `orjson.dumps` per window, or formatting the ids of a file once and slicing the text.
 
-And Parquet: ids as they are, or by way of a dictionary, which is the library's default?
+Also compare the size of Parquet files with plain ids and with dictionary encoding, the default of the library.
 
 python benchmarks/write.py     # prints benchmarks/write.md
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from measure import STDLIB, machine
+from measure import STDLIB, machine_text
 
 import gristmill
 from gristmill.config.settings import WindowConfig
@@ -31,7 +31,7 @@ from gristmill.windows.cut import WindowShape, cut_all
 SCHEMA = Schema(window_columns([When.ALWAYS, When.WINDOWS]), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
 
 
-def rows_of(overlap: int) -> Rows:
+def make_rows(overlap: int) -> Rows:
     tokenizer = gristmill.load_tokenizer()
     shape = WindowShape.of(WindowConfig(overlap=overlap), 2)
     paths = sorted(Path(STDLIB).glob("*.py"))
@@ -47,47 +47,50 @@ def rows_of(overlap: int) -> Rows:
     return Rows(documents, tokens, np.repeat(np.arange(len(documents)), counts), windows)
 
 
-def per_window(rows: Rows, dump: Callable[[object], bytes]) -> list[bytes]:
-    ends = np.array([0], np.uint16), np.array([2], np.uint16)
+def format_per_window(rows: Rows, dump: Callable[[object], bytes]) -> list[bytes]:
+    prefix, suffix = np.array([0], np.uint16), np.array([2], np.uint16)
     first = rows.tokens.edges[rows.of]
-    places = zip(rows.of, rows.windows.starts, first + rows.windows.starts, first + rows.windows.ends, strict=True)
+    spans = zip(rows.of, rows.windows.starts, first + rows.windows.starts, first + rows.windows.ends, strict=True)
     return [
         dump(
             {
-                "input_ids": np.concatenate((ends[0], rows.tokens.ids[at:to], ends[1])),
-                "path": rows.documents[of].path,
+                "input_ids": np.concatenate((prefix, rows.tokens.ids[from_id:to_id], suffix)),
+                "path": rows.documents[document].path,
                 "start": int(start),
             }
         )
-        for of, start, at, to in places
+        for document, start, from_id, to_id in spans
     ]
 
 
-def with_orjson(row: object) -> bytes:
+def dump_with_orjson(row: object) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
 
 
-def with_json(row: object) -> bytes:
+def dump_with_json(row: object) -> bytes:
     return json.dumps(row, default=lambda array: array.tolist(), indent=2).encode()
 
 
 def main() -> None:
-    ways: dict[str, Callable[[Rows], object]] = {
-        "`json.dumps(indent=2)` per window": lambda rows: per_window(rows, with_json),
-        "`orjson.dumps` per window": lambda rows: per_window(rows, with_orjson),
-        "ids once, sliced at the commas": partial(row_content, schema=SCHEMA),
-        "sizes alone (`row_sizes`)": partial(row_sizes, schema=SCHEMA),
+    methods: dict[str, Callable[[Rows], object]] = {
+        "`json.dumps(indent=2)` per window": lambda rows: format_per_window(rows, dump_with_json),
+        "`orjson.dumps` per window": lambda rows: format_per_window(rows, dump_with_orjson),
+        "ids formatted once, text sliced at commas": partial(row_content, schema=SCHEMA),
+        "sizes only (`row_sizes`)": partial(row_sizes, schema=SCHEMA),
     }
     print("# Formatting rows\n")
-    print(f"`python benchmarks/write.py`. {machine('gristmill', 'orjson', 'numpy')}.\n")
-    print("Million ids written per second, from ids in memory, best of three; the standard library's top folder.\n")
-    print("| how | overlap 0 | overlap 256 |")
+    print(f"`python benchmarks/write.py`. {machine_text('gristmill', 'orjson', 'numpy')}.\n")
+    print(
+        "Million ids formatted per second, from ids in memory, best of three. Source: the standard library, top "
+        "folder.\n"
+    )
+    print("| method | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+    rates: dict[str, list[float]] = {name: [] for name in methods}
     for overlap in (0, 256):
-        rows = rows_of(overlap)
+        rows = make_rows(overlap)
         num_ids = int(num_emitted(rows, SCHEMA).sum())
-        for name, format_rows in ways.items():
+        for name, format_rows in methods.items():
             seconds = []
             for _ in range(3):
                 started = time.perf_counter()
@@ -96,24 +99,24 @@ def main() -> None:
             rates[name].append(num_ids / min(seconds) / 1e6)
     for name, (plain, overlapping) in rates.items():
         print(f"| {name} | {plain:.0f} | {overlapping:.0f} |")
-    columnar()
+    print_parquet_sizes()
 
 
-def columnar() -> None:
-    print("\nThe same rows as Parquet with zstd, in MB:\n")
-    print("| how | overlap 0 | overlap 256 |")
+def print_parquet_sizes() -> None:
+    print("\nSize of the same rows as Parquet with zstd, in MB:\n")
+    print("| encoding | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")
-    made = [batch_of_rows(rows_of(overlap), SCHEMA) for overlap in (0, 256)]
-    as_they_are = write_options(SCHEMA)
+    batches = [batch_of_rows(make_rows(overlap), SCHEMA) for overlap in (0, 256)]
+    plain_options = write_options(SCHEMA)
     for name, options in {
-        "ids by way of a dictionary": as_they_are | {"use_dictionary": True},
-        "ids as they are": as_they_are,
+        "dictionary": plain_options | {"use_dictionary": True},
+        "plain ids": plain_options,
     }.items():
-        sizes = [num_bytes(batch, options) / 1e6 for batch in made]
+        sizes = [parquet_bytes(batch, options) / 1e6 for batch in batches]
         print(f"| {name} | {sizes[0]:.2f} | {sizes[1]:.2f} |")
 
 
-def num_bytes(batch: WindowBatch, options: dict[str, Any]) -> int:
+def parquet_bytes(batch: WindowBatch, options: dict[str, Any]) -> int:
     pa = import_pyarrow("Parquet")
     from pyarrow import parquet  # noqa: PLC0415 - an extra
 

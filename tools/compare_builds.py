@@ -5,16 +5,16 @@
     python tools/compare_builds.py HEAD --only default --only packed --keep results
     python tools/compare_builds.py --list
 
-Run it after a refactoring. It uses nothing of gristmill but its command line, so modules may move between the two.
-Each row of ROWS is a list of commands. Both sides run them on the same inputs, each side in a folder of its own, and
-everything that lies there afterwards is compared, but for the work folders.
+Run it after a refactoring. It runs only the command line of both commits, so modules may be renamed between them. Each
+row of ROWS is a list of commands. Both sides run them on the same inputs, each in a separate folder. All files in the
+two folders are then compared, except for the work folders.
 
-Data files and files.jsonl must be equal. Manifests, cards and reports hold times and versions: these are left out, and
-other differences in them are notes (`--strict`: failures). A row with `same_as` must also give the data files of that
-other row, since workers, steps by hand and exports do not change rows.
+Data files and files.jsonl must be equal. Manifests, cards and reports contain times and versions, which are ignored.
+Other differences in these files are notes, or failures with `--strict`. A row with `same_as` must also give the data
+files of that other row, because workers, manual steps and exports do not change rows.
 
-The exit code is 0 if all rows are equal, 1 otherwise, 2 for a wrong option. Without --jobs, two rows run at a time.
-The interpreter must have the extras parquet, tokenizers, variants and report.
+The exit code is 0 if all rows are equal, 1 if not, and 2 for an invalid option. Two rows run at a time unless --jobs is
+given. The interpreter must have the extras parquet, tokenizers, variants and report.
 """
 
 import argparse
@@ -46,12 +46,14 @@ from gristmill.core.output_formats import FORMATS
 ROOT = Path(__file__).parents[1]
 COMMAND_SECONDS = 300
 ALL_FORMATS = ",".join(FORMATS)
-"""Rows with a format that one of the revisions does not have fail in it."""
+"""A row fails in a revision that does not have one of its formats."""
 OTHER_FORMATS = ALL_FORMATS.removeprefix("jsonl,")
-FACTS = frozenset({"manifest.json", "README.md", "croissant.json", "check.json", "vocabulary.json", "report.html"})
-"""Files that describe a build: times, machine and versions in them may differ."""
+DESCRIPTION_FILES = frozenset(
+    {"manifest.json", "README.md", "croissant.json", "check.json", "vocabulary.json", "report.html"}
+)
+"""Names of files that describe a build. Their times, machine and versions may differ."""
 VARYING_KEYS = frozenset({"run", "fingerprint", "gristmill", "versions", "seconds", "datePublished", "dateModified"})
-"""The fingerprint is a digest of the version too."""
+"""JSON keys whose values may differ. The fingerprint depends on the version."""
 VARYING_TEXT = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.+:Z]*"), "TIME"),
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "DIGEST"),
@@ -63,33 +65,37 @@ VARYING_TEXT = (
     (re.compile(r'<td>\w+</td><td class="number">\d+\.\d\d</td>'), "PHASE"),
     (re.compile(r'"chart-phases":.*?(?=,"chart-|$)', re.MULTILINE), "PHASES"),
 )
-"""The last four are in a report. Digests are those of data files, which are compared themselves."""
+"""Texts that may differ, with replacements. The last four are in reports. Digests are those of data files, which are
+compared separately."""
 WORK_FOLDER = "*.work"
 COPY = "copy"
-"""A row's own copy of the corpus, which it may change."""
+"""Name of a row's own copy of the corpus, which the row may change."""
 
 
 class UsageError(Exception):
-    """Something on the command line cannot be used."""
+    """An option or argument is invalid."""
 
 
 class Inputs(NamedTuple):
+    """Inputs that both sides share."""
+
     folder: Path
     corpus: Path
     endpoint: str
+    """Address of the language model."""
 
-    def filled(self, command: str) -> list[str]:
-        """Return the command's words, with the places of the inputs in them."""
-        places = {"inputs": self.folder, "corpus": self.corpus, "endpoint": self.endpoint}
-        return [word.format(**places) for word in shlex.split(command)]
+    def fill(self, command: str) -> list[str]:
+        """Return the arguments of the command, with the locations of the inputs filled in."""
+        locations = {"inputs": self.folder, "corpus": self.corpus, "endpoint": self.endpoint}
+        return [argument.format(**locations) for argument in shlex.split(command)]
 
 
 def copy_corpus(inputs: Inputs, folder: Path) -> None:
-    shutil.copytree(inputs.corpus, folder / COPY / "corpus", symlinks=True, ignore=_not_copied)
+    shutil.copytree(inputs.corpus, folder / COPY / "corpus", symlinks=True, ignore=_skipped_names)
 
 
-def _not_copied(folder: str, names: list[str]) -> list[str]:
-    """Leave out pipes and sockets, which cannot be copied, and repositories, which must not be changed."""
+def _skipped_names(folder: str, names: list[str]) -> list[str]:
+    """Return the names to skip: pipes and sockets, which cannot be copied, and .git, which must not be changed."""
     paths = {name: Path(folder, name) for name in names}
     copied = {name for name, path in paths.items() if path.is_symlink() or path.is_file() or path.is_dir()}
     return [name for name in names if name not in copied or name == ".git"]
@@ -100,31 +106,34 @@ def change_corpus(_inputs: Inputs, folder: Path) -> None:
 
 
 Step = str | Callable[[Inputs, Path], None]
-"""A command line of gristmill, or a change of files between two of them."""
+"""Arguments of a gristmill command, or a function that changes files between two commands."""
 
 
 class Row(NamedTuple):
+    """A configuration to build on both sides."""
+
     name: str
     steps: tuple[Step, ...]
     settings: str = ""
-    """The content of gristmill.toml in the row's folder."""
+    """Content of gristmill.toml in the folder of the row."""
     same_as: str | None = None
-    """The row with the same data files in `dataset`."""
+    """Name of another row that must have the same data files in `dataset`."""
 
 
 def _build(name: str, options: str = "", *, settings: str = "", same_as: str | None = None) -> Row:
-    """Return a row of one build of the corpus."""
+    """Return a row that builds the corpus once."""
     config = "--config gristmill.toml " if settings else ""
     return Row(name, (f"build {{corpus}} --out dataset {config}{options}",), settings, same_as)
 
 
 def _build_with_own_tokenizer(name: str, options: str = "", template: str = "roberta") -> Row:
+    """Return a row that trains a tokenizer and builds the corpus with it."""
     train = f"tokenizer train {{corpus}} --out tokenizer --size 1500 --template {template}"
     return Row(name, (train, f"build {{corpus}} --out dataset --tokenizer tokenizer --splits tokenizer {options}"))
 
 
-COLUMNS = "--text-column src --path-column id --repo-column from --license-column terms"
-BY_HAND = (
+COLUMN_OPTIONS = "--text-column src --path-column id --repo-column from --license-column terms"
+MANUAL_STEPS = (
     *(f"prepare {{corpus}} --config gristmill.toml --shard {shard}/3" for shard in (1, 2, 3)),
     "decide {corpus} --config gristmill.toml",
     *(f"shape {{corpus}} --config gristmill.toml --shard {shard}/2" for shard in (2, 1)),
@@ -147,7 +156,7 @@ ROWS = (
     _build("with-text", "--with-text"),
     _build("small-windows", "--window 128 --overlap 32 --tail shift --with-text"),
     _build("tail-drop", "--window 200 --tail drop", settings="[window]\nmin_fresh = 50\n"),
-    # A stride of 9: among 160 files, every remainder of tokens is there at the end of some file.
+    # With a stride of 9 and 160 files, every possible remainder of tokens occurs at the end of some file.
     *(
         _build(f"tiny-windows-{tail}", f"--window 16 --overlap 5 --tail {tail}", settings="[window]\nmin_fresh = 4\n")
         for tail in ("keep", "shift", "drop")
@@ -179,7 +188,7 @@ ROWS = (
     _build_with_own_tokenizer("packed-repo", "--pack repo --format jsonl,parquet,bin", "none"),
     _build_with_own_tokenizer("packed-imports", "--pack repo --repo-order imports", "none"),
     _build_with_own_tokenizer("packed-shuffled", "--pack repo --repo-order shuffle --repo-order-seed 3", "none"),
-    # Tokenizers. The default rows have codebert.
+    # Tokenizers. The other rows use codebert.
     _build_with_own_tokenizer("tokenizer-trained", "--with-text"),
     Row("tokenizer-of-dataset", ("build {corpus} --out dataset", "tokenizer train dataset --out tok.json --size 1000")),
     _build("tokenizer-wordpiece", "--tokenizer {inputs}/tokenizers/wordpiece.json --format jsonl,parquet"),
@@ -204,7 +213,7 @@ ROWS = (
     _build("variants-wordpiece", "--variants rename --tokenizer {inputs}/tokenizers/wordpiece.json"),
     _build("variants-rewrite", "--variants rewrite --rewrite-endpoint {endpoint} --with-text"),
     _build("variants-back-translation", "--variants back-translation --rewrite-endpoint {endpoint}"),
-    # How many windows.
+    # Number of windows.
     _build("max-windows", "--max-windows 150 --sample-seed 4"),
     _build("weights", "--weights code"),
     _build(
@@ -230,7 +239,7 @@ ROWS = (
             "build {corpus} --out dataset --splits first/files.jsonl",
         ),
     ),
-    # Cleaning, and which files.
+    # Cleaning and selection of files.
     _build("near-duplicates-group", "--near-duplicates group --split 60/20/20"),
     _build("near-duplicates-keep", "--near-duplicates keep --split 60/20/20"),
     _build("secrets-drop", "--secrets drop"),
@@ -247,17 +256,17 @@ ROWS = (
     # Other sources.
     Row("table-parquet", ("build {inputs}/tables/stack.parquet --out dataset",)),
     Row("table-jsonl", ("build {inputs}/tables/stack.jsonl {inputs}/tables/some.jsonl.gz --out dataset",)),
-    Row("table-columns", (f"build {{inputs}}/tables/named.jsonl --out dataset --license-allow MIT {COLUMNS}",)),
+    Row("table-columns", (f"build {{inputs}}/tables/named.jsonl --out dataset --license-allow MIT {COLUMN_OPTIONS}",)),
     Row("git-work-tree", ("build {inputs}/repository --out dataset",)),
     Row("git-address", ("build git+file://{inputs}/repository#main --out dataset",)),
     Row("several-sources", ("build {corpus} {inputs}/second/corpus {inputs}/single/alone.py --out dataset",)),
-    # Ways to run.
+    # Workers, manual steps and rebuilds.
     _build("workers-1", "--workers 1", same_as="default"),
     _build("workers-3", "--workers 3 --batch-bytes 50000", same_as="default"),
-    Row("by-hand", BY_HAND, "out = 'dataset'\n[run]\nbatch_bytes = 60000\n", same_as="default"),
+    Row("by-hand", MANUAL_STEPS, "out = 'dataset'\n[run]\nbatch_bytes = 60000\n", same_as="default"),
     Row(
         "by-hand-formats",
-        BY_HAND,
+        MANUAL_STEPS,
         f"out = 'dataset'\n[run]\nbatch_bytes = 60000\n[output]\nformats = {json.dumps(ALL_FORMATS.split(','))}\n",
         same_as="formats",
     ),
@@ -299,7 +308,7 @@ ROWS = (
 
 
 class ChatServer(http.server.ThreadingHTTPServer):
-    """A language model on loopback whose answers follow from the questions alone."""
+    """A fake language model on the loopback interface. Its answers depend only on the prompt."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -307,12 +316,14 @@ class ChatServer(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Chat)
         self.described: dict[str, str] = {}
-        """Code by the digest that stands in its description."""
+        """Code, keyed by the digest in its description."""
 
     def answer(self, prompt: str) -> str:
-        """Return the code with other names; or a digest as its description, and the code of such a digest.
+        """Return the answer to a prompt.
 
-        Half of the answers are bad: a refusal, the same code, a syntax error, or what looks like a secret.
+        The answer to a request for a description is a digest of the code. The answer to another request is the code in
+        the prompt, or that of a digest in it, with some names changed. Half of these answers are bad: a refusal, the
+        same code, a syntax error, or text that looks like a secret.
         """
         fenced = re.findall(r"^(`{3,})[^\n]*\n(.*?)\n\1$", prompt, re.DOTALL | re.MULTILINE)
         code = str(fenced[-1][1]) if fenced else ""
@@ -330,7 +341,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
                 other = code
             case 2:
                 other += "\n)) if else (("
-            case 3:  # no secret: the digest of the question
+            case 3:  # not a real secret, but a digest of the code
                 other = f'password = "{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"\n{other}'
         return f"Here it is:\n\n`````\n{other}\n`````\n"
 
@@ -347,8 +358,8 @@ class _Chat(http.server.BaseHTTPRequestHandler):
         self._send({"object": "list", "data": [{"id": "made-up-model"}]})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        message = {"role": "assistant", "content": self.server.answer(asked["messages"][-1]["content"])}
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        message = {"role": "assistant", "content": self.server.answer(request["messages"][-1]["content"])}
         self._send({"choices": [{"message": message, "finish_reason": "stop"}]})
 
     def _send(self, value: Any) -> None:
@@ -362,7 +373,7 @@ class _Chat(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def chat_server() -> Iterator[str]:
-    """Yield the address of a running server."""
+    """Run the language model and yield its address."""
     with ChatServer() as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
@@ -372,45 +383,48 @@ def chat_server() -> Iterator[str]:
 
 
 class Side(NamedTuple):
-    """One of the two commits, and the folder for what it builds."""
+    """One of the two commits, with the folder for its results."""
 
     name: str
     source: Path
     results: Path
 
-    def run(self, words: Sequence[str], folder: Path) -> str | None:
-        """Run a command of gristmill; return None, or why it failed."""
-        command = [sys.executable, "-m", "gristmill", *words]
+    def run(self, arguments: Sequence[str], folder: Path) -> str | None:
+        """Run a gristmill command. Return None, or a message if it failed."""
+        command = [sys.executable, "-m", "gristmill", *arguments]
         try:
             done = subprocess.run(
                 command, cwd=folder, env=self.environment(), capture_output=True, timeout=COMMAND_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"gristmill {words[0]} ran for more than {COMMAND_SECONDS} s"
+            return f"gristmill {arguments[0]} ran for more than {COMMAND_SECONDS} s"
         if done.returncode == 0:
             return None
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        return f"exit code {done.returncode} of gristmill {words[0]}: {said[-1]}"
+        errors = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        return f"exit code {done.returncode} of gristmill {arguments[0]}: {errors[-1]}"
 
     def environment(self) -> dict[str, str]:
+        """Return the environment of the commands, without variables that change the results."""
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("GRISTMILL_", "PYTHON", "GIT_"))
         }
-        fixed = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "TZ": "UTC", "COLUMNS": "120"}
+        constant = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "TZ": "UTC", "COLUMNS": "120"}
         git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-        return {**kept, **fixed, **git, "PYTHONPATH": str(self.source)}
+        return {**kept, **constant, **git, "PYTHONPATH": str(self.source)}
 
     def check_package(self) -> None:
-        """Raise if the interpreter would run another gristmill than this side's."""
+        """Raise if the interpreter would not run the gristmill of this side."""
         find = "import importlib.util; print(importlib.util.find_spec('gristmill').origin)"
         command = [sys.executable, "-c", find]
         found = subprocess.run(command, cwd=self.results, env=self.environment(), capture_output=True, check=True)
         if not Path(found.stdout.decode().strip()).is_relative_to(self.source):
-            raise UsageError(f"{self.name}: gristmill would be imported from {found.stdout.decode().strip()}")
+            raise UsageError(
+                f"{self.name}: gristmill is imported from {found.stdout.decode().strip()}, not from {self.source}"
+            )
 
 
 def extract(revision: str | None, folder: Path) -> Path:
-    """Copy the package of a revision, or of the working tree for None, and return what PYTHONPATH must name."""
+    """Copy the package of a revision, or of the working tree if None, and return the folder for PYTHONPATH."""
     if revision is None:
         shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
         return folder / "src"
@@ -424,13 +438,15 @@ def extract(revision: str | None, folder: Path) -> Path:
 
 
 class Built(NamedTuple):
+    """Result of the steps of a row on one side."""
+
     folder: Path
     seconds: float
     error: str | None
 
 
 def build_row(side: Side, row: Row, inputs: Inputs) -> Built:
-    """Run a row's steps in a new folder, up to the first that fails."""
+    """Run the steps of a row in a new folder. Stop at the first step that fails."""
     folder = side.results / row.name
     folder.mkdir(parents=True)
     started = time.monotonic()
@@ -439,7 +455,7 @@ def build_row(side: Side, row: Row, inputs: Inputs) -> Built:
     error = None
     for step in row.steps:
         if isinstance(step, str):
-            error = side.run(inputs.filled(step), folder)
+            error = side.run(inputs.fill(step), folder)
         else:
             step(inputs, folder)
         if error is not None:
@@ -452,16 +468,21 @@ def build_row(side: Side, row: Row, inputs: Inputs) -> Built:
 class Comparison(NamedTuple):
     num_files: int
     num_bytes: int
-    """Of the data files."""
+    """Number of bytes in the data files."""
     differences: list[str]
-    """The first one of each data file."""
+    """First difference of each data file."""
     notes: list[str]
-    """The first one of each file that describes a build."""
+    """First difference of each file that describes a build."""
 
 
-def compare_folders(before: Path, after: Path, *, with_facts: bool = True) -> Comparison:
-    """Compare all files below two folders, or without facts the data files alone."""
-    names = {name for folder in (before, after) for name in _files_in(folder) if with_facts or not _is_facts(name)}
+def compare_folders(before: Path, after: Path, *, with_descriptions: bool = True) -> Comparison:
+    """Compare all files in two folders. Without `with_descriptions`, compare only the data files."""
+    names = {
+        name
+        for folder in (before, after)
+        for name in _files_in(folder)
+        if with_descriptions or not _is_description(name)
+    }
     differences: list[str] = []
     notes: list[str] = []
     num_bytes = 0
@@ -471,11 +492,11 @@ def compare_folders(before: Path, after: Path, *, with_facts: bool = True) -> Co
             differences.append(f"{name} is only in {'the first' if old.is_file() else 'the second'}")
             continue
         old_bytes, new_bytes = old.read_bytes(), new.read_bytes()
-        num_bytes += 0 if _is_facts(name) else len(new_bytes)
+        num_bytes += 0 if _is_description(name) else len(new_bytes)
         if old_bytes == new_bytes:
             continue
-        if _is_facts(name):
-            if (where := _first_difference_of_facts(name, old_bytes, new_bytes)) is not None:
+        if _is_description(name):
+            if (where := _description_difference(name, old_bytes, new_bytes)) is not None:
                 notes.append(f"{name}: {where}")
         else:
             differences.append(f"{name} at {_first_difference(name, old_bytes, new_bytes)}")
@@ -486,13 +507,13 @@ def _files_in(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()]
 
 
-def _is_facts(name: str) -> bool:
-    return Path(name).name in FACTS
+def _is_description(name: str) -> bool:
+    return Path(name).name in DESCRIPTION_FILES
 
 
 def _first_difference(name: str, before: bytes, after: bytes) -> str:
-    """Return the first byte that differs; for JSON lines also the row and its columns that differ."""
-    offset = _num_in_common(before, after)
+    """Describe the position of the first byte that differs. For JSON Lines, also name the row and columns."""
+    offset = _common_length(before, after)
     where = f"byte {offset:,} of {len(before):,} and {len(after):,}"
     if not name.endswith(".jsonl"):
         return where
@@ -506,58 +527,59 @@ def _first_difference(name: str, before: bytes, after: bytes) -> str:
     return f"{where} ({', '.join(columns) or 'the same values, written differently'})"
 
 
-def _num_in_common(before: bytes | str, after: bytes | str) -> int:
-    """Return the length of the common beginning."""
+def _common_length(before: bytes | str, after: bytes | str) -> int:
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(before, after, strict=False))
-    return next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
+    return next((index for index, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
-def _first_difference_of_facts(name: str, before: bytes, after: bytes) -> str | None:
-    """Return None if only what may vary differs."""
+def _description_difference(name: str, before: bytes, after: bytes) -> str | None:
+    """Describe the first difference, or return None if only times, versions and the like differ."""
     if name.endswith(".json"):
-        return _first_difference_of_values(json.loads(before), json.loads(after), "")
-    old_lines, new_lines = (_settled(content.decode()).splitlines() for content in (before, after))
+        return _value_difference(json.loads(before), json.loads(after), "")
+    old_lines, new_lines = (_mask_varying(content.decode()).splitlines() for content in (before, after))
     for number, (old, new) in enumerate(zip(old_lines, new_lines, strict=False), 1):
         if old != new:
-            start = max(0, _num_in_common(old, new) - 20)
-            return f"line {number}: {_shortened(old[start:])} and {_shortened(new[start:])}"
+            start = max(0, _common_length(old, new) - 20)
+            return f"line {number}: {_shorten(old[start:])} and {_shorten(new[start:])}"
     return None if len(old_lines) == len(new_lines) else f"{len(old_lines)} and {len(new_lines)} lines"
 
 
-def _first_difference_of_values(before: Any, after: Any, place: str) -> str | None:
+def _value_difference(before: Any, after: Any, location: str) -> str | None:
     if isinstance(before, dict) and isinstance(after, dict):
         keys = [key for key in {**before, **after} if key not in VARYING_KEYS]
-        pairs = [(f"{place}.{key}".removeprefix("."), before.get(key), after.get(key)) for key in keys]
+        pairs = [(f"{location}.{key}".removeprefix("."), before.get(key), after.get(key)) for key in keys]
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        pairs = [(f"{place}[{index}]", *pair) for index, pair in enumerate(zip(before, after, strict=True))]
+        pairs = [(f"{location}[{index}]", *pair) for index, pair in enumerate(zip(before, after, strict=True))]
     else:
-        old, new = _settled(str(before)), _settled(str(after))
-        return None if old == new else f"{place}: {_shortened(old)} and {_shortened(new)}"
-    found = (_first_difference_of_values(old, new, inner) for inner, old, new in pairs)
+        old, new = _mask_varying(str(before)), _mask_varying(str(after))
+        return None if old == new else f"{location}: {_shorten(old)} and {_shorten(new)}"
+    found = (_value_difference(old, new, inner) for inner, old, new in pairs)
     return next((where for where in found if where is not None), None)
 
 
-def _settled(text: str) -> str:
-    for pattern, instead in VARYING_TEXT:
-        text = pattern.sub(instead, text)
+def _mask_varying(text: str) -> str:
+    """Replace the texts that may differ."""
+    for pattern, replacement in VARYING_TEXT:
+        text = pattern.sub(replacement, text)
     return text
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:59] + "…")  # noqa: PLR2004 - fits on a line
 
 
-def chosen_rows(names: Sequence[str]) -> list[Row]:
-    """Return the rows of these names and those that they must be the same as; all rows without names."""
+def select_rows(names: Sequence[str]) -> list[Row]:
+    """Return the named rows and the rows that they are compared with, or all rows if no names are given."""
     by_name = {row.name: row for row in ROWS}
     if unknown := [name for name in names if name not in by_name]:
-        raise UsageError(f"there is no row {unknown[0]!r}. Run with --list for all of them.")
+        raise UsageError(f"unknown row {unknown[0]!r}. --list prints all rows.")
     wanted = {*names, *(by_name[name].same_as for name in names)}
     return [row for row in ROWS if not names or row.name in wanted]
 
 
 class Tally:
-    """Prints a line for each row and counts what was found."""
+    """Print a line for each row and count the results."""
 
     def __init__(self, *, is_strict: bool) -> None:
         self.is_strict = is_strict
@@ -576,9 +598,9 @@ class Tally:
         verdict = _verdict(compared.differences)
         is_bad = bool(compared.differences or (self.is_strict and compared.notes))
         if same_as is not None:
-            crossed = compare_folders(same_as / "dataset", after.folder / "dataset", with_facts=False)
-            verdict += f"; against {row.same_as}: {_verdict(crossed.differences)}"
-            is_bad = is_bad or bool(crossed.differences)
+            compared_rows = compare_folders(same_as / "dataset", after.folder / "dataset", with_descriptions=False)
+            verdict += f"; against {row.same_as}: {_verdict(compared_rows.differences)}"
+            is_bad = is_bad or bool(compared_rows.differences)
         print(f"{row.name:<26} {compared.num_files:>4} files {compared.num_bytes:>11,} bytes  {verdict}")
         for note in compared.notes:
             print(f"{'':<26} note: {note}")
@@ -603,7 +625,7 @@ def _verdict(differences: Sequence[str]) -> str:
 def compare(
     rows: Sequence[Row], sides: tuple[Side, Side], inputs: Inputs, tally: Tally, given: argparse.Namespace
 ) -> None:
-    """Build all rows on both sides, several at a time, and report them in the order of the table."""
+    """Build all rows on both sides, several at a time, and print them in the order of the table."""
     needed_later = {row.same_as for row in rows}
     num_done = 0
     lock = threading.Lock()
@@ -633,29 +655,33 @@ def compare(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", nargs="?", metavar="BEFORE", help="a git revision")
-    parser.add_argument("after", nargs="?", metavar="AFTER", help="another one; default: the working tree")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this row of the table; repeatable")
+    parser.add_argument("after", nargs="?", metavar="AFTER", help="another git revision (default: the working tree)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="compare only this row; repeatable")
     parser.add_argument("--list", action="store_true", help="print the rows and their commands, and exit")
-    parser.add_argument("--corpus", type=Path, metavar="DIR", help="build from this folder; default: a made-up corpus")
+    parser.add_argument(
+        "--corpus", type=Path, metavar="DIR", help="build from this folder (default: a generated corpus)"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep inputs and results in this new or empty folder")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="builds at a time; default: %(default)s")
-    parser.add_argument("--strict", action="store_true", help="notes count as differences")
+    parser.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="number of builds at a time (default: %(default)s)"
+    )
+    parser.add_argument("--strict", action="store_true", help="treat notes as differences")
     given = parser.parse_args()
     try:
-        rows = chosen_rows(given.only)
+        rows = select_rows(given.only)
         if given.list:
             for row in rows:
                 print(row.name, *(step if isinstance(step, str) else step.__name__ for step in row.steps), sep="\n    ")
             return 0
-        refuse_impossible(given)
+        check_options(given)
         return run(given, rows)
     except UsageError as error:
         parser.error(str(error))
 
 
-def refuse_impossible(given: argparse.Namespace) -> None:
+def check_options(given: argparse.Namespace) -> None:
     if given.before is None:
-        raise UsageError("name a git revision to compare with, like HEAD")
+        raise UsageError("BEFORE is missing. Name a git revision, such as HEAD.")
     if given.jobs < 1:
         raise UsageError(f"--jobs must be 1 or more, got {given.jobs}")
     if given.corpus is not None and not (given.corpus.is_dir() and made_corpus.texts_in(given.corpus)):
@@ -665,7 +691,7 @@ def refuse_impossible(given: argparse.Namespace) -> None:
 
 
 def run(given: argparse.Namespace, rows: Sequence[Row]) -> int:
-    """Make the inputs, compare the rows and return the exit code."""
+    """Write the inputs, compare the rows and return the exit code."""
     started = time.monotonic()
     tally = Tally(is_strict=given.strict)
     with contextlib.ExitStack() as stack:

@@ -1,15 +1,16 @@
-"""Cut the power at every step of a rebuild: is the dataset that is found afterwards whole, the earlier or the new one?
+"""Simulate a power cut at every step of a rebuild, and check that either the earlier or the new dataset remains intact.
 
     sudo .venv/bin/python tools/cut_power.py
 
-The dataset lies on ext4 in an image file. A build over it stops before each change that it makes to a file or folder.
-The image is copied there twice: as it is, and after another program's fsync, which makes the file system write down all
-names and sizes so far but not the content behind them. That is the worst a cut can do. The last copies are of the time
-after the build. Each copy is mounted, which replays its journal as after a cut, and must hold a dataset that passes
-`gristmill check`, with the user's own file in it. In every fifth, the next build must give the new one, and `clean`
-must work.
+1. The dataset is on ext4 in an image file. A rebuild stops before each change that it makes to a file or folder.
+2. At each stop the image is copied twice: unchanged, and after the fsync of another program. This fsync makes the file
+   system write all names and sizes, but not the content of files, which is the worst case of a power cut. The last
+   copies are made after the build.
+3. Each copy is mounted, which replays its journal as after a power cut. It must contain a dataset that passes
+   `gristmill check`, and the user's own file. In every fifth copy, the next build must also give the new dataset, and
+   `clean` must work.
 
-Linux only, as root: it mounts images. `--without-sync` shows what happens to a build that syncs nothing.
+It needs Linux and root, because it mounts images. `--without-sync` shows the result of a build that syncs nothing.
 """
 
 import argparse
@@ -44,19 +45,23 @@ NOTE = "notes.txt"
 
 
 class Copy(NamedTuple):
+    """Copy of the disk image at one step of the build."""
+
     image: Path
     when: str
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--options", default="commit=600", help="for mount; default: %(default)s")
-    parser.add_argument("--compress", choices=("none", "zstd"), default="none", help="of the dataset; default: none")
-    parser.add_argument("--without-sync", action="store_true", help="see what a build without syncs would leave")
+    parser.add_argument("--options", default="commit=600", help="options of mount (default: %(default)s)")
+    parser.add_argument(
+        "--compress", choices=("none", "zstd"), default="none", help="compression of the dataset (default: none)"
+    )
+    parser.add_argument("--without-sync", action="store_true", help="test a build without syncs")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cut-power-") as name:
         folder = Path(name)
-        before, after = _sources(folder)
+        before, after = _write_sources(folder)
         output = OutputConfig(compress=given.compress)
         copies: list[Copy] = []
         fingerprints: list[str] = []
@@ -64,25 +69,25 @@ def main() -> int:
         _make_image(image)
         with _mounted(image, folder / "disk", given.options) as disk:
             config = Config(sources=[str(before)], out=str(disk / "out"), output=output, run=RunConfig(workers=1))
-            _apart(build, config)
+            _run_in_process(build, config)
             fingerprints.append(read_manifest(disk / "out").fingerprint)
             (disk / "out" / NOTE).write_text("mine")
             os.sync()
             config = Config(sources=[str(after)], out=str(disk / "out"), output=output, run=RunConfig(workers=1))
-            for when in _steps(config, is_synced=not given.without_sync):
-                copies += _copies(image, disk, folder / "copies", when, len(copies))
+            for when in _build_steps(config, is_synced=not given.without_sync):
+                copies += _copy_images(image, disk, folder / "copies", when, len(copies))
             fingerprints.append(read_manifest(disk / "out").fingerprint)
-        found = Counter(
-            _found(copy, folder / "disk", config, fingerprints, goes_on=number % IMAGES_BETWEEN_BUILDS == 0)
+        results = Counter(
+            _inspect_copy(copy, folder / "disk", config, fingerprints, builds_again=number % IMAGES_BETWEEN_BUILDS == 0)
             for number, copy in enumerate(copies)
         )
-    for what, count in found.most_common():
-        print(f"{count:4} images: {what}")
-    return 0 if set(found) <= {"the earlier dataset", "the new dataset"} else 1
+    for result, count in results.most_common():
+        print(f"{count:4} images: {result}")
+    return 0 if set(results) <= {"the earlier dataset", "the new dataset"} else 1
 
 
-def _sources(folder: Path) -> tuple[Path, Path]:
-    """The same files before and after an edit."""
+def _write_sources(folder: Path) -> tuple[Path, Path]:
+    """Write the same files before and after an edit, and return both folders."""
     for state in ("before", "after"):
         for package in PACKAGES:
             shutil.copytree(
@@ -102,17 +107,17 @@ def _make_image(image: Path) -> None:
 
 
 @contextmanager
-def _mounted(image: Path, place: Path, options: str = "") -> Iterator[Path]:
-    place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-o", ",".join(filter(None, ("loop", options))), str(image), str(place)], check=True)  # noqa: S607
+def _mounted(image: Path, mount_point: Path, options: str = "") -> Iterator[Path]:
+    mount_point.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-o", ",".join(filter(None, ("loop", options))), str(image), str(mount_point)], check=True)  # noqa: S607
     try:
-        yield place
+        yield mount_point
     finally:
-        subprocess.run(["umount", str(place)], check=True)  # noqa: S607
+        subprocess.run(["umount", str(mount_point)], check=True)  # noqa: S607
 
 
-def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a process of its own, which keeps no file open when it has ended; an error becomes its text."""
+def _run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function in a separate process, which leaves no file open. Return the message of an error as result."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
             return pool.submit(function, *arguments).result()
@@ -120,16 +125,16 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
             return str(error)
 
 
-def _steps(config: Config, *, is_synced: bool) -> Iterator[str]:
-    """What the build does next, while it waits; then how long ago it ended."""
-    near, far = multiprocessing.get_context("fork").Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_build_in_steps, args=(far, config, is_synced))
+def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
+    """Yield a description of each step while the build waits before it, and then of some times after the build."""
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+    process = multiprocessing.get_context("fork").Process(target=_build_in_steps, args=(theirs, config, is_synced))
     process.start()
-    far.close()
+    theirs.close()
     try:
         while True:
-            yield near.recv()
-            near.send(None)
+            yield ours.recv()
+            ours.send(None)
     except EOFError:
         process.join()
     if process.exitcode:
@@ -141,57 +146,58 @@ def _steps(config: Config, *, is_synced: bool) -> Iterator[str]:
 
 
 def _build_in_steps(pipe: Connection, config: Config, is_synced: bool) -> None:
-    place = os.path.dirname(config.out)
+    """Build, and wait for the other end of the pipe before each change of a file or folder."""
+    disk = os.path.dirname(config.out)
 
-    def step(what: str) -> None:
-        pipe.send(what)
+    def stop(step: str) -> None:
+        pipe.send(step)
         pipe.recv()
 
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
-            is_ours = isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+            is_change = isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
         else:
-            is_ours = event in CHANGES
-        if is_ours and not isinstance(arguments[0], int):
+            is_change = event in CHANGES
+        if is_change and not isinstance(arguments[0], int):
             path = os.fsdecode(arguments[0])
-            if path.startswith(place) or (event in CHANGES and arguments[-1] != -1):
-                step(f"{event} {path.removeprefix(place)}")
+            if path.startswith(disk) or (event in CHANGES and arguments[-1] != -1):
+                stop(f"{event} {path.removeprefix(disk)}")
 
-    def stopping(function: Callable[..., None], what: str) -> Callable[..., None]:
+    def with_stops(function: Callable[..., None], name: str) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
-            step(f"before {what}")
+            stop(f"before {name}")
             function(*arguments)
-            step(f"after {what}")
+            stop(f"after {name}")
 
         return call
 
-    sync: Callable[..., None] = stopping(layout._sync, "a sync") if is_synced else lambda _: None  # noqa: SLF001
+    sync: Callable[..., None] = with_stops(layout._sync, "a sync") if is_synced else lambda _: None  # noqa: SLF001
     layout._sync = sync  # noqa: SLF001
-    layout.SYNCS_AT_ONCE = 1  # one pipe
-    Workspace._exchange = stopping(Workspace._exchange, "the exchange")  # type: ignore[method-assign]  # noqa: SLF001
-    sys.addaudithook(look)
+    layout.SYNCS_AT_ONCE = 1  # the threads would share the pipe
+    Workspace._exchange = with_stops(Workspace._exchange, "the exchange")  # type: ignore[method-assign]  # noqa: SLF001
+    sys.addaudithook(audit)
     build(config)
 
 
-def _copies(image: Path, disk: Path, folder: Path, when: str, number: int) -> Iterator[Copy]:
-    """As it is, and once the file system was made to write its journal; only where something was written since."""
+def _copy_images(image: Path, disk: Path, folder: Path, when: str, number: int) -> Iterator[Copy]:
+    """Copy the image unchanged and after a journal write, each only if the image has changed since the last copy."""
     folder.mkdir(exist_ok=True)
-    for how in ("", ", journal written"):
-        if how:
+    for suffix in ("", ", journal written"):
+        if suffix:
             with (disk / "of-another-program").open("ab") as stream:
                 stream.write(b"x")
                 stream.flush()
                 os.fsync(stream.fileno())
-        target = folder / f"{number:05d}{'-journal' if how else ''}"
-        if _copied(image, target):
-            yield Copy(target, when + how)
+        target = folder / f"{number:05d}{'-journal' if suffix else ''}"
+        if _copy_if_changed(image, target):
+            yield Copy(target, when + suffix)
 
 
 _last_copied = [0]
 
 
-def _copied(image: Path, target: Path) -> bool:
-    """Between two writes to it, so that the copy is of one moment."""
+def _copy_if_changed(image: Path, target: Path) -> bool:
+    """Copy the image if it has changed. Repeat if it changes meanwhile, so that the copy is consistent."""
     while (written_at := image.stat().st_mtime_ns) != _last_copied[0]:
         subprocess.run(["cp", "--sparse=always", str(image), str(target)], check=True)  # noqa: S607
         if image.stat().st_mtime_ns == written_at:
@@ -200,28 +206,29 @@ def _copied(image: Path, target: Path) -> bool:
     return False
 
 
-def _found(copy: Copy, place: Path, config: Config, fingerprints: list[str], *, goes_on: bool) -> str:
-    """In a sentence; what is wrong is printed with the step that it was at."""
-    with _mounted(copy.image, place):
-        what = str(_apart(_judged, config, fingerprints, goes_on))
+def _inspect_copy(copy: Copy, mount_point: Path, config: Config, fingerprints: list[str], *, builds_again: bool) -> str:
+    """Return what the copy contains. Print a fault with the step at which the copy was made."""
+    with _mounted(copy.image, mount_point):
+        result = str(_run_in_process(_classify_dataset, config, fingerprints, builds_again))
     copy.image.unlink()
-    if what not in ("the earlier dataset", "the new dataset"):
-        print(f"{copy.when}: {what}")
-    return what
+    if result not in ("the earlier dataset", "the new dataset"):
+        print(f"{copy.when}: {result}")
+    return result
 
 
-def _judged(config: Config, fingerprints: list[str], goes_on: bool) -> str:
+def _classify_dataset(config: Config, fingerprints: list[str], builds_again: bool) -> str:
+    """Return which dataset the mounted copy contains, or what is wrong with it."""
     out = Path(config.out)
     fingerprint = read_manifest(out).fingerprint
     if not gristmill.check(out).ok:
         return "a damaged dataset"
     if fingerprint not in fingerprints:
-        return "another dataset"
-    if goes_on:
+        return "an unknown dataset"
+    if builds_again:
         if build(config).fingerprint != fingerprints[1] or not gristmill.check(out).ok:
-            return "the next build gives another dataset"
+            return "the next build gives a different dataset"
         Workspace(str(out)).clean()
-    if goes_on and (out / NOTE).read_text() != "mine":
+    if builds_again and (out / NOTE).read_text() != "mine":
         return "the user's own file is lost"
     return ("the earlier dataset", "the new dataset")[fingerprints.index(fingerprint)]
 

@@ -1,10 +1,10 @@
-"""Write tests/slow.txt, the tests that `make test-quick` leaves out, from the durations of a whole run.
+"""Write tests/slow.txt, the tests that `make test-quick` leaves out, from the durations of a complete run.
 
     make test TEST_OPTIONS='--durations=0 -vv' > run.log
     python tools/list_slow_tests.py run.log
 
-The functions that cost least stay in, up to a share of the whole; of each folder at least one. How loaded the machine
-was does not matter.
+The fastest functions are kept until they reach a share of the total time, with at least one function per folder. The
+load of the machine does not matter, because only shares are compared.
 """
 
 import re
@@ -14,23 +14,24 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "tests/slow.txt"
 QUICK_SHARE = 0.05
-"""Of the seconds that a whole run takes: with loading, less than a minute on two cores."""
-LINE = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +tests/(\S+?)::(\w+)", re.MULTILINE)
+"""Share of the seconds of a complete run. With loading, it is less than a minute on two cores."""
+DURATION_LINE = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +tests/(\S+?)::(\w+)", re.MULTILINE)
 HEADER = """\
 # Tests that `make test-quick` leaves out: a file, or a function in one. Written by tools/list_slow_tests.py.
 """
 
 
 def slow_tests(log: str) -> list[str]:
+    """Return the slow functions, or the file if all its functions are slow."""
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for duration, file, function in LINE.findall(log):
+    for duration, file, function in DURATION_LINE.findall(log):
         seconds[file, function] += float(duration)
-    left = QUICK_SHARE * sum(seconds.values())
+    seconds_left = QUICK_SHARE * sum(seconds.values())
     quick, folders = set(), set()
     for (file, function), cost in sorted(seconds.items(), key=lambda item: (item[1], item[0])):
-        left -= cost
+        seconds_left -= cost
         folder = file.partition("/")[0]
-        if left >= 0 or folder not in folders:
+        if seconds_left >= 0 or folder not in folders:
             quick.add((file, function))
             folders.add(folder)
     quick_files = {file for file, _ in quick}
@@ -41,5 +42,5 @@ def slow_tests(log: str) -> list[str]:
 if __name__ == "__main__":
     names = slow_tests(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if not names:
-        sys.exit(f"{sys.argv[1]}: no durations. Run pytest with --durations=0 -vv.")
+        sys.exit(f"{sys.argv[1]} contains no durations. Run pytest with --durations=0 -vv.")
     TARGET.write_text(HEADER + "".join(f"{name}\n" for name in names), encoding="utf-8")

