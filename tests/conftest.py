@@ -1,4 +1,4 @@
-"""What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
+"""Shared fixtures: small source trees, a corpus that is the same everywhere, the bundled tokenizer, a browser."""
 
 import gc
 import os
@@ -14,16 +14,16 @@ from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.core.errors import DeviceError
 from gristmill.tokenizers.cuda.availability import require_cuda
 from gristmill.tokenizers.tokenizer import Tokenizer
+from support.environment import disable_tqdm_monitor, release_memory, set_up_environment, stop_library_threads
 from support.made_code import made_library
 from support.source_trees import ROOT, MakeTree, write_tree
-from support.surroundings import end_lasting_threads, give_memory_back, settle, start_no_monitor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-settle()
-start_no_monitor()
-# A slow machine is no fault: neither one example nor making them has a time to be done in.
+set_up_environment()
+disable_tqdm_monitor()
+# Slow machines must not fail tests, so neither examples nor their generation have a time limit.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -32,7 +32,7 @@ pytest_plugins = ["support.s3_server"]
 
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty one: no settings of git, Ray, AWS or the Hub, and nothing is left in the user's."""
+    """Empty home directory: tests see no settings of git, Ray, AWS or the Hub, and leave nothing in the user's home."""
     folder = tmp_path_factory.mktemp("home")
     os.environ["HOME"] = str(folder)
     return folder
@@ -40,10 +40,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_process() -> Iterator[None]:
-    """The more memory a process holds, the longer each fork of it takes, and builds fork workers."""
+    """Free memory after each module. Builds fork workers, and a fork takes longer the more memory a process holds."""
     yield
-    end_lasting_threads()
-    give_memory_back()
+    stop_library_threads()
+    release_memory()
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def tree(tmp_path: Path) -> MakeTree:
 
 @pytest.fixture(scope="session")
 def own_files() -> list[Path]:
-    """Python that people wrote: this project's. For what holds for any code, as it changes with each commit."""
+    """Python files of this project, for tests that hold for any code. They change with each commit."""
     root = ROOT
     return [
         path for folder in ("src", "tests", "tools", "benchmarks") for path in sorted((root / folder).rglob("*.py"))
@@ -62,13 +62,13 @@ def own_files() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 300 files of many sizes, the same everywhere; only to be read."""
+    """About 300 files of many sizes, the same everywhere. Tests must not change them."""
     return write_tree(tmp_path_factory.mktemp("corpus") / "stdlib", made_library())
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path, Manifest]:
-    """The corpus with default settings: for tests that only look."""
+    """Build of the corpus with default settings. Tests must not change it."""
     out = tmp_path_factory.mktemp("built") / "dataset"
     return out, build(Config(sources=[str(corpus)], out=str(out)))
 
@@ -80,7 +80,7 @@ def codebert() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
-    """A browser for the module alone: while it runs there is a thread, beside which builds cannot fork their workers."""
+    """A browser for one module. It runs a thread, and while any thread runs, builds cannot fork their workers."""
     from support.browser import launched
 
     with launched() as browser:
@@ -95,49 +95,50 @@ NEED_TORCH = [
 ]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
 SLOW = {line for line in (ROOT / "tests/slow.txt").read_text().splitlines() if not line.startswith("#")}
-"""Files and functions that take long."""
+"""Slow test files and functions."""
 SLOW_FIXTURES = {"chromium", "cluster", "moto"}
-"""A browser, Ray, S3."""
+"""Fixtures that start a browser, Ray or S3. Tests that use them are slow."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Whole files are not even loaded where no slow test is wanted."""
-    is_left_out = config.option.markexpr == "not slow" and _below_tests(collection_path) in {*SLOW, *NEED_TORCH}
-    return is_left_out or None
+    """Do not load files of which all tests are slow if only quick tests run."""
+    is_skipped = config.option.markexpr == "not slow" and _path_in_tests(collection_path) in {*SLOW, *NEED_TORCH}
+    return is_skipped or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
-        file = _below_tests(item.path)
+        file = _path_in_tests(item.path)
         if SLOW & {file, f"{file}::{item.originalname}"} or SLOW_FIXTURES & set(item.fixturenames):
             item.add_marker("slow")
-    items.sort(key=_place_in_order)
+    items.sort(key=_order)
 
 
-def _place_in_order(item: pytest.Function) -> int:
-    """Put Ray and PyTorch first, so that one process runs them: each starts its own cluster, and PyTorch slows forks down.
+def _order(item: pytest.Function) -> int:
+    """Put tests of Ray and PyTorch first, so that one process runs them.
 
-    An idle process takes tests from the end of another's queue, so the first tests stay with the first process.
+    Each process would start its own Ray cluster, and PyTorch slows forks down. An idle process takes tests from the end of
+    another's queue, so the first tests remain in the first process.
     """
-    return 0 if "cluster" in item.fixturenames else 1 if _below_tests(item.path) in NEED_TORCH else 2
+    return 0 if "cluster" in item.fixturenames else 1 if _path_in_tests(item.path) in NEED_TORCH else 2
 
 
-def _below_tests(path: Path) -> str:
+def _path_in_tests(path: Path) -> str:
     return Path(os.path.relpath(path, ROOT / "tests")).as_posix()
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now is no garbage: the collector need not look through it, here and in forked workers."""
+    """Exempt all objects loaded so far from garbage collection, here and in forked workers."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_report_header() -> list[str]:
-    return [f"LEFT OUT, as PyTorch is not installed: {name}" for name in collect_ignore]
+    return [f"SKIPPED because PyTorch is not installed: {name}" for name in collect_ignore]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Asked only where a test wants a card or a browser: others load neither."""
+    """Skip a test if it needs a GPU or a browser that is missing. Check only then, so that other tests load neither."""
     if item.get_closest_marker("gpu") is not None:
         try:
             require_cuda()
@@ -146,5 +147,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "chromium" in item.fixturenames:
         from support.browser import chromium_path
 
-        if chromium_path() is None:  # each by its name, so that it is plain what was not tried
-            pytest.skip(f"LEFT OUT, as there is no Chromium or Chrome here: {item.name}")
+        if chromium_path() is None:  # with the name, so that the summary lists each skipped test
+            pytest.skip(f"SKIPPED because neither Chromium nor Chrome is installed: {item.name}")

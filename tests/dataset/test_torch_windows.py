@@ -22,11 +22,11 @@ from gristmill import (
 )
 from gristmill.dataset.batches import Draw
 from support.late_imports import Late, late
-from support.tokenizers_made_here import sentence_piece_bpe
+from support.trained_tokenizers import sentence_piece_bpe
 
 torch = Late("torch")
 (DataLoader,) = late("torch.utils.data", "DataLoader")
-(Telling,) = late("support.telling_streams", "Telling")
+(StateReportingStream,) = late("support.stateful_streams", "StateReportingStream")
 (place_of,) = late("gristmill.dataset.torch_split", "place_of")
 
 # Workers are tested on any machine, also on one with fewer cores.
@@ -295,12 +295,12 @@ def test_each_worker_of_a_stream_has_a_state_of_its_own(dataset, monkeypatch):
     num_rows = len(dataset["validation"])
     assert num_rows > 4 * 2 * 3 * 8
     options = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}  # which sees what is patched
-    whole = list(DataLoader(Telling(dataset.torch("validation", streaming=True)), **options))
+    whole = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True)), **options))
     assert sorted(row for _, row, _ in whole) == list(range(num_rows))
     num_shown = num_rows // 2 + 1
     states = {worker: state for worker, _, state in whole[:num_shown]}
     assert all(state["pool"] > 0 for state in states.values())
-    rest = list(DataLoader(Telling(dataset.torch("validation", streaming=True), states), **options))
+    rest = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True), states), **options))
     for worker in range(2):
         later = [row for by, row, _ in whole[num_shown:] if by == worker]
         assert [row for by, row, _ in rest if by == worker] == later
@@ -308,7 +308,10 @@ def test_each_worker_of_a_stream_has_a_state_of_its_own(dataset, monkeypatch):
 
 def test_a_state_of_another_worker_is_refused(dataset):
     (*_, (_, _, state)) = DataLoader(
-        Telling(dataset.torch("test", streaming=True)), batch_size=None, num_workers=2, generator=torch.Generator()
+        StateReportingStream(dataset.torch("test", streaming=True)),
+        batch_size=None,
+        num_workers=2,
+        generator=torch.Generator(),
     )
     stream = dataset.torch("test", streaming=True)
     stream.load_state_dict(state)

@@ -37,10 +37,10 @@ from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import DropReason, Split
-from support import tokenizers_made_here as made
-from support.builds import command, copy_with_work, running, started, work_of
+from support import trained_tokenizers as made
+from support.builds import command, copy_with_work, running, started, work_folder_of
+from support.environment import default_signals
 from support.source_trees import git, write_tree
-from support.surroundings import default_signals
 
 # For tests about something else: all of every file.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
@@ -560,7 +560,7 @@ def interrupted(process, kind, work, pattern, least):
 def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind):
     """In the middle: one line, 130, nothing under a final name; and the next one goes on from there."""
     source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
-    work = work_of(out)
+    work = work_folder_of(out)
     words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)
     codes = []
     for pattern, least in (

@@ -17,14 +17,14 @@ from support.builds import (
     called,
     copy_with_work,
     everything,
-    kill_here,
-    killed,
+    kill_this_process,
     make,
     parts,
     refusal,
     run,
+    run_until_killed,
     started,
-    work_of,
+    work_folder_of,
 )
 from support.source_trees import write_tree
 
@@ -79,7 +79,7 @@ def killed_over_a_piece(config):
         nonlocal num_added
         num_added += 1
         if num_added == 3:
-            kill_here()
+            kill_this_process()
         add(self, task, shaped)
 
     DataFiles.add = add_some
@@ -92,7 +92,7 @@ def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compr
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
     shape_shard(config, Shard(1, 1))
-    killed(killed_over_a_piece, config)
+    run_until_killed(killed_over_a_piece, config)
     finish_all(config)
     assert everything(tmp_path / "out") == expected[compress]
 
@@ -110,7 +110,7 @@ def steps_of(config):
 @pytest.mark.parametrize("step", ["prepared", "shaped"])
 def test_one_shard_in_the_place_of_another_is_refused(source, tmp_path, step):
     config = config_for(source, tmp_path / "out")
-    folder = work_of(tmp_path / "out") / "steps"
+    folder = work_folder_of(tmp_path / "out") / "steps"
     with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is missing"):
         for do, leaves in steps_of(config):
             do()
@@ -122,7 +122,7 @@ def test_what_a_kill_leaves_of_a_shard_is_passed_over(source, expected, tmp_path
     for do, leaves in steps_of(config_for(source, tmp_path / "out")):
         do()
         if leaves:
-            (work_of(tmp_path / "out") / "steps" / f"{leaves}-1-of-9.123-2d4a4674.tmp").touch()
+            (work_folder_of(tmp_path / "out") / "steps" / f"{leaves}-1-of-9.123-2d4a4674.tmp").touch()
     assert everything(tmp_path / "out") == expected["none"]
 
 
@@ -134,7 +134,7 @@ def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
     steps = [do for do, _ in steps_of(config_for(source, tmp_path / "out"))]
     for do in steps[: number + 1]:
         do()
-    part = min((work_of(tmp_path / "out") / "prepared").iterdir())
+    part = min((work_folder_of(tmp_path / "out") / "prepared").iterdir())
     content = part.read_bytes()
     part.write_bytes({"flipped": bytes([content[0] ^ 1]) + content[1:]}.get(damage, content[: len(content) // 2]))
     if damage == "gone":
@@ -148,7 +148,7 @@ def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
 
 
 def killed_before_the_earlier_one_is_retired(config):
-    Workspace._retire = kill_here
+    Workspace._retire = kill_this_process
     finish_all(config)
 
 
@@ -163,8 +163,8 @@ def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
     shape_shard(config, Shard(1, 1))
-    killed(killed_before_the_earlier_one_is_retired, config)
-    assert (work_of(out) / "dataset" / "notes.txt").exists()
+    run_until_killed(killed_before_the_earlier_one_is_retired, config)
+    assert (work_folder_of(out) / "dataset" / "notes.txt").exists()
     prepare_shard(config, Shard(1, 1))
     assert (out / "notes.txt").read_text() == "mine"
     if compress == "none":  # compressed pieces may be where they were
@@ -174,7 +174,7 @@ def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path
     shape_shard(config, Shard(1, 1))
     finish_all(config)
     assert against_clean(out) == []
-    assert not (work_of(out) / "scratch").exists()
+    assert not (work_folder_of(out) / "scratch").exists()
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
@@ -261,7 +261,7 @@ def test_what_stays_makes_the_next_build_do_only_what_has_changed(source, tmp_pa
     place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
     config = config_for(place, out)
     all_steps(config, 2, 2)
-    assert not (work_of(out) / "steps").exists()
+    assert not (work_folder_of(out) / "steps").exists()
     there = parts(out)
     path = place / "json/decoder.py"
     path.write_bytes(path.read_bytes().replace(b"return", b"return ", 1))

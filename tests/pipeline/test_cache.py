@@ -16,7 +16,7 @@ from gristmill.pipeline.cache import STAMPS
 from gristmill.pipeline.keys import BUILDING_PACKAGES
 from gristmill.sources import trees
 from support.builds import everything
-from support.surroundings import without_privileges
+from support.environment import without_privileges
 
 
 @pytest.fixture

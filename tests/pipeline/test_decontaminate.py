@@ -17,7 +17,7 @@ from gristmill.splits.shared_spans import anchors_of
 from gristmill.splits.span_join import Sides, compare
 from gristmill.tokenizers.tokenizer import load_tokenizer
 from support.documents import document
-from support.made_spans import VOCAB_SIZE, made_up
+from support.made_spans import VOCAB_SIZE, made_texts
 
 
 class Bench:
@@ -82,8 +82,8 @@ def changed(rng, texts, others):
 @given(st.integers(0, 2**40))
 def test_after_any_changes_the_result_is_that_of_comparing_all(tmp_path_factory, seed):
     rng = random.Random(seed)
-    small, large = made_up(rng)
-    more_small, more_large = made_up(rng)
+    small, large = made_texts(rng)
+    more_small, more_large = made_texts(rng)
     held_out = {f"{number:02d}": ids for number, ids in enumerate(small)}
     train = {f"{number:02d}": ids for number, ids in enumerate(large)}
     kept = Bench(tmp_path_factory.mktemp("kept"))

@@ -19,7 +19,7 @@ from gristmill.core.records import Split
 from support.builds import called, refusal
 from support.made_code import made_module
 from support.source_trees import write_tree
-from support.tokenizers_made_here import unigram, word_piece
+from support.trained_tokenizers import unigram, word_piece
 
 SHARED = "".join(f"def shared_{word}(first):\n    return first.{word} + {word!r}\n\n" for word in "abcdefghijklmnop")
 HOSTILE = {

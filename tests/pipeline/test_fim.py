@@ -31,9 +31,9 @@ from support.builds import called, everything, files_table, make, refusal
 from support.codebert_with import END as END_NAME
 from support.codebert_with import FIM, MARKERS, codebert_with
 from support.made_code import made_module
-from support.real_tokenizers import path_of
+from support.real_tokenizers import tokenizer_path
 from support.source_trees import write_tree
-from support.tokenizers_made_here import byte_level, sentence_piece_bpe, unigram
+from support.trained_tokenizers import byte_level, sentence_piece_bpe, unigram
 
 END, REPO, FILE, PREFIX, MIDDLE, SUFFIX = range(50_265, 50_271)
 NAMES = (
@@ -285,10 +285,10 @@ def test_a_file_that_spells_sentinels_stays_text(source, tmp_path):
     project = shutil.copytree(source, tmp_path / "project")
     code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
     (project / "sentinels.py").write_text(code)
-    for is_marked in (True, False):
-        chosen = codebert_with(FIM, tmp_path / f"tokenizer-{is_marked}", is_marked=is_marked)
+    for is_special in (True, False):
+        chosen = codebert_with(FIM, tmp_path / f"tokenizer-{is_special}", is_special=is_special)
         for with_text in (True, False):
-            out = tmp_path / f"{is_marked}-{with_text}"
+            out = tmp_path / f"{is_special}-{with_text}"
             more = {"split": SplitConfig(shares="100/0/0"), "output": OutputConfig(with_text=with_text)}
             make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
             assert failed(out, project) == {}
@@ -296,7 +296,7 @@ def test_a_file_that_spells_sentinels_stays_text(source, tmp_path):
             # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
             assert fim["missing"] == ("spells_control_token" if with_text else None)
             if with_text:
-                whole = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_marked}/tokenizer.json"))
+                whole = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_special}/tokenizer.json"))
                 for row in (row for row in rows_of(out) if row["fim"]):
                     assert whole.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
 
@@ -351,9 +351,9 @@ def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
 
 @pytest.mark.parametrize(("name", "end", "spm"), [("qwen2_5", "<|endoftext|>", 0.0), ("qwen3", "<|endoftext|>", 0.0)])
 def test_real_tokenizers_of_qwen(name, end, spm, source, tmp_path):
-    if not path_of(name).exists():
+    if not tokenizer_path(name).exists():
         pytest.skip(f"the tokenizer {name} was not fetched")
-    write_tree(tmp_path / "tokenizer", {"tokenizer.json": path_of(name).read_text()})
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": tokenizer_path(name).read_text()})
     chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
     make(source, tmp_path / "out", **settings(chosen, rate=1.0, pack="best-fit"))
     assert failed(tmp_path / "out", source) == {}

@@ -28,8 +28,8 @@ from gristmill import (
 from gristmill.checks.rebuild import against_clean
 from gristmill.core.errors import OutputError
 from gristmill.core.partition import neighbours, steady_neighbours
-from support import tokenizers_made_here as made
-from support.builds import called, everything, make, parts, refusal, work_of
+from support import trained_tokenizers as made
+from support.builds import called, everything, make, parts, refusal, work_folder_of
 from support.source_trees import write_tree
 
 SMALL = RunConfig(workers=1, batch_bytes=20_000)
@@ -372,17 +372,17 @@ def test_against_clean_finds_a_manifest_that_was_altered(dataset, table, field):
 
 def test_against_clean_needs_to_know_how_it_was_built(dataset):
     source = dataset.with_name("stdlib")
-    shutil.rmtree(work_of(dataset))
+    shutil.rmtree(work_folder_of(dataset))
     code, line = refusal(called("check", dataset, "--against-clean"))
     assert code == 4
-    assert line.startswith(f"{str(work_of(dataset))!r} has no record of how {str(dataset)!r} was built")
+    assert line.startswith(f"{str(work_folder_of(dataset))!r} has no record of how {str(dataset)!r} was built")
     with pytest.raises(DatasetError, match="Build the dataset again"):
         against_clean(dataset)
     code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
     assert (code, line) == (2, "--against-clean uses the sources that the manifest records. Omit --source.")
     code, _ = refusal(called("check", dataset.parent / "nothing", "--against-clean"))
     assert code == 4
-    assert not work_of(dataset).exists()
+    assert not work_folder_of(dataset).exists()
 
 
 def test_against_clean_says_so_where_the_source_is_gone(dataset):

@@ -18,17 +18,17 @@ from gristmill.lab.training.metrics import Metrics
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.vocabulary.location import Place, splits_beside
 from gristmill.views.viewer.viewer_folder import Keeping, forget
-from support.builds import in_a_process, in_steps, killed, make
+from support.builds import count_changes, in_a_process, make, run_until_killed
 from support.source_trees import write_tree
 
 
 def each_kill(tmp_path, begin, function, most=100):
     """`function` takes what `begin` makes in a folder -> that, for each step at which it was killed."""
-    num_steps = in_a_process(in_steps, tmp_path / "counted", None, function, begin(tmp_path / "counted"))
+    num_steps = in_a_process(count_changes, tmp_path / "counted", None, function, begin(tmp_path / "counted"))
     steps = range(1, num_steps + 1)
     for step in sorted({*steps[:5], *random.Random(num_steps).sample(steps, min(num_steps, most))}):
         subject = begin(tmp_path / f"{step}")
-        killed(in_steps, tmp_path / f"{step}", step, function, subject)
+        run_until_killed(count_changes, tmp_path / f"{step}", step, function, subject)
         yield subject
 
 

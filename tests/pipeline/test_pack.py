@@ -43,7 +43,7 @@ from gristmill.pipeline.summary import summary_text
 from gristmill.planning.explain import explain_row
 from gristmill.views.report.provenance import provenance_of
 from gristmill.windows.packing import best_fit
-from support import tokenizers_made_here
+from support import trained_tokenizers
 from support.codebert_with import MARKERS, codebert_with
 from support.megatron_index import parsed_idx
 from support.source_trees import write_tree
@@ -413,7 +413,7 @@ def test_imports_that_are_counted_wrong_are_found(shop, tmp_path, plain_tokenize
 
 def test_imports_are_read_from_a_text_that_the_tokenizer_does_not_give_back(shop, tmp_path, plain_tokenizer):
     """WordPiece: the text is kept beside the ids for it, and the check says that it has none to read."""
-    tree = json.loads(tokenizers_made_here.word_piece())
+    tree = json.loads(trained_tokenizers.word_piece())
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     first = max([*tree["model"]["vocab"].values(), *(one["id"] for one in tree["added_tokens"])]) + 1
     tree["added_tokens"] += [

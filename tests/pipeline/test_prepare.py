@@ -15,7 +15,7 @@ from gristmill.pipeline.prepare import prepare as prepare_batch
 from gristmill.sources.trees import scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 from support.documents import documents_in
 from support.source_trees import write_tree
 

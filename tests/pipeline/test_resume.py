@@ -26,19 +26,19 @@ from support.builds import (
     KILLED,
     called,
     copy_with_work,
+    count_changes,
     everything,
     files_table,
     in_a_process,
-    in_steps,
-    kill_here,
-    killed,
+    kill_this_process,
     make,
     parts,
     refusal,
     run,
+    run_until_killed,
     started,
     wait_for,
-    work_of,
+    work_folder_of,
 )
 from support.source_trees import git, write_tree
 
@@ -222,10 +222,10 @@ def build_to(config, place, calls, is_after):
     def call(*arguments, **options):
         left[0] -= 1
         if not left[0] and not is_after:
-            kill_here()
+            kill_this_process()
         answer = plain(*arguments, **options)
         if not left[0]:
-            kill_here()
+            kill_this_process()
         return answer
 
     setattr(where, name, call)
@@ -261,12 +261,12 @@ def build_to(config, place, calls, is_after):
 def test_killed_at_a_point_the_next_build_goes_on(prospects, tmp_path, compress, point):
     prospect = prospects(compress, MUCH)
     config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, *point)
+    run_until_killed(build_to, config, *point)
     prospect.finish(config)
 
 
 def build_in_steps(config, last):
-    return in_steps(Path(config.out).parent, last, build, config)
+    return count_changes(Path(config.out).parent, last, build, config)
 
 
 @pytest.mark.parametrize(("compress", "cache_bytes"), [("none", FEW_PARTS_STAY), ("zstd", MUCH)])
@@ -280,7 +280,7 @@ def test_killed_at_any_change_to_a_file_the_next_build_goes_on(prospects, tmp_pa
     )
     for step in (*anywhere, *at_the_end):
         config = prospect.begin(tmp_path / f"out{step}")
-        killed(build_in_steps, config, step)
+        run_until_killed(build_in_steps, config, step)
         prospect.finish(config)
 
 
@@ -340,7 +340,7 @@ def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage,
     """The dataset that was growing, the log of its pieces, and leftovers of all kinds."""
     prospect = prospects(compress, MUCH)
     config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.pieces:DataFiles.add", 9, True)
+    run_until_killed(build_to, config, "pipeline.pieces:DataFiles.add", 9, True)
     half_done = [path for path in sorted((tmp_path / "out.work/dataset").iterdir()) if path.stat().st_size]
     assert len(half_done) > 3
     for path in half_done:
@@ -417,7 +417,7 @@ def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(smal
 
 
 def test_a_build_waits_a_moment_for_the_workers_of_one_that_was_killed(small, tmp_path):
-    work = work_of(tmp_path / "out")
+    work = work_folder_of(tmp_path / "out")
     work.mkdir()
     lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -487,20 +487,23 @@ def test_a_part_under_the_name_of_another_is_not_believed(small, tmp_path):
 def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
     out = tmp_path / "out"
     make(small[0], out)
-    before, num_bytes = everything(out), size_of(work_of(out))
+    before, num_bytes = everything(out), size_of(work_folder_of(out))
     done = called("clean", out, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"deleted_bytes": num_bytes})
     assert os.listdir(tmp_path) == ["out"]
     assert everything(out) == before
     done = called("clean", out)
-    assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_of(out)}\n")
+    assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_folder_of(out)}\n")
     code, line = refusal(called("clean", tmp_path / "nothing"))
-    assert (code, line) == (4, f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.")
+    assert (code, line) == (
+        4,
+        f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.",
+    )
 
 
 def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
     config = prospects("none", MUCH).begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
+    run_until_killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
     before = everything(tmp_path / "out")
     assert called("clean", tmp_path / "out").returncode == 0
     assert os.listdir(tmp_path) == ["out"]
@@ -527,7 +530,7 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
     expected = set(files_table(tmp_path / "expected"))
     inside = Config(sources=[str(source)], out=str(source / "data/set"), run=RunConfig(workers=1))
     if is_killed:
-        killed(build_to, inside, "pipeline.pieces:DataFiles.add", 1, True)
+        run_until_killed(build_to, inside, "pipeline.pieces:DataFiles.add", 1, True)
     else:
         build(inside)
     assert (

@@ -37,7 +37,7 @@ from support.builds import called, everything, files_table, in_a_process, make, 
 from support.chat_server import PARENT, ChatServer, fails, says
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
-from support.tokenizers_made_here import unigram, word_piece
+from support.trained_tokenizers import unigram, word_piece
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0}
 
@@ -530,7 +530,9 @@ def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
 
 def test_a_build_takes_one_way_of_rewriting():
     options = ["src", "--out", "out", "--variants", "paraphrase,back-translation"]
-    with pytest.raises(ConfigError, match="--variants names back_translation and paraphrase, but a build can use only one"):
+    with pytest.raises(
+        ConfigError, match="--variants names back_translation and paraphrase, but a build can use only one"
+    ):
         parse_settings(parser_for("build SOURCE", ""), options, "it")
 
 

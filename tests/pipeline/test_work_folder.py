@@ -13,7 +13,7 @@ from gristmill.core.layout import REPORT, REPORT_MARK
 from gristmill.core.manifest import FORMAT, read_manifest
 from gristmill.pipeline import work_folder as workspaces
 from gristmill.pipeline.work_folder import Workspace
-from support.builds import in_a_process, in_steps, killed
+from support.builds import count_changes, in_a_process, run_until_killed
 
 MANIFEST = {
     "format": FORMAT,
@@ -206,13 +206,13 @@ def test_a_build_killed_at_any_step_is_followed_by_a_build_and_by_clean(tmp_path
         return out
 
     def replaced(out, last):
-        return (in_steps, out.parent, last, replace_dataset, out, can_exchange)
+        return (count_changes, out.parent, last, replace_dataset, out, can_exchange)
 
     num_steps = in_a_process(*replaced(earlier("counted"), None))
     assert num_steps > 30
     for step in range(1, num_steps + 1):
         out = earlier(f"{step}-cleaned")
-        killed(*replaced(out, step))
+        run_until_killed(*replaced(out, step))
         built = Path(shutil.copytree(out.parent, tmp_path / f"{step}-built"), "out")
         Workspace(str(out)).clean()
         assert whole_text(out) in {"old", "new"}

@@ -171,7 +171,7 @@ def test_no_more_than_so_many_requests_are_on_their_way(tmp_path, concurrency):
     with ChatServer() as server:
         server.seconds = 0.05
         rewritten(server, [task(f"n{number}") for number in range(12)], tmp_path, concurrency=concurrency)
-    assert server.num_at_most == concurrency
+    assert server.max_active == concurrency
 
 
 def test_tasks_are_taken_only_a_little_ahead(tmp_path):

@@ -18,8 +18,8 @@ from gristmill.views.viewer import viewed_rows, window_index
 from gristmill.views.viewer.opened import Opened
 from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
 from support.builds import run
+from support.environment import without_privileges
 from support.foreign_datasets import made_foreign
-from support.surroundings import without_privileges
 from support.viewers import built, viewer
 
 

@@ -16,7 +16,7 @@ from gristmill.core.names import printable
 from gristmill.core.records import DropReason
 from gristmill.dataset.dataset import Dataset
 from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
-from support.browser import DESKTOP, PHONE, Watched, watched
+from support.browser import DESKTOP, PHONE, WatchedPage, watched
 from support.builds import files_table
 from support.source_trees import write_tree
 from support.viewers import viewer
@@ -114,7 +114,7 @@ def address(dataset: Dataset) -> Iterator[str]:
 
 
 @contextmanager
-def opened(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[Watched]:
+def opened(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[WatchedPage]:
     """A page at this place, with the key as a cookie."""
     own, key = address.split("?")
     with watched(chromium, own, **options) as seen:
@@ -579,7 +579,7 @@ def test_what_cannot_be_shown_is_a_plain_sentence_and_can_be_tried_again(chromiu
             page.unroute("**/api/row?*")
             page.get_by_role("button", name="Try again").click()
             expect(page.locator(".code")).to_be_visible()
-        assert seen.strangers == []
+        assert seen.foreign_requests == []
 
 
 def test_a_row_of_the_list_says_no_more_than_it_is_told(chromium, address):
