@@ -91,7 +91,7 @@ class WatchedPage:
 
 
 _idle: dict[Browser, list[WatchedPage]] = {}
-"""Pages to be reused. A new context takes a second and a half, a new address in an existing one a third."""
+"""Pages to be reused. A new context takes a second and a half, a new address in an existing one a third of a second."""
 
 
 @contextmanager

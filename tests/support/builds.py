@@ -50,7 +50,7 @@ def called(*words: object) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
-    """Run a command that Ctrl-C interrupts, even if this process ignores SIGINT. Kill it at the end if it still runs."""
+    """Run a command that Ctrl-C interrupts even if this process ignores it. Kill the command at the end."""
     with default_signals():
         process = subprocess.Popen([*map(str, words)], **options)
     with process:
@@ -61,7 +61,7 @@ def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Pop
 
 
 def messages(stderr: str) -> list[str]:
-    """Return the lines without progress lines, which appear only if a step takes a second or more."""
+    """Return the lines of stderr without progress, which appears only if a step takes a second or more."""
     return [line for line in stderr.splitlines() if not PROGRESS.fullmatch(line)]
 
 

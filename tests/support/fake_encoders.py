@@ -41,7 +41,7 @@ class CpuEncoder:
         pass
 
 
-class Pinning(CpuEncoder):
+class PinningEncoder(CpuEncoder):
     """Encoder that records which memory it is asked to register."""
 
     def register(self, memory):
@@ -53,22 +53,22 @@ class Pinning(CpuEncoder):
             stream.write(f"-{len(memory)}\n")
 
 
-class Dying(CpuEncoder):
+class DyingEncoder(CpuEncoder):
     def _fail(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Failing(CpuEncoder):
+class FailingEncoder(CpuEncoder):
     def _fail(self):
         raise RuntimeError("an illegal memory access was encountered\nmore of it")
 
 
-class Hanging(CpuEncoder):
+class HangingEncoder(CpuEncoder):
     def _fail(self):
         time.sleep(600)
 
 
-class Wrong(CpuEncoder):
+class WrongEncoder(CpuEncoder):
     def encode(self, text, offsets, out):
         id_offsets, num_on_cpu = super().encode(text, offsets, out)
         out[: id_offsets[-1]] = 65_535

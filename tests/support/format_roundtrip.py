@@ -38,7 +38,7 @@ class BuiltDataset(NamedTuple):
         assert found == self.content_sha256
 
     def require_rows(self, folder: Path) -> None:
-        """Assert that the files <split>.jsonl, in which a library wrote what it read, have the content of the build."""
+        """Assert that the rows that a library read and wrote to <split>.jsonl have the content of the build."""
         lines = {split: folder.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in self.rows}
         self.require_content(lambda split: batch_of_lines(lines[split], self.schema))
 

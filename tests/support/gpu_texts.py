@@ -291,7 +291,8 @@ def with_ids_above(definition, first_id):
 EXCEPTION_BYTES = (2, 3, 4, 7, 8, 9, 14, 15, 16, 17, 63, 64, 65, 300, 512, 513, 1500)
 """Lengths around the limits of the kernels.
 
-Words of over 15, 64 and 512 bytes are stored by other kernels. Eight bytes are hashed and compared at once.
+Different kernels store words of up to 15, 64 and 512 bytes, and longer ones.
+Eight bytes are hashed and compared at once.
 """
 
 

@@ -70,7 +70,7 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
 
 
 def read_mds(folder: str, rows: str) -> None:
-    # No clean_stale_shared_memory: it would delete memory of other processes, and nothing is left of this one.
+    # No clean_stale_shared_memory: it would delete memory of other processes, and this one leaves none.
     dataset = streaming().StreamingDataset(local=folder, batch_size=1, shuffle=False)
     write_rows(rows, dataset, len(dataset))
 

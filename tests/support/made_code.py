@@ -406,7 +406,7 @@ class BraceAuthor:
 
 
 def made_module(name: str, num_bytes: int) -> str:
-    """Return a module of at least `num_bytes`, in the language of the name's suffix. Each name gives a different text."""
+    """Return a module of at least `num_bytes` in the language of the suffix. Each name gives a different text."""
     chance, suffix = Chance(name), Path(name).suffix
     if suffix == ".py":
         return PythonAuthor(chance).module(num_bytes)

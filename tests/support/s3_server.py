@@ -18,7 +18,7 @@ class Proxy:
     def __init__(self, port):
         self.target = port
         self.drop_after: list[int] = []
-        """Number of bytes after which the next answers are cut, one entry per connection."""
+        """Numbers of bytes after which the answers of the next connections are cut."""
         self.num_to_stall = 0
         """Number of connections to stall from now on. They get no answer until the proxy is closed."""
         self.num_stalled = 0

@@ -66,7 +66,7 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
 
 
 def pack_with_axolotl(folder: str, answer: str) -> None:
-    """Load the datasets of config.yaml like axolotl's prepare_datasets, and collate some rows as one packed sequence."""
+    """Load datasets by config.yaml like axolotl's prepare_datasets, and collate some rows as one packed sequence."""
     import yaml
     from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
     from axolotl.utils.data.shared import load_dataset_with_config

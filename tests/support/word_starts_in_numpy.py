@@ -17,7 +17,7 @@ APOSTROPHE, SPACE = ord("'"), ord(" ")
 
 
 def word_starts(text: bytes, pattern, classes, document_starts=(0,)):
-    """Return for each byte of valid UTF-8 if a word starts with it."""
+    """Return a mask of the bytes at which a word starts. The text must be valid UTF-8."""
     is_lead = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80
     points = np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)
     starts_document = np.zeros(len(text) + 1, bool)
@@ -96,7 +96,7 @@ def _cl100k_whitespace_starts(row, is_newline):
 
 
 def _belongs_to_other(row, is_newline):
-    """Return which newlines directly follow an OTHER, or another such newline, and so belong to its word."""
+    """Return a mask of the newlines that follow an OTHER, with only newlines in between. They belong to its word."""
     belongs = np.zeros(len(is_newline), bool)
     for at in np.flatnonzero(is_newline & ~row.is_first):
         belongs[at] = row.classes[at - 1] == OTHER or belongs[at - 1]
@@ -104,7 +104,7 @@ def _belongs_to_other(row, is_newline):
 
 
 def _is_before_newline(row, is_newline):
-    """Return True for characters at or before a newline in the same run of whitespace."""
+    """Return a mask of the characters at or before a newline of the same run of whitespace."""
     is_before = is_newline.copy()
     for at in np.flatnonzero((row.classes == WHITESPACE) & ~row.is_last)[::-1]:
         is_before[at] |= is_before[at + 1]

@@ -23,7 +23,7 @@ STRUCTURES = ("Engine", "Chunk", "Result", "Counters", "TableState", "Entry")
 
 
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
-    """Compile the kernels once for all processes that share the folder and for the same sources, options and compiler."""
+    """Compile the kernels unless the folder has them for the same sources, options and compiler."""
     command = [*COMPILE, *options]
     library = folder / f"kernels-{_digest(*command)}.so"
     with library.with_suffix(".lock").open("w") as lock:

@@ -173,9 +173,9 @@ def test_texts_of_windows_are_the_same(built, source, tmp_path):
 @pytest.mark.parametrize(
     "case",
     [
-        (fake_encoders.Dying, "socket", r"its process died \(exit code -9\)"),
-        (fake_encoders.Failing, "socket", "RuntimeError: an illegal memory access was encountered"),
-        (fake_encoders.Wrong, "socket", "its answer makes no sense"),
+        (fake_encoders.DyingEncoder, "socket", r"its process died \(exit code -9\)"),
+        (fake_encoders.FailingEncoder, "socket", "RuntimeError: an illegal memory access was encountered"),
+        (fake_encoders.WrongEncoder, "socket", "its answer makes no sense"),
         (fake_encoders.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
         (fake_encoders.refusing, "end", "this tokenizer has its own rules"),
         (fake_encoders.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
@@ -191,7 +191,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
     """It hangs for ten minutes. Each worker waits for a quarter of its own time limit."""
-    gpu, notes = built(fake_encoders.Hanging)
+    gpu, notes = built(fake_encoders.HangingEncoder)
     assert everything(tmp_path / "out") == expected
     assert gpu.trouble == "its process no longer answers"
     assert len(notes) == 1
@@ -315,7 +315,7 @@ def with_far_ids():
 def test_empty_documents_and_batches_larger_than_shared_memory(tmp_path, make_tokenizer):
     cpu = make_tokenizer()
     large = b"def largest(of_them):\n    return max(of_them)\n\n" * 20_000
-    with served(cpu, tmp_path, fake_encoders.Pinning) as (tokenizer, server):
+    with served(cpu, tmp_path, fake_encoders.PinningEncoder) as (tokenizer, server):
         small = [b"", b"x = 1\n\n", b"", "größe 😀\r\n".encode(), b""]
         batches = ([b""], small, [large, b"", large], [large.swapcase(), b"", large], [])
         found = [tokenizer.encode_many(texts, with_starts=True) for texts in batches]
