@@ -12,8 +12,8 @@ from gristmill.cards.croissant import croissant
 from gristmill.core.layout import CROISSANT
 from gristmill.core.manifest import FileFacts
 from gristmill.core.records import Split, VariantKind
+from support.card_inputs import HOSTILE, hostile_manifest, with_parquet, write_sources
 from support.late_imports import Late
-from support.to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
 
 mlc = Late("mlcroissant")
 

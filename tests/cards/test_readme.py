@@ -32,7 +32,7 @@ from gristmill.core.layout import CROISSANT, README
 from gristmill.core.manifest import FileFacts, SourceFacts
 from gristmill.core.markdown import in_code, title, yaml_of
 from gristmill.core.records import Split, VariantKind
-from support.to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
+from support.card_inputs import HOSTILE, hostile_manifest, with_parquet, write_sources
 
 BUILDS = {
     "plain": {},

@@ -34,7 +34,7 @@ from gristmill.config.settings import DuplicatesConfig, SecretsConfig
 from gristmill.core.digits import numbers_in
 from gristmill.core.layout import CARDS
 from gristmill.core.records import Cut
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from gristmill.checks.check import check
 from gristmill.checks.documents import spellings_in
 from gristmill.cleaning.control_spellings import Spellings, has_spelling
 from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
-from support.planted import Planted, named
+from support.planted import Planted, require_only_failure
 from support.source_trees import write_tree
 
 SHARED = "".join(f"def shared_{word}(first):\n    return first.{word} + {word!r}\n\n" for word in "abcdefghijklmnop")
@@ -130,7 +130,7 @@ def test_wrong_token_count_is_reported(planted):
 def test_wrong_lines_are_reported(planted):
     row = complete_file_row(planted)
     row["lines"][1] += 1
-    named(planted.check(), "windows", row)
+    require_only_failure(planted.check(), "windows", row)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from gristmill import Config, DatasetError, SplitConfig, WindowConfig, build, op
 from gristmill.checks.check import check
 from gristmill.checks.findings import report_text
 from gristmill.formats.zstd import Frame, read_table, table_of
-from support.planted import Planted, named
+from support.planted import Planted, require_only_failure
 
 SHARED = "".join(
     f"def shared_{word}(first, second):\n    return first.{word} + second[{word!r}]\n\n" for word in "abcdefgh"
@@ -71,14 +71,14 @@ def test_missing_prefix_is_reported(planted):
     row = planted.rows["train"][7]
     row["input_ids"] = row["input_ids"][1:]
     planted.manifest["splits"]["train"]["emitted_tokens"] -= 1
-    named(planted.check(), "special_tokens", row)
+    require_only_failure(planted.check(), "special_tokens", row)
 
 
 def test_missing_suffix_is_reported(planted):
     row = planted.rows["train"][7]
     row["input_ids"] = row["input_ids"][:-1]
     planted.manifest["splits"]["train"]["emitted_tokens"] -= 1
-    named(planted.check(), "special_tokens", row)
+    require_only_failure(planted.check(), "special_tokens", row)
 
 
 def test_control_token_inside_a_window_is_reported(planted, codebert):
@@ -107,7 +107,7 @@ def test_window_that_is_too_long_is_reported(planted):
     second["fresh"] -= 3
     planted.manifest["splits"]["train"]["emitted_tokens"] += 3
     failed = planted.check()
-    named(failed, "windows", first)
+    require_only_failure(failed, "windows", first)
     assert "513 tokens, at most 510 allowed" in failed["windows"][0]
 
 
@@ -134,7 +134,7 @@ def test_gap_between_windows_is_reported(planted):
 def test_wrong_fresh_is_reported(planted):
     one, other, *_ = planted.long_file()
     one["fresh"], other["fresh"] = one["fresh"] - 1, other["fresh"] + 1
-    named(planted.check(), "fresh", one)
+    require_only_failure(planted.check(), "fresh", one)
 
 
 def test_duplicate_row_is_reported(planted):
@@ -245,7 +245,7 @@ def test_row_without_ids_is_reported(planted):
 def test_wrong_language_is_reported(planted):
     row = planted.long_file()[2]
     row["language"] = "cobol"
-    named(planted.check(), "schema", row)
+    require_only_failure(planted.check(), "schema", row)
 
 
 def test_row_of_dropped_file_is_reported(planted):
@@ -262,7 +262,7 @@ def test_row_of_unknown_file_is_reported(planted):
 def test_wrong_number_of_windows_is_reported(planted):
     file = planted.file_of(planted.rows["train"][0])
     file["windows"] += 1
-    named(planted.check(), "files_table", file)
+    require_only_failure(planted.check(), "files_table", file)
 
 
 @pytest.mark.parametrize("name", ["found", "kept", "dropped", "dropped_by_reason", "licenses", "redactions"])
@@ -291,7 +291,7 @@ def test_changed_token_in_overlap_is_reported(planted):
     row = planted.long_file()[2]
     row["input_ids"][40] += 1
     failed = planted.check()
-    named(failed, "windows", row)
+    require_only_failure(failed, "windows", row)
     assert "shares with the previous window" in failed["windows"][0]
 
 
@@ -316,19 +316,19 @@ def test_cuts_out_of_order_are_reported(planted):
 def test_lines_beyond_the_file_are_reported(planted):
     row = planted.long_file()[-1]
     row["lines"][1] = 10**6
-    named(planted.check(), "windows", row)
+    require_only_failure(planted.check(), "windows", row)
 
 
 def test_decreasing_lines_are_reported(planted):
     row = planted.long_file()[4]
     row["lines"] = [1, 1]
-    named(planted.check(), "windows", row)
+    require_only_failure(planted.check(), "windows", row)
 
 
 def test_lines_that_differ_from_source_are_reported(planted, source):
     row = planted.long_file()[4]
     row["lines"][0] += 1
-    named(planted.check(), "windows", row)
+    require_only_failure(planted.check(), "windows", row)
     assert set(planted.check(sources=[str(source)])) == {"windows", "source"}
 
 
@@ -342,13 +342,13 @@ def test_lines_that_begin_too_early_after_a_cut_are_reported(planted):
 def test_file_with_more_lines_than_line_feeds_is_reported(planted):
     row = planted.long_file()[-1]
     planted.file_of(row)["lines"] += 1
-    named(planted.check(), "windows", row)
+    require_only_failure(planted.check(), "windows", row)
 
 
 def test_token_that_differs_from_source_is_reported(planted, source):
     row = planted.long_file()[0]
     row["input_ids"][5] += 1
-    named(planted.check(), "ids", row)
+    require_only_failure(planted.check(), "ids", row)
     assert set(planted.check(sources=[str(source)])) == {"ids", "source"}
 
 
@@ -433,7 +433,7 @@ def test_text_that_differs_from_decoded_ids_is_reported(source, tmp_path_factory
     assert planted.check() == {}
     row = planted.rows["train"][5]
     row["text"] = row["text"].replace("e", "E", 1)
-    named(planted.check(), "schema", row)
+    require_only_failure(planted.check(), "schema", row)
 
 
 def test_wrong_padding_is_reported(source, tmp_path_factory):
@@ -441,7 +441,7 @@ def test_wrong_padding_is_reported(source, tmp_path_factory):
     assert planted.check() == {}
     row = next(row for row in planted.rows["train"] if row["attention_mask"][-1] == 0)
     row["input_ids"][-1] = 77
-    named(planted.check(), "special_tokens", row)
+    require_only_failure(planted.check(), "special_tokens", row)
     row["input_ids"][-1] = 1
     row["attention_mask"][-1] = 1
     failed = planted.check()

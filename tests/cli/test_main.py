@@ -19,7 +19,7 @@ from gristmill import FimConfig, RulesConfig, TablesConfig
 from gristmill.cli import main
 from gristmill.cli.parsers import Parser, whole
 from gristmill.config.options import all_options
-from support.builds import called, refusal, running, said
+from support.builds import called, messages, refusal, running
 from support.source_trees import ROOT, write_tree
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
@@ -71,7 +71,7 @@ def test_build_prints_a_summary(repo, tmp_path):
         "prepare",
     ):
         assert text in done.stdout
-    assert said(done.stderr) == []
+    assert messages(done.stderr) == []
 
 
 def test_json_summary_is_parsable(repo, tmp_path):
@@ -79,7 +79,7 @@ def test_json_summary_is_parsable(repo, tmp_path):
     summary = json.loads(done.stdout)
     assert summary["counts"]["kept"] == 40
     assert summary["splits"]["train"]["windows"] > 0
-    assert said(done.stderr) == []
+    assert messages(done.stderr) == []
 
 
 def test_quiet_prints_nothing(repo, tmp_path):
@@ -285,7 +285,7 @@ def test_bad_input_is_refused_in_one_line(repo, tmp_path, arguments, code, words
         given.append(word)
     done = called(*given)
     assert done.returncode == code, done.stderr
-    (line,) = said(done.stderr)
+    (line,) = messages(done.stderr)
     assert line.startswith("gristmill: ")
     assert words in line
     assert not (tmp_path / "out").exists()
@@ -340,14 +340,14 @@ def test_interrupt_exits_with_130(repo, tmp_path, monkeypatch, capsys):
 
 def test_closed_pipe_is_not_an_error(repo, tmp_path):
     done = in_a_shell("{} | true", "build", repo, "--out", tmp_path / "out")
-    assert (done.returncode, said(done.stderr)) == (0, [])
+    assert (done.returncode, messages(done.stderr)) == (0, [])
     assert (tmp_path / "out/manifest.json").exists()
 
 
 def test_full_output_device_is_reported(repo, tmp_path):
     done = in_a_shell("{} > /dev/full", "build", repo, "--out", tmp_path / "out")
     assert done.returncode == 3
-    assert said(done.stderr)[0].startswith("gristmill: cannot write the output")
+    assert messages(done.stderr)[0].startswith("gristmill: cannot write the output")
     assert (tmp_path / "out/manifest.json").exists()
 
 

@@ -13,7 +13,7 @@ from gristmill.cli import main
 from gristmill.views.row import BEFORE, SPECIAL, RowLook, look_at
 from gristmill.views.row_text import row_text
 from support.builds import called, refusal, run
-from support.looked_at import EVIL, looks_of, make_packed, make_plain, make_varied
+from support.row_datasets import HOSTILE_NAME, make_packed, make_plain, make_varied, row_views
 
 SIGNS = str.maketrans("", "", "│«»↵")
 STYLE = re.compile(r"\x1b\[([0-9;]+)m")
@@ -51,7 +51,7 @@ def test_first_window_of_train_is_printed_by_default(plain, capsys):
     assert out == printed(capsys, plain, "--row", "0", "--split", "train") == printed(capsys, plain, "--row", "train:0")
     head, name, facts, *_ = filter(None, out.splitlines())
     assert head == "row train:0 of 13, 48 ids of at most 48"
-    assert name == f"plain/{EVIL}"
+    assert name == f"plain/{HOSTILE_NAME}"
     assert facts == "lines 1 to 2, python, 46 tokens from position 0, 46 fresh"
 
 
@@ -77,7 +77,7 @@ def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
 @pytest.mark.parametrize("colour", [False, True])
 @pytest.mark.parametrize("width", [1, 40, 200])
 def test_all_tokens_are_printed_within_the_width(plain, varied, packed, colour, width):
-    for look in [*looks_of(plain), *looks_of(varied)[::4], *looks_of(packed)]:
+    for look in [*row_views(plain), *row_views(varied)[::4], *row_views(packed)]:
         drawn = STYLE.sub("", row_text(look, colour=colour, width=width))
         assert all(line.isprintable() and cell_len(line) <= max(width, 20) for line in drawn.split("\n"))
         flat = re.sub(r"\s|\d", "", drawn.translate(SIGNS))

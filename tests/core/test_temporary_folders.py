@@ -16,7 +16,7 @@ from gristmill.lab.vocabulary import corpus as corpus_module
 from gristmill.pipeline import work_folder as work_folder_module
 from gristmill.pipeline.work_folder import TEMPORARY, temporary_folder
 from gristmill.planning import plan as plan_module
-from support.builds import in_a_process, kill_here, killed, make, started, wait_for
+from support.builds import in_a_process, kill_this_process, make, run_until_killed, started, wait_for
 from support.source_trees import write_tree
 
 
@@ -42,7 +42,7 @@ def test_temporary_folder_is_deleted_at_the_end(tmp_path):
 
 
 def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_live_one(tmp_path):
-    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     with started(in_a_temporary_folder, tmp_path, "alive", wait_until_killed):
         wait_for(tmp_path / "alive")
         dead, alive = ((tmp_path / name).read_text() for name in ("dead", "alive"))
@@ -55,7 +55,7 @@ def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_live_one(tmp_p
 
 
 def test_folders_of_others_are_kept(tmp_path):
-    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     dead = (tmp_path / "dead").read_text()
     write_tree(
         tmp_path, {"gristmill-test-notes/mine": "mine", f"gristmill-other-1/{TEMPORARY}": "", "gristmill-test-a": ""}
@@ -73,7 +73,7 @@ def test_folders_of_others_are_kept(tmp_path):
 
 
 def test_folder_that_cannot_be_deleted_is_found_by_a_later_run(tmp_path, monkeypatch):
-    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     dead = (tmp_path / "dead").read_text()
     monkeypatch.setattr(work_folder_module.shutil, "rmtree", lambda *_, **__: None)
     work_folder_module.clear_temporary("gristmill-test-", tmp_path)
@@ -99,7 +99,7 @@ def run_once(command, source, folder, is_killed):
         "check --against-clean": (rebuild, "build_without", partial(rebuild.against_clean, folder / "out")),
     }[command]
     if is_killed:
-        setattr(module, step, lambda *_, **__: kill_here())
+        setattr(module, step, lambda *_, **__: kill_this_process())
     run()
 
 
@@ -120,7 +120,7 @@ def test_next_command_deletes_the_folders_of_a_killed_one(command, left, tmp_pat
     if command == "check --against-clean":
         make(source, folder / "out")
     before = {path.name for path in folder.iterdir()}
-    killed(run_once, command, source, folder, True)
+    run_until_killed(run_once, command, source, folder, True)
     assert [path for path in folder.rglob(TEMPORARY) if path.parent != folder]
     in_a_process(run_once, command, source, folder, False)
     assert sorted(path.name for path in folder.iterdir()) == left

@@ -10,7 +10,7 @@ from gristmill.dataset.frame import Frame
 from gristmill.dataset.masking import Masking
 from gristmill.dataset.token_edges import Vocabulary, token_bytes
 from support.late_imports import Late, late
-from support.tokenizers_made_here import word_piece
+from support.trained_tokenizers import word_piece
 
 torch = Late("torch")
 CausalCollator, MaskedCollator = late("gristmill.dataset.collators", "CausalCollator", "MaskedCollator")

@@ -24,7 +24,7 @@ from gristmill.planning.explain import explain_file, explain_row
 from gristmill.views.row import look_at
 from support.builds import in_a_process, make
 from support.source_trees import write_tree
-from support.tokenizers_made_here import roberta_like
+from support.trained_tokenizers import roberta_like
 
 NAMES = ("out", "other")
 MAX_MOMENTS = 5

@@ -22,11 +22,11 @@ from gristmill import (
 )
 from gristmill.dataset.batches import Draw
 from support.late_imports import Late, late
-from support.tokenizers_made_here import sentence_piece_bpe
+from support.trained_tokenizers import sentence_piece_bpe
 
 torch = Late("torch")
 (DataLoader,) = late("torch.utils.data", "DataLoader")
-(StatefulStream,) = late("support.telling_streams", "Telling")
+(StateReportingStream,) = late("support.stateful_streams", "StateReportingStream")
 (place_of,) = late("gristmill.dataset.torch_split", "place_of")
 
 # Workers are tested on machines with fewer cores, too.
@@ -299,12 +299,12 @@ def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
         "num_workers": 2,
         "multiprocessing_context": "fork",
     }  # so that workers see the patches
-    complete = list(DataLoader(StatefulStream(dataset.torch("validation", streaming=True)), **options))
+    complete = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True)), **options))
     assert sorted(row for _, row, _ in complete) == list(range(num_rows))
     num_delivered = num_rows // 2 + 1
     states = {worker: state for worker, _, state in complete[:num_delivered]}
     assert all(state["pool"] > 0 for state in states.values())
-    rest = list(DataLoader(StatefulStream(dataset.torch("validation", streaming=True), states), **options))
+    rest = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True), states), **options))
     for worker in range(2):
         later = [row for number, row, _ in complete[num_delivered:] if number == worker]
         assert [row for number, row, _ in rest if number == worker] == later
@@ -312,7 +312,7 @@ def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
 
 def test_state_of_another_worker_is_rejected(dataset):
     (*_, (_, _, state)) = DataLoader(
-        StatefulStream(dataset.torch("test", streaming=True)),
+        StateReportingStream(dataset.torch("test", streaming=True)),
         batch_size=None,
         num_workers=2,
         generator=torch.Generator(),

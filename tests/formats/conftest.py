@@ -1,9 +1,9 @@
 import pytest
 
-from support.builds_read_back import Built
+from support.format_roundtrip import BuiltDataset
 
 
 @pytest.fixture(scope="session")
-def built_tests(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built_tests(tmp_path_factory: pytest.TempPathFactory) -> BuiltDataset:
     """Dataset of this project's tests. Read-only."""
-    return Built.of_tests(tmp_path_factory.mktemp("tests") / "built")
+    return BuiltDataset.build_from_tests(tmp_path_factory.mktemp("tests") / "built")

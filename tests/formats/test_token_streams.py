@@ -33,8 +33,8 @@ from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
-from support.builds_read_back import content_of
 from support.codebert_with import FIM, codebert_with
+from support.format_roundtrip import content_of
 from support.made_code import made_module
 from support.megatron_index import parsed_idx
 

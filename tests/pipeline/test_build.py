@@ -1,4 +1,4 @@
-"""End to end: what a build promises, checked on what it wrote."""
+"""End-to-end tests of builds, which read the files that a build writes."""
 
 import hashlib
 import json
@@ -37,12 +37,12 @@ from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import DropReason, Split
-from support import tokenizers_made_here as made
-from support.builds import command, copy_with_work, running, started, work_of
+from support import trained_tokenizers as made
+from support.builds import command, copy_with_work, running, started, work_folder_of
+from support.environment import default_signals
 from support.source_trees import git, write_tree
-from support.surroundings import default_signals
 
-# For tests about something else: all of every file.
+# Keeps every file complete, for tests of other features.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
 
 
@@ -51,12 +51,12 @@ def make(source, out, **sections):
 
 
 def contents(folder):
-    """Every file but the manifest, and the manifest without what may differ."""
+    """Return every file except manifest and cards, and the parts of the manifest that must be equal for equal input."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
     manifest.pop("previous_splits")
-    for name in CARDS:  # they tell of it
+    for name in CARDS:  # they depend on the removed parts
         files.pop(name)
     return files, manifest
 
@@ -70,7 +70,7 @@ def all_rows(folder):
     return [(split, row) for split in dataset for row in dataset[split]]
 
 
-def test_same_bytes_for_any_number_of_workers_batches_twice_and_from_elsewhere(built, corpus, tmp_path, monkeypatch):
+def test_bytes_do_not_depend_on_workers_batches_earlier_builds_or_directory(built, corpus, tmp_path, monkeypatch):
     expected = contents(built[0])
     for workers in (1, 2, 4):
         make(corpus, tmp_path / f"w{workers}", run=RunConfig(workers=workers))
@@ -85,14 +85,14 @@ def test_same_bytes_for_any_number_of_workers_batches_twice_and_from_elsewhere(b
     shutil.rmtree(corpus.parent / "../elsewhere")
 
 
-def test_same_bytes_compressed_with_text_and_padding(corpus, tmp_path):
+def test_compressed_bytes_with_text_and_padding_do_not_depend_on_workers(corpus, tmp_path):
     output = OutputConfig(compress="zstd", with_text=True, pad=True)
     for workers in (1, 3):
         make(corpus, tmp_path / f"w{workers}", output=output, run=RunConfig(workers=workers, batch_files=5 * workers))
     assert contents(tmp_path / "w1") == contents(tmp_path / "w3")
 
 
-def test_fresh_parts_joined_are_the_files(built, corpus, codebert):
+def test_fresh_tokens_join_to_the_text_of_each_file(built, corpus, codebert):
     texts: dict[str, bytes] = {}
     for _, row in all_rows(built[0]):
         content = row["input_ids"][1:-1]
@@ -108,7 +108,7 @@ def test_fresh_parts_joined_are_the_files(built, corpus, codebert):
         assert (texts[row["path"]] == text) == (not row["cut_tokens"])
 
 
-def test_lines_are_where_the_window_is(built, corpus, codebert):
+def test_lines_match_the_text_of_the_window(built, corpus, codebert):
     checked = 0
     for _, row in all_rows(built[0])[::37]:
         source = (corpus / row["path"]).read_bytes()
@@ -126,7 +126,7 @@ def test_rows_are_in_path_order_and_unique(built):
         assert keys == sorted(set(keys))
 
 
-def test_every_file_is_in_one_split_and_found_is_kept_plus_dropped(built, corpus):
+def test_each_file_is_in_one_split_and_kept_and_dropped_files_add_up(built, corpus):
     out, manifest = built
     table = files_table(out)
     splits_of = {}
@@ -141,7 +141,7 @@ def test_every_file_is_in_one_split_and_found_is_kept_plus_dropped(built, corpus
     assert [row["path"] for row in table] == sorted(row["path"] for row in table)
 
 
-def test_the_manifest_says_what_is_there(built):
+def test_manifest_matches_the_files(built):
     out, manifest = built
     assert read_manifest(out) == manifest
     assert set(manifest.files) | {"manifest.json", *CARDS} == set(os.listdir(out))
@@ -164,7 +164,7 @@ def test_the_manifest_says_what_is_there(built):
     assert phases == set(manifest.run.seconds)
 
 
-def test_shares_are_met_before_the_cut_and_told_after_it(built):
+def test_requested_shares_hold_before_cuts_and_actual_shares_are_recorded(built):
     before = built[1].decontamination.tokens_before
     shares = [num_tokens / sum(before.values()) for num_tokens in before.values()]
     assert shares == pytest.approx([0.85, 0.10, 0.05], abs=0.01)
@@ -174,12 +174,12 @@ def test_shares_are_met_before_the_cut_and_told_after_it(built):
     assert [one.share for one in facts] == pytest.approx([num_tokens / sum(after) for num_tokens in after], abs=1e-6)
 
 
-def test_no_path_of_this_machine_gets_out(built, corpus):
+def test_dataset_contains_no_absolute_path(built, corpus):
     for path in built[0].iterdir():
         assert str(corpus.parent).encode() not in path.read_bytes()
 
 
-def test_exact_duplicates_are_dropped_with_the_twin(tree, tmp_path):
+def test_dropped_exact_duplicate_names_the_kept_file(tree, tmp_path):
     make(tree({"b/x.py": "same", "a.py": "other", "c.py": "same"}), tmp_path / "out")
     rows = {row["path"]: row for row in files_table(tmp_path / "out")}
     assert rows["c.py"]["reason"] == "exact_duplicate"
@@ -187,7 +187,7 @@ def test_exact_duplicates_are_dropped_with_the_twin(tree, tmp_path):
     assert rows["b/x.py"]["status"] == "kept"
 
 
-def test_a_rebuild_keeps_every_surviving_file_in_its_split(corpus, tmp_path):
+def test_rebuild_keeps_files_in_their_split(corpus, tmp_path):
     source = shutil.copytree(corpus, tmp_path / "stdlib")
     make(source, tmp_path / "out", split=SplitConfig(seed=3))
     before = {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]}
@@ -208,7 +208,7 @@ def test_a_rebuild_keeps_every_surviving_file_in_its_split(corpus, tmp_path):
     assert {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]} != after
 
 
-def test_an_earlier_split_may_come_from_another_folder(corpus, tmp_path):
+def test_previous_splits_can_come_from_another_folder(corpus, tmp_path):
     make(corpus, tmp_path / "one", split=SplitConfig(seed=8))
     digest = hashlib.sha256((tmp_path / "one/files.jsonl").read_bytes()).hexdigest()
     manifest = make(corpus, tmp_path / "two", split=SplitConfig(previous=str(tmp_path / "one/files.jsonl")))
@@ -216,7 +216,7 @@ def test_an_earlier_split_may_come_from_another_folder(corpus, tmp_path):
     assert (tmp_path / "one/files.jsonl").read_bytes() == (tmp_path / "two/files.jsonl").read_bytes()
 
 
-def test_shares_that_the_earlier_split_rules_out_are_said(built, corpus, tmp_path):
+def test_shares_that_contradict_previous_splits_give_a_warning(built, corpus, tmp_path):
     copy_with_work(built[0], tmp_path / "out")
     manifest = make(corpus, tmp_path / "out", split=SplitConfig(shares="60/20/20"))
     assert any("--fresh-splits" in warning for warning in manifest.warnings)
@@ -224,26 +224,26 @@ def test_shares_that_the_earlier_split_rules_out_are_said(built, corpus, tmp_pat
 
 @pytest.mark.parametrize("overlap", [0, 128, 384])
 @pytest.mark.parametrize("tail", ["keep", "shift", "drop"])
-def test_windows_overlap_as_asked(corpus, tmp_path, overlap, tail):
+def test_windows_overlap_as_configured(corpus, tmp_path, overlap, tail):
     source = corpus / "logging"
     manifest = make(source, tmp_path / "out", window=WindowConfig(overlap=overlap, tail=tail), **UNCUT)
     by_path = {}
     for _, row in all_rows(tmp_path / "out"):
         by_path.setdefault(row["path"], []).append(row)
     tokens = {row["path"]: row["tokens"] for row in files_table(tmp_path / "out") if row["status"] == "kept"}
-    shown = 0
+    num_covered = 0
     for path, rows in by_path.items():
         ends = [row["start"] + len(row["input_ids"]) - 2 for row in rows]
         shared = [end - row["start"] for end, row in zip(ends, rows[1:], strict=False)]
         assert set(shared[:-1]) <= {overlap}
         assert tail == "shift" or set(shared) <= {overlap}
         assert ends[-1] <= tokens[path]
-        shown += ends[-1]
-    assert shown + manifest.counts.tail_tokens_dropped == sum(tokens.values())
+        num_covered += ends[-1]
+    assert num_covered + manifest.counts.tail_tokens_dropped == sum(tokens.values())
     assert tail == "drop" or manifest.counts.tail_tokens_dropped == 0
 
 
-def test_padding_and_text(corpus, tmp_path):
+def test_padded_rows_have_a_mask_and_the_text(corpus, tmp_path):
     source = corpus / "json"
     output, window = OutputConfig(pad=True, with_text=True), WindowConfig(overlap=0)
     make(source, tmp_path / "out", output=output, window=window, **UNCUT)
@@ -257,7 +257,7 @@ def test_padding_and_text(corpus, tmp_path):
     assert texts == {path.name: path.read_text() for path in source.glob("*.py")}
 
 
-def test_shards_past_a_size(built, corpus, tmp_path):
+def test_large_split_is_written_in_shards(built, corpus, tmp_path):
     make(corpus, tmp_path / "many", output=OutputConfig(shard_bytes=9_000_000))
     shards = sorted(path.name for path in (tmp_path / "many").glob("train-*"))
     assert shards[0] == f"train-00000-of-{len(shards):05d}.jsonl"
@@ -267,14 +267,14 @@ def test_shards_past_a_size(built, corpus, tmp_path):
     assert list(open_dataset(tmp_path / "many")["train"]) == list(open_dataset(built[0])["train"])
 
 
-def test_several_sources(corpus, tmp_path):
+def test_several_sources_are_recorded_by_name(corpus, tmp_path):
     sources = [str(corpus / "json"), str(corpus / "logging"), str(corpus / "xml/__init__.py")]
     manifest = build(Config(sources=sources, out=str(tmp_path / "out")))
     assert [source.repo for source in manifest.sources] == ["json", "logging", "xml"]
     assert {row["repo"] for row in files_table(tmp_path / "out")} == {"json", "logging", "xml"}
 
 
-def test_the_commit_is_recorded(tree, tmp_path):
+def test_git_commit_is_recorded(tree, tmp_path):
     root = tree({"a.py": "x"})
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -282,14 +282,14 @@ def test_the_commit_is_recorded(tree, tmp_path):
     assert make(root, tmp_path / "out").sources[0].commit == git(root, "rev-parse", "HEAD").decode().strip()
 
 
-def test_the_output_may_lie_inside_the_source(tree):
+def test_output_inside_the_source_is_not_scanned(tree):
     root = tree({"a.py": "x"})
     for _ in range(2):
         manifest = make(root, root / "dataset")
         assert manifest.counts.found == 1
 
 
-def test_odd_names_survive_the_whole_way(tree, tmp_path):
+def test_unusual_file_names_are_preserved(tree, tmp_path):
     names = ["a b.py", "new\nline.py", "\x1b[31m.py", "n" * 252 + ".py", 'quo"te\\.py']
     root = tree({name: name for name in names})
     (root / os.fsdecode(b"caf\xe9.py")).write_text("latin name")
@@ -299,21 +299,21 @@ def test_odd_names_survive_the_whole_way(tree, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({}, "there are no files"),
         ({"a.bin": b"\0", "b.bin": b"\1\0"}, "no usable file in.*2 files found, all dropped \\(2 binary\\).*a.bin"),
         ({".gitignore": "*", "x.py": "x"}, "there are no files"),
     ],
 )
-def test_nothing_to_build_from_says_why(tree, tmp_path, files, said):
-    with pytest.raises(InputError, match=said):
+def test_build_without_usable_files_fails_with_the_reason(tree, tmp_path, files, message):
+    with pytest.raises(InputError, match=message):
         make(tree(files), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.work").exists()
 
 
-def test_too_few_files_for_three_splits_is_a_note(tree, tmp_path):
+def test_too_few_files_for_three_splits_give_a_warning(tree, tmp_path):
     manifest = make(tree({"a.py": "x"}), tmp_path / "out")
     assert any("validation is empty: only 1 file left nothing" in warning for warning in manifest.warnings)
     assert not (tmp_path / "out/validation.jsonl").exists()
@@ -322,7 +322,7 @@ def test_too_few_files_for_three_splits_is_a_note(tree, tmp_path):
 
 @pytest.mark.parametrize("text", [made.word_piece(), made.unigram(), made.sentence_piece_bpe(), made.byte_level()])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_other_tokenizers_from_end_to_end(corpus, tmp_path, text, workers):
+def test_rows_of_other_tokenizers_match_the_reference(corpus, tmp_path, text, workers):
     from tokenizers import Tokenizer
 
     (tmp_path / "tokenizer.json").write_text(text)
@@ -346,7 +346,7 @@ def test_other_tokenizers_from_end_to_end(corpus, tmp_path, text, workers):
         assert ids == reference.encode(content, add_special_tokens=False).ids
 
 
-def test_control_tokens_in_source_stay_text(tree, tmp_path, codebert):
+def test_control_tokens_in_source_are_encoded_as_text(tree, tmp_path, codebert):
     text = "x = '</s><mask><s>'  # <pad> <|endoftext|>\n"
     make(tree({"a.py": text}), tmp_path / "out")
     (_, row), *_ = all_rows(tmp_path / "out")
@@ -354,20 +354,20 @@ def test_control_tokens_in_source_stay_text(tree, tmp_path, codebert):
     assert codebert.decode(row["input_ids"][1:-1]) == text.encode()
 
 
-def test_load_dataset_reads_it_with_its_splits(built, tmp_path, monkeypatch):
+def test_load_dataset_reads_all_splits(built, tmp_path, monkeypatch):
     import datasets
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets.disable_progress_bars()
     loaded = datasets.load_dataset(str(built[0]), cache_dir=str(tmp_path))
-    ours = open_dataset(built[0])
-    assert set(loaded) == set(ours)
-    for split in ours:
-        assert len(loaded[split]) == len(ours[split])
-        assert loaded[split][3] == ours[split][3]
+    dataset = open_dataset(built[0])
+    assert set(loaded) == set(dataset)
+    for split in dataset:
+        assert len(loaded[split]) == len(dataset[split])
+        assert loaded[split][3] == dataset[split][3]
 
 
-def test_load_dataset_reads_compressed_ones(corpus, tmp_path):
+def test_load_dataset_reads_compressed_files(corpus, tmp_path):
     import datasets
 
     make(corpus / "json", tmp_path / "out", output=OutputConfig(compress="zstd"))
@@ -375,7 +375,7 @@ def test_load_dataset_reads_compressed_ones(corpus, tmp_path):
     assert loaded["train"][0] == open_dataset(tmp_path / "out")["train"][0]
 
 
-def test_auto_tokenizer_reads_the_folder(built, corpus):
+def test_auto_tokenizer_loads_from_the_dataset(built, corpus):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(built[0]))
@@ -387,7 +387,7 @@ def test_auto_tokenizer_reads_the_folder(built, corpus):
 
 
 @pytest.mark.parametrize("text", [made.word_piece(), made.unigram(), made.byte_level()])
-def test_auto_tokenizer_reads_the_folder_of_another_tokenizer(corpus, tmp_path, text):
+def test_auto_tokenizer_loads_other_tokenizers_from_the_dataset(corpus, tmp_path, text):
     from transformers import AutoTokenizer
 
     (tmp_path / "tokenizer.json").write_text(text)
@@ -408,7 +408,7 @@ TREES = st.dictionaries(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREES, st.sampled_from([(8, 0), (8, 3), (16, 13)]), st.sampled_from(["keep", "shift", "drop"]))
-def test_any_tree_is_kept_or_dropped_and_comes_back(tmp_path_factory, codebert, files, shape, tail):
+def test_files_of_any_tree_are_dropped_or_restored_from_rows(tmp_path_factory, codebert, files, shape, tail):
     root = write_tree(tmp_path_factory.mktemp("any") / "repo", files)
     out = root.parent / "out"
     window = WindowConfig(length=shape[0], overlap=shape[1], tail=tail)
@@ -427,12 +427,12 @@ def test_any_tree_is_kept_or_dropped_and_comes_back(tmp_path_factory, codebert, 
         encoding = table[path]["encoding"]
         mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
         text = files[path][len(mark) :].decode(encoding).encode()
-        shown = codebert.decode(ids)
-        assert text.startswith(shown)
-        assert tail == "drop" or shown == text
+        restored = codebert.decode(ids)
+        assert text.startswith(restored)
+        assert tail == "drop" or restored == text
 
 
-def small_disk(folder: Path, megabytes: int) -> None:
+def mount_small_disk(folder: Path, megabytes: int) -> None:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -440,12 +440,12 @@ def small_disk(folder: Path, megabytes: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(corpus, tmp_path_factory):
-    """By kind of compression: what a build gives."""
+def uninterrupted(corpus, tmp_path_factory):
+    """Return a function that gives the contents of an uninterrupted build for a kind of compression."""
 
     @cache
     def built(compress):
-        out = tmp_path_factory.mktemp("undisturbed") / "out"
+        out = tmp_path_factory.mktemp("uninterrupted") / "out"
         make(corpus, out, output=OutputConfig(compress=compress), run=RunConfig(workers=1, batch_bytes=200_000))
         return contents(out)
 
@@ -457,11 +457,11 @@ def undisturbed(corpus, tmp_path_factory):
     [(1, "none", 1), (3, "none", 2), (3, "zstd", 1), (12, "none", 1), (12, "none", 2), (12, "zstd", 2)],
     ids=str,
 )
-def test_a_disk_that_fills_up(corpus, tmp_path, undisturbed, case):
-    """At 1 MB the tokenizer does not fit, at 3 MB the ids do not, at 12 MB the rows do not."""
+def test_build_on_a_full_disk_fails_and_can_be_resumed(corpus, tmp_path, uninterrupted, case):
+    """1 MB is too small for the tokenizer, 3 MB for the ids and 12 MB for uncompressed rows."""
     megabytes, compress, workers = case
     disk = tmp_path / "disk"
-    small_disk(disk, megabytes)
+    mount_small_disk(disk, megabytes)
     try:
         sections = {"output": OutputConfig(compress=compress), "run": RunConfig(workers=workers, batch_bytes=200_000)}
         if megabytes == 12 and compress == "zstd":
@@ -470,17 +470,17 @@ def test_a_disk_that_fills_up(corpus, tmp_path, undisturbed, case):
         with pytest.raises(OutputError, match=r"space|MB are free"):
             make(corpus, disk / "out", **sections)
         assert not (disk / "out").exists()
-        # What is done is kept: with room, the same command goes on, and ends as one that was never stopped.
+        # Completed work is kept. With more space, the same command resumes and gives the same dataset.
         subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
         make(corpus, disk / "out", **sections)
-        assert contents(disk / "out") == undisturbed(compress)
+        assert contents(disk / "out") == uninterrupted(compress)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_disk_that_fills_up_leaves_the_earlier_dataset(corpus, tmp_path):
+def test_full_disk_leaves_the_earlier_dataset_unchanged(corpus, tmp_path):
     disk = tmp_path / "disk"
-    small_disk(disk, 14)
+    mount_small_disk(disk, 14)
     try:
         make(corpus / "json", disk / "out")
         before = contents(disk / "out")
@@ -491,7 +491,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_dataset(corpus, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_path, monkeypatch):
+def test_file_deleted_after_the_scan_is_recorded_as_vanished(corpus, tmp_path, monkeypatch):
     from gristmill.pipeline import intake
 
     source = shutil.copytree(corpus / "json", tmp_path / "json")
@@ -507,8 +507,8 @@ def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_pat
     assert manifest.counts.dropped_by_reason == {DropReason.VANISHED: 1}
 
 
-def test_the_first_files_are_prepared_while_the_scan_goes_on(tmp_path, monkeypatch):
-    """The scan comes to its last file only once there is a part."""
+def test_first_files_are_prepared_during_the_scan(tmp_path, monkeypatch):
+    """The scan yields its last file only after a part has been written."""
     from gristmill.pipeline import intake
 
     def waiting_scan(*arguments, **options):
@@ -521,14 +521,14 @@ def test_the_first_files_are_prepared_while_the_scan_goes_on(tmp_path, monkeypat
         yield last
 
     write_tree(tmp_path / "repo", {f"{name}.py": f"{name} = '{name}'\n" * 9 for name in "abcdefghijkl"})
-    at_once = make(tmp_path / "repo", tmp_path / "at-once", run=RunConfig(batch_files=2))
+    scanned_first = make(tmp_path / "repo", tmp_path / "at-once", run=RunConfig(batch_files=2))
     plain_scan = intake.scanned
     monkeypatch.setattr(intake, "scanned", waiting_scan)
     manifest = make(tmp_path / "repo", tmp_path / "out", run=RunConfig(batch_files=2, workers=2))
-    assert manifest.content_sha256 == at_once.content_sha256
+    assert manifest.content_sha256 == scanned_first.content_sha256
 
 
-def test_languages_and_patterns(corpus, tmp_path):
+def test_language_include_and_exclude_settings_select_files(corpus, tmp_path):
     manifest = make(
         corpus, tmp_path / "out", scan=ScanConfig(languages=["python"], include=["json/**"], exclude=["tool.py"])
     )
@@ -536,7 +536,7 @@ def test_languages_and_patterns(corpus, tmp_path):
     assert manifest.counts.dropped_by_reason[DropReason.EXCLUDED_BY_USER] == 1
 
 
-def command_in_this_process(words, errors):
+def run_main(words, errors):
     with errors.open("w") as stream:
         os.dup2(stream.fileno(), 2)
     sys.argv = ["gristmill", *map(str, words)]
@@ -544,10 +544,13 @@ def command_in_this_process(words, errors):
         main.main()
 
 
-def interrupted(process, kind, work, pattern, least):
-    """Once there are that many such files in the work folder, if it is not done before."""
+def interrupt(process, kind, work, pattern, min_files):
+    """Send a signal once the work folder has at least `min_files` such files, or the process has ended.
+
+    Return the exit code of the process.
+    """
     deadline = time.monotonic() + 60
-    while process.exitcode is None and len(list(work.glob(pattern))) < least:
+    while process.exitcode is None and len(list(work.glob(pattern))) < min_files:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     with suppress(ProcessLookupError):
@@ -557,19 +560,19 @@ def interrupted(process, kind, work, pattern, least):
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind):
-    """In the middle: one line, 130, nothing under a final name; and the next one goes on from there."""
+def test_interrupted_build_leaves_no_partial_output(corpus, tmp_path, kind):
+    """A build prints one line, exits with 130 and leaves no file under its final name. The next build resumes it."""
     source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
-    work = work_of(out)
+    work = work_folder_of(out)
     words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)
     codes = []
-    for pattern, least in (
+    for pattern, min_files in (
         *(("lock", 1), ("prepared/*.part", 1), ("prepared/*.part", 5), ("prepared/*.part", 12)),
         *(("dataset/*", 1), ("dataset/*.jsonl", 1)),
     ):
-        shutil.rmtree(work, ignore_errors=True)  # else the next one is done before it is interrupted
-        with started(command_in_this_process, words, errors) as process:
-            codes.append(interrupted(process, kind, work, pattern, least))
+        shutil.rmtree(work, ignore_errors=True)  # otherwise the next build ends before it is interrupted
+        with started(run_main, words, errors) as process:
+            codes.append(interrupt(process, kind, work, pattern, min_files))
         if codes[-1] == 0:
             assert (out / "manifest.json").is_file()
         else:
@@ -582,26 +585,26 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
             shutil.rmtree(out)
     assert 130 in codes
     make(source, out)
-    make(source, tmp_path / "undisturbed")
-    assert contents(out) == contents(tmp_path / "undisturbed")
+    make(source, tmp_path / "uninterrupted")
+    assert contents(out) == contents(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_build_interrupted_while_it_is_loaded_leaves_nothing(corpus, tmp_path, kind):
+def test_build_interrupted_during_imports_leaves_no_output(corpus, tmp_path, kind):
     for delay in (0.05, 0.3):
         with running(command("build", corpus, "--out", tmp_path / "out"), stderr=subprocess.PIPE, text=True) as process:
             time.sleep(delay)
             process.send_signal(kind)
             _, errors = process.communicate(timeout=60)
         if process.returncode == 1 and "<frozen site>" in errors:
-            continue  # Python was still starting: it has its own way to end
-        # Before our first line runs, the signal ends the interpreter itself.
+            continue  # Python was still starting and reported the signal itself
+        # A signal that arrives before our first line runs ends the interpreter.
         assert process.returncode in {0, 130, -kind}
         assert process.returncode != 130 or "Traceback" not in errors
         assert process.returncode == 0 or not (tmp_path / "out").exists()
 
 
-def test_the_manifest_is_a_public_record(built):
+def test_manifest_is_json_with_complete_settings(built):
     manifest = json.loads((built[0] / "manifest.json").read_bytes())
     assert manifest["settings"]["window"] == {
         "length": 512,
@@ -619,7 +622,7 @@ def test_the_manifest_is_a_public_record(built):
     assert msgspec.json.encode(built[1])
 
 
-def test_two_tokenizers_one_after_the_other_into_one_folder(corpus, tmp_path):
+def test_rebuild_with_another_tokenizer_replaces_all_rows(corpus, tmp_path):
     from tokenizers import Tokenizer
 
     make(corpus / "json", tmp_path / "out")
@@ -634,14 +637,14 @@ def test_two_tokenizers_one_after_the_other_into_one_folder(corpus, tmp_path):
     )
 
 
-def test_lines_count_also_what_no_token_shows(tree, tmp_path):
+def test_line_numbers_count_newlines_without_tokens(tree, tmp_path):
     (tmp_path / "tokenizer.json").write_text(made.word_piece())
     source = tree({"a.py": "\n\n\ndef x\n\ny\n"})
     make(source, tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
     assert all_rows(tmp_path / "out")[0][1]["lines"] == [4, 6]
 
 
-def test_one_progress_for_two_builds_counts_each_by_itself(tree, tmp_path):
+def test_progress_shared_by_two_builds_times_each_separately(tree, tmp_path):
     progress = Progress()
     source = tree({"a.py": "x"})
     for name in ("one", "two"):

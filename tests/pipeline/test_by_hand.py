@@ -1,4 +1,4 @@
-"""The four steps one by one give what a build gives, whoever does which shard, when and how often."""
+"""The four steps, run one by one with any shards in any order, give the dataset of a build."""
 
 import random
 import re
@@ -17,14 +17,14 @@ from support.builds import (
     called,
     copy_with_work,
     everything,
-    kill_here,
-    killed,
+    kill_this_process,
     make,
     parts,
     refusal,
     run,
+    run_until_killed,
     started,
-    work_of,
+    work_folder_of,
 )
 from support.source_trees import write_tree
 
@@ -52,7 +52,7 @@ def expected(tmp_path_factory, source):
     return {compress: everything(folder / compress) for compress in ("none", "zstd")}
 
 
-def all_steps(config, num_prepare, num_shape):
+def run_all_steps(config, num_prepare, num_shape):
     num_batches = sum(prepare_shard(config, Shard(number, num_prepare)) for number in range(1, num_prepare + 1))
     num_pieces = decide_all(config)
     num_rows = sum(shape_shard(config, Shard(number, num_shape)) for number in range(1, num_shape + 1))
@@ -65,40 +65,40 @@ def all_steps(config, num_prepare, num_shape):
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("counts", [(1, 1), (3, 2), (2, 100)])
-def test_any_number_of_shards_gives_what_a_build_gives(source, expected, tmp_path, compress, counts):
-    all_steps(config_for(source, tmp_path / "out", compress), *counts)
+def test_any_number_of_shards_gives_the_dataset_of_a_build(source, expected, tmp_path, compress, counts):
+    run_all_steps(config_for(source, tmp_path / "out", compress), *counts)
     assert everything(tmp_path / "out") == expected[compress]
     assert against_clean(tmp_path / "out") == []
 
 
-def killed_over_a_piece(config):
+def finish_and_die_at_a_piece(config):
     add = DataFiles.add
     num_added = 0
 
-    def add_some(self, task, shaped):
+    def add_or_die(self, task, shaped):
         nonlocal num_added
         num_added += 1
         if num_added == 3:
-            kill_here()
+            kill_this_process()
         add(self, task, shaped)
 
-    DataFiles.add = add_some
+    DataFiles.add = add_or_die
     finish_all(config)
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compress):
+def test_killed_finish_can_be_run_again(source, expected, tmp_path, compress):
     config = config_for(source, tmp_path / "out", compress)
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
     shape_shard(config, Shard(1, 1))
-    killed(killed_over_a_piece, config)
+    run_until_killed(finish_and_die_at_a_piece, config)
     finish_all(config)
     assert everything(tmp_path / "out") == expected[compress]
 
 
-def steps_of(config):
-    """Each with the shard files that it leaves, if it leaves any."""
+def steps_with_prefixes(config):
+    """Return the steps as functions, each with the name prefix of the shard files that it writes, or None."""
     return [
         (lambda: [prepare_shard(config, Shard(number, 2)) for number in (1, 2)], "prepared"),
         (lambda: decide_all(config), None),
@@ -108,52 +108,50 @@ def steps_of(config):
 
 
 @pytest.mark.parametrize("step", ["prepared", "shaped"])
-def test_one_shard_in_the_place_of_another_is_refused(source, tmp_path, step):
+def test_shard_file_under_the_name_of_another_is_refused(source, tmp_path, step):
     config = config_for(source, tmp_path / "out")
-    folder = work_of(tmp_path / "out") / "steps"
+    folder = work_folder_of(tmp_path / "out") / "steps"
     with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is missing"):
-        for do, leaves in steps_of(config):
-            do()
-            if leaves == step:
+        for run_step, prefix in steps_with_prefixes(config):
+            run_step()
+            if prefix == step:
                 shutil.copyfile(folder / f"{step}-1-of-2", folder / f"{step}-2-of-2")
 
 
-def test_what_a_kill_leaves_of_a_shard_is_passed_over(source, expected, tmp_path):
-    for do, leaves in steps_of(config_for(source, tmp_path / "out")):
-        do()
-        if leaves:
-            (work_of(tmp_path / "out") / "steps" / f"{leaves}-1-of-9.123-2d4a4674.tmp").touch()
+def test_temporary_file_of_a_killed_shard_is_ignored(source, expected, tmp_path):
+    for run_step, prefix in steps_with_prefixes(config_for(source, tmp_path / "out")):
+        run_step()
+        if prefix:
+            (work_folder_of(tmp_path / "out") / "steps" / f"{prefix}-1-of-9.123-2d4a4674.tmp").touch()
     assert everything(tmp_path / "out") == expected["none"]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
-    source, expected, tmp_path, number, damage
-):
-    steps = [do for do, _ in steps_of(config_for(source, tmp_path / "out"))]
-    for do in steps[: number + 1]:
-        do()
-    part = min((work_of(tmp_path / "out") / "prepared").iterdir())
+def test_part_damaged_between_steps_is_refused_until_prepared_again(source, expected, tmp_path, number, damage):
+    steps = [run_step for run_step, _ in steps_with_prefixes(config_for(source, tmp_path / "out"))]
+    for run_step in steps[: number + 1]:
+        run_step()
+    part = min((work_folder_of(tmp_path / "out") / "prepared").iterdir())
     content = part.read_bytes()
     part.write_bytes({"flipped": bytes([content[0] ^ 1]) + content[1:]}.get(damage, content[: len(content) // 2]))
     if damage == "gone":
         part.unlink()
     with pytest.raises(DatasetError, match=r"is damaged or missing\. Run gristmill prepare again"):
-        for do in steps[number + 1 :]:
-            do()
-    for do in (steps[0], *steps[number + 1 :]):
-        do()
+        for run_step in steps[number + 1 :]:
+            run_step()
+    for run_step in (steps[0], *steps[number + 1 :]):
+        run_step()
     assert everything(tmp_path / "out") == expected["none"]
 
 
-def killed_before_the_earlier_one_is_retired(config):
-    Workspace._retire = kill_here
+def finish_and_die_before_retiring(config):
+    Workspace._retire = kill_this_process
     finish_all(config)
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path, compress):
+def test_finish_killed_during_the_exchange_loses_nothing(source, tmp_path, compress):
     out = tmp_path / "out"
     changed = shutil.copytree(source, tmp_path / "stdlib")
     config = config_for(changed, out, compress)
@@ -163,22 +161,22 @@ def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
     shape_shard(config, Shard(1, 1))
-    killed(killed_before_the_earlier_one_is_retired, config)
-    assert (work_of(out) / "dataset" / "notes.txt").exists()
+    run_until_killed(finish_and_die_before_retiring, config)
+    assert (work_folder_of(out) / "dataset" / "notes.txt").exists()
     prepare_shard(config, Shard(1, 1))
     assert (out / "notes.txt").read_text() == "mine"
-    if compress == "none":  # compressed pieces may be where they were
+    if compress == "none":  # compressed pieces may be at the same offsets
         with pytest.raises(DatasetError, match="Run gristmill decide, shape and finish again"):
             finish_all(config)
     decide_all(config)
     shape_shard(config, Shard(1, 1))
     finish_all(config)
     assert against_clean(out) == []
-    assert not (work_of(out) / "scratch").exists()
+    assert not (work_folder_of(out) / "scratch").exists()
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_dataset_that_was_moved_away_is_shaped_anew(source, expected, tmp_path, compress):
+def test_dataset_that_was_moved_away_is_shaped_again(source, expected, tmp_path, compress):
     config = config_for(source, tmp_path / "out", compress)
     build(config)
     (tmp_path / "out").rename(tmp_path / "elsewhere")
@@ -187,20 +185,20 @@ def test_a_dataset_that_was_moved_away_is_shaped_anew(source, expected, tmp_path
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_shards_in_any_order_and_more_than_once(source, expected, tmp_path, compress):
+def test_shards_can_run_in_any_order_and_repeatedly(source, expected, tmp_path, compress):
     config = config_for(source, tmp_path / "out", compress)
-    draw = random.Random(compress)
+    rng = random.Random(compress)
     for step, after in ((prepare_shard, decide_all), (shape_shard, finish_all)):
-        numbers = [1, 2, 3, 4, *draw.choices([1, 2, 3, 4], k=3)]
-        draw.shuffle(numbers)
+        numbers = [1, 2, 3, 4, *rng.choices([1, 2, 3, 4], k=3)]
+        rng.shuffle(numbers)
         for number in numbers:
             step(config, Shard(number, 4))
         after(config)
     assert everything(tmp_path / "out") == expected[compress]
 
 
-def test_steps_may_be_gone_back_to(source, expected, tmp_path):
-    """Each may be done once more, with another number of shards: the last one counts."""
+def test_steps_can_be_repeated_with_another_number_of_shards(source, expected, tmp_path):
+    """The last run of each step counts."""
     config = config_for(source, tmp_path / "out")
     prepare_shard(config, Shard(1, 3))
     prepare_shard(config, Shard(1, 1))
@@ -216,24 +214,24 @@ def test_steps_may_be_gone_back_to(source, expected, tmp_path):
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_shards_at_the_same_time(source, expected, tmp_path, compress):
+def test_shards_can_run_concurrently(source, expected, tmp_path, compress):
     config = config_for(source, tmp_path / "out", compress)
 
-    def at_the_same_time(step):
+    def run_concurrently(step):
         with ExitStack() as stack:
             processes = [stack.enter_context(started(step, config, Shard(number, 3))) for number in (1, 2, 3, 3)]
             for process in processes:
                 process.join(100)
                 assert process.exitcode == 0
 
-    at_the_same_time(prepare_shard)
+    run_concurrently(prepare_shard)
     decide_all(config)
-    at_the_same_time(shape_shard)
+    run_concurrently(shape_shard)
     finish_all(config)
     assert everything(tmp_path / "out") == expected[compress]
 
 
-def test_commands_go_by_one_configuration_file(source, expected, tmp_path):
+def test_commands_share_one_configuration_file(source, expected, tmp_path):
     (tmp_path / "settings.toml").write_text(
         f'sources = ["{source}"]\nout = "{tmp_path / "out"}"\n[output]\nshard_bytes = 300_000\n'
         "[run]\nworkers = 1\nbatch_bytes = 30_000\n"
@@ -244,45 +242,45 @@ def test_commands_go_by_one_configuration_file(source, expected, tmp_path):
     assert everything(tmp_path / "out") == expected["none"]
 
 
-def test_over_an_earlier_dataset_its_splits_are_kept(source, tmp_path):
+def test_splits_of_an_earlier_dataset_are_kept(source, tmp_path):
     out = tmp_path / "out"
     make(source / "json", tmp_path / "json", run=SMALL)
-    place = shutil.copytree(source, tmp_path / "stdlib")
-    build(config_for(place, out, split=SplitConfig(seed=4)))
-    write_tree(place, {"new.py": "x = 1\n" * 40})
+    changed = shutil.copytree(source, tmp_path / "stdlib")
+    build(config_for(changed, out, split=SplitConfig(seed=4)))
+    write_tree(changed, {"new.py": "x = 1\n" * 40})
     copy_with_work(out, tmp_path / "built")
-    build(config_for(place, tmp_path / "built"))
-    all_steps(config_for(place, out), 2, 2)
+    build(config_for(changed, tmp_path / "built"))
+    run_all_steps(config_for(changed, out), 2, 2)
     assert everything(out) == everything(tmp_path / "built")
     assert everything(out)[1]["previous_splits"] is not None
 
 
-def test_what_stays_makes_the_next_build_do_only_what_has_changed(source, tmp_path):
-    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
-    config = config_for(place, out)
-    all_steps(config, 2, 2)
-    assert not (work_of(out) / "steps").exists()
-    there = parts(out)
-    path = place / "json/decoder.py"
+def test_build_after_the_steps_prepares_only_changed_files(source, tmp_path):
+    changed, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(changed, out)
+    run_all_steps(config, 2, 2)
+    assert not (work_folder_of(out) / "steps").exists()
+    parts_before = parts(out)
+    path = changed / "json/decoder.py"
     path.write_bytes(path.read_bytes().replace(b"return", b"return ", 1))
     build(config)
-    assert len(parts(out).items() - there.items()) == 1
+    assert len(parts(out).items() - parts_before.items()) == 1
     assert against_clean(out) == []
     assert against_clean(out) == []
 
 
-def test_steps_over_what_a_build_has_left_do_only_what_has_changed(source, tmp_path):
+def test_steps_after_a_build_reuse_its_parts(source, tmp_path):
     config = config_for(source, tmp_path / "out")
     build(config)
-    there = parts(tmp_path / "out")
-    all_steps(config, 2, 2)
-    assert parts(tmp_path / "out") == there
+    parts_before = parts(tmp_path / "out")
+    run_all_steps(config, 2, 2)
+    assert parts(tmp_path / "out") == parts_before
 
 
-# What does not fit together.
+# Inconsistent shards, settings and sources.
 
 
-def test_a_missing_shard_is_named(source, tmp_path):
+def test_missing_shard_is_named(source, tmp_path):
     config = config_for(source, tmp_path / "out")
     with pytest.raises(
         DatasetError, match=r"^no results of gristmill prepare found\. Run gristmill prepare --shard 1/1 first"
@@ -309,7 +307,7 @@ def test_a_missing_shard_is_named(source, tmp_path):
     finish_all(config)
 
 
-def test_other_settings_in_between_are_refused(source, expected, tmp_path):
+def test_shards_with_different_settings_are_refused(source, expected, tmp_path):
     config = config_for(source, tmp_path / "out")
     other = msgspec.structs.replace(config, window=WindowConfig(overlap=17))
     prepare_shard(config, Shard(1, 2))
@@ -338,7 +336,7 @@ def test_other_settings_in_between_are_refused(source, expected, tmp_path):
         {"split": SplitConfig(shares="50/25/25")},
     ],
 )
-def test_settings_that_were_decided_by_are_those_to_go_on_with(source, expected, tmp_path, step, sections):
+def test_settings_changed_after_decide_are_refused(source, expected, tmp_path, step, sections):
     config = config_for(source, tmp_path / "out")
     other = msgspec.structs.replace(config, **sections)
     prepare_shard(config, Shard(1, 1))
@@ -349,24 +347,24 @@ def test_settings_that_were_decided_by_are_those_to_go_on_with(source, expected,
         finish_all(other) if step is finish_all else shape_shard(other, Shard(1, 1))
 
 
-def add_a_file(place):
-    write_tree(place, {"new.py": "x = 1\n" * 9})
+def add_a_file(source):
+    write_tree(source, {"new.py": "x = 1\n" * 9})
 
 
-def remove_a_file(place):
-    (place / "json/decoder.py").unlink()
+def remove_a_file(source):
+    (source / "json/decoder.py").unlink()
 
 
-def lengthen_a_file(place):
-    (place / "json/decoder.py").write_text("x = 1\n" * 9)
+def lengthen_a_file(source):
+    (source / "json/decoder.py").write_text("x = 1\n" * 9)
 
 
 @pytest.mark.parametrize("change", [add_a_file, remove_a_file, lengthen_a_file])
-def test_a_source_that_changes_between_shards_is_refused(source, tmp_path, change):
-    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
-    config = config_for(place, out)
+def test_source_that_changes_between_shards_is_refused(source, tmp_path, change):
+    changed, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(changed, out)
     prepare_shard(config, Shard(1, 2))
-    change(place)
+    change(changed)
     prepare_shard(config, Shard(2, 2))
     with pytest.raises(DatasetError, match=r"^shard 1/2 of prepare .* other settings or sources"):
         decide_all(config)
@@ -374,34 +372,34 @@ def test_a_source_that_changes_between_shards_is_refused(source, tmp_path, chang
     decide_all(config)
     shape_shard(config, Shard(1, 1))
     finish_all(config)
-    make(place, tmp_path / "built", output=config.output)
+    make(changed, tmp_path / "built", output=config.output)
     assert everything(out) == everything(tmp_path / "built")
 
 
-def test_what_was_prepared_is_what_is_decided_about(source, expected, tmp_path):
-    """A source that changes after step 1, or goes altogether after step 2, changes nothing."""
-    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
-    config = config_for(place, out)
+def test_source_changes_after_decide_have_no_effect(source, expected, tmp_path):
+    """A source that changes or is deleted after step 2 does not change the dataset."""
+    changed, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(changed, out)
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
-    (place / "json/decoder.py").write_text("x = 1\n")
+    (changed / "json/decoder.py").write_text("x = 1\n")
     shape_shard(config, Shard(1, 2))
-    add_a_file(place)
+    add_a_file(changed)
     shape_shard(config, Shard(2, 2))
-    remove_a_file(place)
+    remove_a_file(changed)
     finish_all(config)
     assert everything(out) == expected["none"]
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/0", "-1/2", "a/b", "1/2/3", "", "1/ 2", "1.0/2", "/"])
-def test_a_shard_that_cannot_be(text):
+def test_invalid_shard_is_refused(text):
     with pytest.raises(
         ConfigError, match=re.escape(f"--shard must be I/N with I from 1 to N, like 3/16, got {text!r}.")
     ):
         Shard.of(text)
 
 
-def test_the_commands_refuse_in_one_line(source, tmp_path):
+def test_commands_report_errors_in_one_line(source, tmp_path):
     words = (source, "--out", tmp_path / "out", "--workers", 1)
     assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. For all of it: --shard 1/1")
     assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2

@@ -1,4 +1,4 @@
-"""Files that have not been touched are not read again, and whatever was touched is."""
+"""Unchanged files are not read again, changed files are."""
 
 import os
 import random
@@ -16,21 +16,21 @@ from gristmill.pipeline.cache import STAMPS
 from gristmill.pipeline.keys import BUILDING_PACKAGES
 from gristmill.sources import trees
 from support.builds import everything
-from support.surroundings import without_privileges
+from support.environment import without_privileges
 
 
 @pytest.fixture
 def reads(monkeypatch):
-    """What is read, in this process; files count as settled at once."""
+    """Paths of the files that this process reads. Files count as settled immediately."""
     monkeypatch.setattr(trees, "NANOSECONDS_TO_SETTLE", 0)
     read = []
 
-    def noting(file, max_bytes, folder):
+    def record_read(file, max_bytes, folder):
         read.append(file.path)
         return read_bytes(file, max_bytes, folder)
 
     read_bytes = preparing.read_bytes
-    monkeypatch.setattr(preparing, "read_bytes", noting)
+    monkeypatch.setattr(preparing, "read_bytes", record_read)
     return read
 
 
@@ -43,51 +43,51 @@ def source(tree):
     return tree({f"{number % 5}/f{number}.py": f"value_{number} = {number}\n" * (number + 3) for number in range(60)})
 
 
-def read_in(reads, source, out):
+def paths_read_by_build(reads, source, out):
     reads.clear()
     make(source, out)
     return sorted(reads)
 
 
-def test_only_what_was_touched_is_read(source, tmp_path, reads):
+def test_only_changed_files_are_read(source, tmp_path, reads):
     out = tmp_path / "out"
-    assert len(read_in(reads, source, out)) == 60
+    assert len(paths_read_by_build(reads, source, out)) == 60
     before = everything(out)[0]
-    assert read_in(reads, source, out) == []
+    assert paths_read_by_build(reads, source, out) == []
     assert everything(out)[0] == before
     (source / "3/f3.py").write_text("changed = 1\n")
     (source / "3/new.py").write_text("new = 1\n" * 9)
     os.rename(source / "4/f4.py", source / "4/f4_renamed.py")
-    assert read_in(reads, source, out) == ["3/f3.py", "3/new.py", "4/f4_renamed.py"]
+    assert paths_read_by_build(reads, source, out) == ["3/f3.py", "3/new.py", "4/f4_renamed.py"]
     assert against_clean(out) == []
 
 
-def test_a_change_that_keeps_size_and_time_is_noticed(source, tmp_path, reads):
+def test_change_that_keeps_size_and_time_is_detected(source, tmp_path, reads):
     out, path = tmp_path / "out", source / "2/f12.py"
     make(source, out)
     before = path.stat()
     path.write_text(path.read_text().replace("value_12", "VALUE_12"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert read_in(reads, source, out) == ["2/f12.py"]
+    assert paths_read_by_build(reads, source, out) == ["2/f12.py"]
     assert against_clean(out) == []
 
 
-def test_what_was_changed_a_moment_ago_is_read_again(source, tmp_path, reads, monkeypatch):
+def test_recently_changed_files_are_read_again(source, tmp_path, reads, monkeypatch):
     monkeypatch.setattr(trees, "NANOSECONDS_TO_SETTLE", 10**12)
     make(source, tmp_path / "out")
-    assert len(read_in(reads, source, tmp_path / "out")) == 60
+    assert len(paths_read_by_build(reads, source, tmp_path / "out")) == 60
 
 
-def test_a_fresh_copy_is_read_and_found_prepared(source, tmp_path, reads):
+def test_copy_of_the_source_is_read_but_its_parts_are_reused(source, tmp_path, reads):
     out = tmp_path / "out"
     make(source, out)
     parts = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out.work/prepared").iterdir()}
     shutil.copytree(source, tmp_path / "elsewhere" / source.name)
-    assert len(read_in(reads, tmp_path / "elsewhere" / source.name, out)) == 60
+    assert len(paths_read_by_build(reads, tmp_path / "elsewhere" / source.name, out)) == 60
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out.work/prepared").iterdir()} == parts
 
 
-def test_parts_that_are_gone_or_damaged_are_made_from_the_files(source, tmp_path, reads):
+def test_missing_or_damaged_parts_are_prepared_again(source, tmp_path, reads):
     out = tmp_path / "out"
     make(source, out, 3_000)
     before = everything(out)[0]
@@ -100,26 +100,26 @@ def test_parts_that_are_gone_or_damaged_are_made_from_the_files(source, tmp_path
     assert everything(out)[0] == before
 
 
-def test_stamps_that_were_altered_say_nothing(source, tmp_path, reads):
+def test_damaged_stamps_are_ignored(source, tmp_path, reads):
     out = tmp_path / "out"
     make(source, out)
     path = tmp_path / "out.work" / STAMPS
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    assert len(read_in(reads, source, out)) == 60
+    assert len(paths_read_by_build(reads, source, out)) == 60
 
 
-def test_a_file_that_could_not_be_read_is_tried_again(source, tmp_path, reads):
+def test_unreadable_file_is_read_again_in_the_next_build(source, tmp_path, reads):
     out, path = tmp_path / "out", source / "1/f1.py"
     path.chmod(0)
     with without_privileges():
         assert make(source, out).counts.dropped_by_reason == {DropReason.UNREADABLE: 1}
-        assert "1/f1.py" in read_in(reads, source, out)
+        assert "1/f1.py" in paths_read_by_build(reads, source, out)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_after_any_edits_the_build_is_a_clean_one(source, tmp_path, reads, seed):
+def test_build_after_random_edits_equals_a_clean_build(source, tmp_path, reads, seed):
     rng = random.Random(seed)
     out = tmp_path / "out"
     make(source, out)
@@ -140,8 +140,8 @@ def test_after_any_edits_the_build_is_a_clean_one(source, tmp_path, reads, seed)
         assert against_clean(out) == []
 
 
-def test_all_code_that_makes_rows_is_in_the_key_of_a_part():
-    """Else a changed rule would meet the parts that the old one made."""
+def test_part_key_covers_all_code_that_makes_rows():
+    """Otherwise a build with a changed rule would reuse parts that the old rule made."""
     graph = grimp.build_graph("gristmill")
     steps = ("prepare", "decide", "vary", "shape", "pack")
     modules = {module for step in steps for module in graph.find_upstream_modules(f"gristmill.pipeline.{step}")}

@@ -1,3 +1,5 @@
+"""Decisions about documents: previous splits, band keys and the pieces of data files."""
+
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,14 +22,14 @@ from support.documents import document, placed
 
 
 def config(tmp_path, **split):
-    near = DuplicatesConfig(near="keep")  # documents without ids
+    near = DuplicatesConfig(near="keep")  # the documents have no ids to compare
     return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split), duplicates=near)
 
 
-def decided(documents, config):
-    nowhere = Path(config.out)
+def decision_for(documents, config):
+    folder = Path(config.out)
     return deduplicate_and_split(
-        Context(config=config, folder=nowhere, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
+        Context(config=config, folder=folder, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
     )
 
 
@@ -61,14 +63,14 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
     assert any("-of-" in piece.file for piece in pieces)
 
 
-def test_one_file_has_a_plain_name_and_an_empty_split_none():
+def test_single_file_has_a_plain_name_and_an_empty_split_has_no_file():
     pieces = list(make_pieces([placed(document("a"), Split.TRAIN)], OutputConfig()))
     assert [piece.file for piece in pieces] == ["train.jsonl"]
     pieces = list(make_pieces([placed(document("a"), Split.TEST)], OutputConfig(compress="zstd")))
     assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
 
 
-def test_keys_of_near_duplicates_are_the_same_from_memory_and_through_a_file(tmp_path, monkeypatch):
+def test_band_keys_are_the_same_from_memory_and_from_a_file(tmp_path, monkeypatch):
     keys = {f"{part}.part": np.arange(32 * 3, dtype=np.uint64).reshape(3, 32) + 1000 * part for part in range(4)}
     documents = [
         msgspec.structs.replace(document(f"{part}-{row}"), part=part, part_row=row) for part in keys for row in (0, 2)
@@ -84,37 +86,37 @@ def test_keys_of_near_duplicates_are_the_same_from_memory_and_through_a_file(tmp
     assert np.array_equal(in_memory, list(decide._band_keys(context, documents, tables)))
 
 
-def test_nothing_before_is_no_input(tmp_path):
+def test_without_an_earlier_build_there_are_no_previous_splits(tmp_path):
     assert read_previous_splits(config(tmp_path))[1] is None
 
 
-def test_the_folders_own_splits_are_kept(tmp_path):
+def test_splits_of_the_output_folder_are_kept(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test", "more": 1}])
-    decision = decided([document("a.py")], config(tmp_path))
+    decision = decision_for([document("a.py")], config(tmp_path))
     assert splits(decision) == {"a.py": Split.TEST}
     assert decision.previous.num_files_kept_in_place == 1
-    assert splits(decided([document("a.py")], config(tmp_path, fresh=True))) == {"a.py": Split.TRAIN}
+    assert splits(decision_for([document("a.py")], config(tmp_path, fresh=True))) == {"a.py": Split.TRAIN}
 
 
-def test_a_named_file_outranks_the_folders(tmp_path):
+def test_given_splits_file_takes_precedence_over_the_output_folder(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test"}])
-    named = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
-    assert splits(decided([document("a.py")], config(tmp_path, previous=str(named)))) == {"a.py": Split.VALIDATION}
+    given = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
+    assert splits(decision_for([document("a.py")], config(tmp_path, previous=str(given)))) == {"a.py": Split.VALIDATION}
 
 
-def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
+def test_dropped_files_of_the_earlier_build_have_no_previous_split(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "text_sha256": "x"}])
-    assert decided([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
+    assert decision_for([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
 
 
 @pytest.mark.parametrize("content", ["nonsense", '{"repo": 5}\n', '{"repo":"r","path":"p","split":"fourth"}\n'])
-def test_a_file_that_is_none_is_refused(tmp_path, content):
+def test_invalid_splits_file_is_refused(tmp_path, content):
     path = tmp_path / "old.jsonl"
     path.write_text(content)
     with pytest.raises(InputError, match=r"not the files\.jsonl of an earlier build"):
-        decided([document("a.py")], config(tmp_path, previous=str(path)))
+        decision_for([document("a.py")], config(tmp_path, previous=str(path)))
 
 
-def test_a_named_file_must_be_there(tmp_path):
+def test_missing_splits_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read the earlier splits"):
-        decided([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))
+        decision_for([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))

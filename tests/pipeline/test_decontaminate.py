@@ -1,4 +1,4 @@
-"""Comparing what has changed gives what comparing all gives."""
+"""Comparing only changed texts gives the same result as comparing all."""
 
 import random
 from pathlib import Path
@@ -17,11 +17,11 @@ from gristmill.splits.shared_spans import anchors_of
 from gristmill.splits.span_join import Sides, compare
 from gristmill.tokenizers.tokenizer import load_tokenizer
 from support.documents import document
-from support.made_spans import VOCAB_SIZE, made_up
+from support.made_spans import VOCAB_SIZE, made_texts
 
 
-class Bench:
-    """A work folder, and texts in it."""
+class ComparisonFolder:
+    """A work folder with texts, and the sizes of the comparisons made in it."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -35,13 +35,13 @@ class Bench:
         self.compared = []
 
     def store(self, side, texts):
-        """By name: the ids."""
+        """Write texts, given as ids by name, to a new part. Return their documents."""
         blocks, stored = [], []
         self.num_parts += 1
         part = f"{self.num_parts}.part"
         for row, (name, ids) in enumerate(sorted(texts.items())):
-            place = {"part": part, "part_offset": sum(map(len, blocks)), "part_row": row}
-            stored.append(document(name, repo=side, text=str(ids), tokens=len(ids), **place))
+            location = {"part": part, "part_offset": sum(map(len, blocks)), "part_row": row}
+            stored.append(document(name, repo=side, text=str(ids), tokens=len(ids), **location))
             blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
         anchors = anchors_of(*end_to_end([np.array(ids, np.uint16) for _, ids in sorted(texts.items())]))
         write_part(self.context.prepared / part, Part(blocks, NO_BANDS, anchors, (), (), (), (), FileKeys()))
@@ -63,7 +63,7 @@ class Bench:
 
 
 def changed(rng, texts, others):
-    """A few gone, a few new, a few altered."""
+    """Return the texts with a few removed, added or changed."""
     texts = dict(texts)
     for _ in range(rng.randrange(3)):
         match rng.randrange(3):
@@ -80,43 +80,47 @@ def changed(rng, texts, others):
 
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**40))
-def test_after_any_changes_the_result_is_that_of_comparing_all(tmp_path_factory, seed):
+def test_result_after_random_changes_equals_a_full_comparison(tmp_path_factory, seed):
     rng = random.Random(seed)
-    small, large = made_up(rng)
-    more_small, more_large = made_up(rng)
+    small, large = made_texts(rng)
+    more_small, more_large = made_texts(rng)
     held_out = {f"{number:02d}": ids for number, ids in enumerate(small)}
     train = {f"{number:02d}": ids for number, ids in enumerate(large)}
-    kept = Bench(tmp_path_factory.mktemp("kept"))
+    kept = ComparisonFolder(tmp_path_factory.mktemp("kept"))
     for _ in range(3):
-        fresh = Bench(tmp_path_factory.mktemp("fresh"))
+        fresh = ComparisonFolder(tmp_path_factory.mktemp("fresh"))
         assert kept.run(held_out, train) == fresh.run(held_out, train)
         held_out = changed(rng, held_out, [*more_small, *small, *large])
         train = changed(rng, train, [*more_large, *small, *large])
 
 
-def test_only_what_changed_is_compared(tmp_path):
+def test_only_changed_texts_are_compared(tmp_path):
     rng = random.Random(1)
     texts = {f"{number:02d}": [rng.randrange(VOCAB_SIZE) for _ in range(200)] for number in range(40)}
     train = texts | {"shared": texts["03"]}
-    bench = Bench(tmp_path)
+    folder = ComparisonFolder(tmp_path)
     held_out = {"a": texts["03"], "b": texts["04"], "c": [rng.randrange(VOCAB_SIZE) for _ in range(200)]}
-    first = bench.run(held_out, train)
-    assert bench.compared == [(3, 41)]
-    assert bench.run(held_out, train) == first
-    assert bench.compared == [(3, 41)], "nothing changed, nothing compared"
-    bench.run(held_out, {**train, "04": texts["05"]})
-    assert bench.compared[1:] == [(3, 1), (1, 41)], "with what is new in train; with all, the one whose twin is gone"
-    bench.run(held_out, {**train, "04": texts["05"], "03": [7, *texts["03"]]})
-    assert bench.compared[3:] == [(3, 1)], "a twin that has only changed is followed by itself"
+    first = folder.run(held_out, train)
+    assert folder.compared == [(3, 41)]
+    assert folder.run(held_out, train) == first
+    assert folder.compared == [(3, 41)], "no text changed, so none is compared"
+    folder.run(held_out, {**train, "04": texts["05"]})
+    assert folder.compared[1:] == [(3, 1), (1, 41)], (
+        "all with the changed train text, and the one that lost its match with all of train"
+    )
+    folder.run(held_out, {**train, "04": texts["05"], "03": [7, *texts["03"]]})
+    assert folder.compared[3:] == [(3, 1)], (
+        "a changed text that still contains the match needs no comparison with all of train"
+    )
 
 
-def test_what_is_remembered_is_believed_only_whole(tmp_path):
+def test_damaged_record_of_comparisons_is_ignored(tmp_path):
     rng = random.Random(2)
     train = {"t": [rng.randrange(VOCAB_SIZE) for _ in range(300)]}
-    bench = Bench(tmp_path)
-    first = bench.run({"h": train["t"][50:200]}, train)
+    folder = ComparisonFolder(tmp_path)
+    first = folder.run({"h": train["t"][50:200]}, train)
     content = bytearray((tmp_path / COMPARED).read_bytes())
     content[-3] ^= 1
     (tmp_path / COMPARED).write_bytes(content)
-    assert bench.run({"h": train["t"][50:200]}, train) == first
-    assert bench.compared == [(1, 1), (1, 1)]
+    assert folder.run({"h": train["t"][50:200]}, train) == first
+    assert folder.compared == [(1, 1), (1, 1)]

@@ -1,4 +1,4 @@
-"""Builds with --rows documents: each kept file's text as one row, the same in every format, for any worker count."""
+"""Builds with --rows documents write the text of each kept file as one row, in any format and with any workers."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from gristmill.core.records import Split
 from support.builds import called, refusal
 from support.made_code import made_module
 from support.source_trees import write_tree
-from support.tokenizers_made_here import unigram, word_piece
+from support.trained_tokenizers import unigram, word_piece
 
 SHARED = "".join(f"def shared_{word}(first):\n    return first.{word} + {word!r}\n\n" for word in "abcdefghijklmnop")
 HOSTILE = {
@@ -33,7 +33,7 @@ HOSTILE = {
 }
 
 
-def settings_of(source, out, **more):
+def config_for(source, out, **more):
     output = {"rows": "documents", **more.pop("output", {})}
     return Config(sources=[str(source)], out=str(out), output=OutputConfig(**output), **more)
 
@@ -52,7 +52,7 @@ def source(tmp_path_factory, corpus):
 def built_both(source, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "dataset"
     output = {"formats": ["jsonl", "parquet"]}
-    return out, build(settings_of(source, out, output=output, split=SplitConfig(shares="60/20/20")))
+    return out, build(config_for(source, out, output=output, split=SplitConfig(shares="60/20/20")))
 
 
 def rows_in(folder):
@@ -68,16 +68,16 @@ def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
     rows = {(row["path"], row["start"]): row for own in rows_in(out).values() for row in own}
     kept = [row for row in file_rows(out / "files.jsonl") if row.status == "kept"]
     assert manifest.columns == ["text", "path", "repo", "language", "lines", "start", "tokens"]
-    whole = [file for file in kept if not file.cuts and not file.respellings and not file.redactions]
-    assert len(whole) > 10
-    for file in whole:
+    unchanged = [file for file in kept if not file.cuts and not file.respellings and not file.redactions]
+    assert len(unchanged) > 10
+    for file in unchanged:
         row = rows[file.path, 0]
         assert row["text"] == (source / file.path).read_text()
         assert (row["tokens"], row["language"]) == (file.tokens, file.language)
     assert sum(file.windows for file in kept) == len(rows)
 
 
-def test_a_file_that_was_cut_comes_in_pieces(built_both, source):
+def test_cut_file_is_split_into_several_rows(built_both, source):
     out, _ = built_both
     files = {row.path: row for row in file_rows(out / "files.jsonl")}
     rows = [row for split in ("validation", "test") for row in rows_in(out)[split] if files[row["path"]].cuts]
@@ -92,7 +92,7 @@ def test_a_file_that_was_cut_comes_in_pieces(built_both, source):
         assert all(end <= row["start"] or row["start"] + row["tokens"] <= start for start, end in cuts)
 
 
-def test_no_text_spells_a_control_token_and_all_can_be_restored(built_both, source):
+def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_both, source):
     out, manifest = built_both
     rows = {row["path"]: row["text"] for own in rows_in(out).values() for row in own}
     files = {row.path: row for row in file_rows(out / "files.jsonl")}
@@ -111,7 +111,7 @@ def test_no_text_spells_a_control_token_and_all_can_be_restored(built_both, sour
     assert files["hostile/secret.py"].respellings[0].line == 2
 
 
-def test_check_finds_nothing_and_reads_the_source_again(built_both, source):
+def test_check_passes_and_compares_all_source_files(built_both, source):
     report = check(built_both[0], [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
     num_kept = built_both[1].counts.kept
@@ -126,10 +126,10 @@ def test_all_formats_have_the_same_content(built_both, source, tmp_path):
         rows = list(map(without_numbers, stored[split]))
         again = [json.loads(line) for line in stored.stored("parquet", split)]
         assert again == rows
-    ways = ({"formats": ["parquet"]}, {"compress": "zstd"}, {"shard_bytes": 20_000, "formats": ["jsonl", "parquet"]})
-    for number, output in enumerate(ways):
+    outputs = ({"formats": ["parquet"]}, {"compress": "zstd"}, {"shard_bytes": 20_000, "formats": ["jsonl", "parquet"]})
+    for number, output in enumerate(outputs):
         folder = tmp_path / str(number)
-        other = build(settings_of(source, folder, output=output, split=SplitConfig(shares="60/20/20")))
+        other = build(config_for(source, folder, output=output, split=SplitConfig(shares="60/20/20")))
         assert other.content_sha256 == manifest.content_sha256
         assert check(folder, workers=1).ok
     gristmill.export(tmp_path / "1", "parquet", workers=1)
@@ -140,28 +140,28 @@ def test_bytes_do_not_depend_on_workers_or_batches(source, tmp_path):
     folders = []
     for number, run in enumerate((RunConfig(workers=1), RunConfig(workers=2, batch_bytes=2_000))):
         folders.append(tmp_path / str(number))
-        build(settings_of(source, folders[-1], output={"formats": ["jsonl", "parquet"]}, run=run))
+        build(config_for(source, folders[-1], output={"formats": ["jsonl", "parquet"]}, run=run))
     names = sorted(str(path.relative_to(folders[0])) for path in folders[0].rglob("*") if path.is_file())
     for name in names:
         if name != "manifest.json":
             assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes(), name
 
 
-def test_a_rebuild_after_a_change_is_a_build_from_scratch(source, tmp_path):
+def test_rebuild_after_a_change_equals_a_build_from_scratch(source, tmp_path):
     copy = shutil.copytree(source, tmp_path / "repo")
-    build(settings_of(copy, tmp_path / "out"))
+    build(config_for(copy, tmp_path / "out"))
     write_tree(copy, {"hostile/end.py": "print('<|im_start|>', 1)\n", "json/new.py": "VALUE = '<eos>'\nprint(VALUE)\n"})
     (copy / "cut3.py").unlink()
     splits = SplitConfig(previous=str(shutil.copy(tmp_path / "out/files.jsonl", tmp_path / "files.jsonl")))
-    again = build(settings_of(copy, tmp_path / "out"))
-    fresh = build(settings_of(copy, tmp_path / "fresh", split=splits))
+    again = build(config_for(copy, tmp_path / "out"))
+    fresh = build(config_for(copy, tmp_path / "fresh", split=splits))
     assert again.content_sha256 == fresh.content_sha256
     assert (tmp_path / "out/files.jsonl").read_bytes() == (tmp_path / "fresh/files.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("action", ["drop", "keep"])
-def test_files_that_spell_control_tokens_are_dropped_or_kept(source, tmp_path, action):
-    manifest = build(settings_of(source, tmp_path / "out", output={"control_spellings": action}))
+def test_files_with_control_tokens_can_be_dropped_or_kept(source, tmp_path, action):
+    manifest = build(config_for(source, tmp_path / "out", output={"control_spellings": action}))
     texts = "".join(row["text"] for own in rows_in(tmp_path / "out").values() for row in own)
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok
@@ -174,60 +174,60 @@ def test_files_that_spell_control_tokens_are_dropped_or_kept(source, tmp_path, a
         assert report["special_tokens"].status == "skipped"
 
 
-def test_weights_variants_and_dropped_windows_go_with_documents(source, tmp_path):
+def test_weights_variants_and_decontamination_work_with_documents(source, tmp_path):
     more = {
         "sampling": gristmill.SamplingConfig(weights={"json/**": 3}),
         "variants": VariantsConfig(rates={"rename": 1.0, "comments": 1.0}),
         "split": SplitConfig(shares="60/20/20", decontaminate="drop"),
     }
-    manifest = build(settings_of(source, tmp_path / "out", **more))
+    manifest = build(config_for(source, tmp_path / "out", **more))
     assert manifest.columns[-3:] == ["repeat", "variant", "variant_seed"]
     assert manifest.variants["rename"].made
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
 
 
-def test_a_variant_that_would_spell_a_control_token_is_not_made(tmp_path):
-    """Without its comment, `<|end/* x */oftext|>` is one."""
+def test_variant_that_would_contain_a_control_token_is_not_made(tmp_path):
+    """Without the comment, `<|end/* x */oftext|>` is a control token."""
     body = "".join(f"int f{number}(int a) {{ return a + {number}; }}\n" for number in range(9))
     files = {f"{name}.c": f"/* {name} */\nchar *s = x<|end/* c */oftext|>y;\n{body}" for name in ("a", "b", "c")}
     source = write_tree(tmp_path / "repo", files)
     more = {"variants": VariantsConfig(rates={"comments": 1.0}), "split": SplitConfig(shares="100/0/0")}
-    manifest = build(settings_of(source, tmp_path / "out", duplicates=gristmill.DuplicatesConfig(near="keep"), **more))
+    manifest = build(config_for(source, tmp_path / "out", duplicates=gristmill.DuplicatesConfig(near="keep"), **more))
     assert check(tmp_path / "out", workers=1).ok
     assert not any("<|endoftext|>" in row["text"] for row in gristmill.open_dataset(tmp_path / "out")["train"])
     assert manifest.variants["comments"].chosen == 3
 
 
 @pytest.mark.parametrize("make", [unigram, word_piece])
-def test_tokenizers_that_do_not_give_the_text_back(source, tmp_path, make):
+def test_tokenizers_that_do_not_reproduce_the_text_are_supported(source, tmp_path, make):
     (tmp_path / "tokenizer.json").write_text(make())
     tokenizer = gristmill.TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     split = SplitConfig(shares="60/20/20")
-    build(settings_of(source, tmp_path / "out", tokenizer=tokenizer, split=split))
+    build(config_for(source, tmp_path / "out", tokenizer=tokenizer, split=split))
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
     assert any(row.cuts for row in file_rows(tmp_path / "out/files.jsonl"))
 
 
-def test_a_file_that_begins_with_blank_lines_is_checked_by_its_tokens(tree, tmp_path):
+def test_file_that_begins_with_blank_lines_passes_the_check(tree, tmp_path):
     (tmp_path / "tokenizer.json").write_text(word_piece())
     tokenizer = gristmill.TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     source = tree({f"{name}.py": "\n\n" + made_module(f"{name}.py", 800) for name in "abcdef"})
-    build(settings_of(source, tmp_path / "out", tokenizer=tokenizer))
+    build(config_for(source, tmp_path / "out", tokenizer=tokenizer))
     assert check(tmp_path / "out", [str(source)], workers=1).ok
 
 
 @settings(max_examples=8)
 @given(st.lists(st.text("ab<|>é🦀 \n_endoftx/s", min_size=1, max_size=60), min_size=1, max_size=6, unique=True))
-def test_random_texts_come_back(texts):
+def test_random_texts_are_restored(texts):
     with tempfile.TemporaryDirectory() as folder:
         files = {f"{number}.py": f"# {number}\nvalue = {number}\n{text}" for number, text in enumerate(texts)}
         source = write_tree(Path(folder, "repo"), files)
         rules = gristmill.RulesConfig(alphabetic=False, too_short=False)
         duplicates = gristmill.DuplicatesConfig(near="keep")
         split = SplitConfig(shares="100/0/0")
-        config = settings_of(source, f"{folder}/out", rules=rules, duplicates=duplicates, split=split)
+        config = config_for(source, f"{folder}/out", rules=rules, duplicates=duplicates, split=split)
         build(config)
         found = {row.path: row for row in file_rows(Path(folder, "out/files.jsonl"))}
         for row in gristmill.open_dataset(f"{folder}/out")["train"]:
@@ -263,7 +263,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("options", REFUSED)
-def test_options_about_windows_are_refused(tree, tmp_path, options):
+def test_window_options_are_refused(tree, tmp_path, options):
     done = called(
         "build", tree({"a.py": "x = 1\n"}), "--out", tmp_path / "out", "--rows", "documents", *options.split()
     )
@@ -274,7 +274,7 @@ def test_options_about_windows_are_refused(tree, tmp_path, options):
 
 
 @pytest.mark.parametrize("preset", ["mlm", "causal"])
-def test_a_preset_packs_no_documents(tree, tmp_path, preset):
+def test_presets_do_not_pack_documents(tree, tmp_path, preset):
     done = called(
         "build", tree({"a.py": "x = 1\n"}), "--out", tmp_path / "out", "--rows", "documents", "--preset", preset
     )
@@ -282,17 +282,17 @@ def test_a_preset_packs_no_documents(tree, tmp_path, preset):
     assert "documents" in done.stdout
 
 
-def test_control_spellings_need_documents():
+def test_control_spellings_require_documents():
     with pytest.raises(ConfigError, match="needs --rows documents"):
         OutputConfig(control_spellings="drop")
     assert Config(sources=["."], out="o", window=WindowConfig(length=64)).output.rows == "windows"
 
 
-def test_what_needs_ids_says_so(built_both, tmp_path):
+def test_commands_that_need_ids_refuse_documents(built_both, tmp_path):
     out, manifest = built_both
-    for what in (require_ids, require_windows):
+    for require in (require_ids, require_windows):
         with pytest.raises(ConfigError, match="which gristmill train needs"):
-            what(manifest, out, "gristmill train")
+            require(manifest, out, "gristmill train")
     code, line = refusal(called("tokenizer", "train", out, "--out", tmp_path / "tokenizer"))
     assert (code, "was built with --rows documents" in line) == (2, True)
     code, line = refusal(called("export", out, "--format", "mds"))
@@ -302,12 +302,12 @@ def test_what_needs_ids_says_so(built_both, tmp_path):
         gristmill.open_dataset(out)["train"].padded()
 
 
-def test_commands_tell_of_documents(built_both, source, tmp_path):
+def test_commands_describe_documents(built_both, source, tmp_path):
     out, manifest = built_both
-    shown = called("show", out, "train:0", "--no-colour", "--json")
-    look = json.loads(shown.stdout)
-    assert look["num_room"] is None
-    assert "".join(stroke[2] for stroke in look["strokes"]) == rows_in(out)["train"][0]["text"]
+    printed = called("show", out, "train:0", "--no-colour", "--json")
+    view = json.loads(printed.stdout)
+    assert view["num_room"] is None
+    assert "".join(stroke[2] for stroke in view["strokes"]) == rows_in(out)["train"][0]["text"]
     assert "gristmill-row" in gristmill.open_dataset(out)["train"][0]._repr_html_()
     explained = called("explain", out, "hostile/end.py").stdout
     assert "line 1: a space was inserted into <|endoftext|>" in explained

@@ -1,4 +1,4 @@
-"""Builds with a size or weights: what was asked for, what came of it, and that a check believes it."""
+"""Builds with a size or weights draw the requested windows, record the result and pass the check."""
 
 import json
 import re
@@ -16,14 +16,14 @@ from support.builds import called, everything, files_table, make, refusal
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Three folders of different sizes, none a copy of another, in two languages."""
+    """Three folders of different sizes, in two languages, without duplicates."""
     folder = tmp_path_factory.mktemp("sampled") / "project"
-    for place, count, lines in (("src", 24, 90), ("docs", 12, 40), ("small", 2, 60)):
+    for name, count, lines in (("src", 24, 90), ("docs", 12, 40), ("small", 2, 60)):
         for number in range(count):
-            path = folder / place / f"part_{number}.{'md' if place == 'docs' else 'py'}"
+            path = folder / name / f"part_{number}.{'md' if name == 'docs' else 'py'}"
             path.parent.mkdir(parents=True, exist_ok=True)
             words = (
-                f"{place}_{number}_{line} = fetch({line * 7919 % 1009}, '{place} {line * number}')"
+                f"{name}_{number}_{line} = fetch({line * 7919 % 1009}, '{name} {line * number}')"
                 for line in range(lines)
             )
             path.write_text("\n".join(words) + "\n")
@@ -52,7 +52,7 @@ def rows_of(out, split="train"):
     return list(open_dataset(out)[split])
 
 
-def test_by_nature_every_window_is_there_once_and_nothing_is_said_about_it(natural):
+def test_without_sampling_each_window_appears_once(natural):
     rows = [row for split in open_dataset(natural) for row in rows_of(natural, split)]
     assert len({(row["path"], row["start"]) for row in rows}) == len(rows)
     assert not {"repeat", "weight"} & set(rows[0])
@@ -60,16 +60,16 @@ def test_by_nature_every_window_is_there_once_and_nothing_is_said_about_it(natur
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_at_most_so_many_windows_each_split_and_group_in_proportion(source, natural, tmp_path, compress):
-    everywhere = {split: len(rows) for split, rows in open_dataset(natural).items()}
-    wanted = sum(everywhere.values()) // 3
-    sampling = SamplingConfig(max_windows=wanted)
+def test_max_windows_samples_splits_and_files_in_proportion(source, natural, tmp_path, compress):
+    natural_counts = {split: len(rows) for split, rows in open_dataset(natural).items()}
+    max_windows = sum(natural_counts.values()) // 3
+    sampling = SamplingConfig(max_windows=max_windows)
     make(source, tmp_path / "third", sampling=sampling, output=OutputConfig(compress=compress))
     third = {split: len(rows) for split, rows in open_dataset(tmp_path / "third").items()}
-    assert sum(third.values()) == wanted
+    assert sum(third.values()) == max_windows
     table, before = files_table(tmp_path / "third"), files_table(natural)
-    for split, count in everywhere.items():
-        assert abs(third[split] - wanted * count / sum(everywhere.values())) < 1
+    for split, count in natural_counts.items():
+        assert abs(third[split] - max_windows * count / sum(natural_counts.values())) < 1
         for row in table.values():
             if row["split"] == split and row["status"] == "kept":
                 assert abs(row["windows"] - third[split] * before[row["path"]]["windows"] / count) < 1 + 1e-9
@@ -77,14 +77,14 @@ def test_at_most_so_many_windows_each_split_and_group_in_proportion(source, natu
     assert check(tmp_path / "third", [str(source)]).ok
 
 
-def test_a_sample_that_is_no_smaller_is_all_of_it(source, natural, tmp_path):
+def test_max_windows_above_the_total_keeps_all_windows(source, natural, tmp_path):
     make(source, tmp_path / "all", sampling=SamplingConfig(max_windows=10**9))
     files, manifest = everything(tmp_path / "all")
     assert files == everything(natural)[0]
     assert manifest["sampling"] is None
 
 
-def test_the_sample_is_the_same_for_any_workers_and_another_for_another_seed(source, tmp_path):
+def test_sample_depends_on_the_seed_but_not_on_workers(source, tmp_path):
     for name, workers, seed in (("one", 1, 0), ("three", 3, 0), ("other", 1, 5)):
         config = {
             "sampling": SamplingConfig(max_windows=40, seed=seed),
@@ -96,24 +96,24 @@ def test_the_sample_is_the_same_for_any_workers_and_another_for_another_seed(sou
     assert one["train.jsonl"] != other["train.jsonl"]
 
 
-def test_a_weight_multiplies_the_natural_share_of_tokens_in_train_alone(source, natural, tmp_path):
+def test_weight_multiplies_the_natural_token_share_only_in_train(source, natural, tmp_path):
     out = tmp_path / "weighted"
     manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2, "docs/**": 0.25}))
     before, after = shares(tokens_by_folder(natural)), shares(tokens_by_folder(out))
-    weighed = {"src": 2 * before["src"], "docs": 0.25 * before["docs"], "small": before["small"]}
-    for name, value in weighed.items():
-        assert after[name] == pytest.approx(value / sum(weighed.values()), abs=0.02)
+    weighted = {"src": 2 * before["src"], "docs": 0.25 * before["docs"], "small": before["small"]}
+    for name, value in weighted.items():
+        assert after[name] == pytest.approx(value / sum(weighted.values()), abs=0.02)
     assert len(rows_of(out)) == len(rows_of(natural))
     for split in ("validation", "test"):
         plain = [{**row, "repeat": 0} for row in rows_of(natural, split)]
         assert rows_of(out, split) == plain
     groups = {one.name: one for one in manifest.sampling.groups}
     assert groups["src/**"].realised_share == pytest.approx(after["src"], abs=1e-6)
-    assert groups["src/**"].requested_share == pytest.approx(weighed["src"] / sum(weighed.values()), abs=1e-6)
+    assert groups["src/**"].requested_share == pytest.approx(weighted["src"] / sum(weighted.values()), abs=1e-6)
     assert check(out, [str(source)]).ok
 
 
-def test_within_an_epoch_no_window_comes_twice_and_repeats_are_counted(source, natural, tmp_path):
+def test_repeats_are_numbered_and_no_window_repeats_within_an_epoch(source, natural, tmp_path):
     out = tmp_path / "repeated"
     sampling = SamplingConfig(weights={"small/**": 30}, max_epochs=3)
     manifest = make(source, out, sampling=sampling)
@@ -127,21 +127,21 @@ def test_within_an_epoch_no_window_comes_twice_and_repeats_are_counted(source, n
     assert set(small) == {3}
     assert max(row["repeat"] for row in rows) == manifest.sampling.groups[0].largest_repeat == 2
     assert all(row["fresh"] == 0 for row in rows if row["repeat"])
-    said = [warning for warning in manifest.warnings if warning.startswith("small/**")]
-    assert len(said) == 1
-    assert "points less" in said[0]
-    assert "--max-epochs" in said[0]
+    warnings = [warning for warning in manifest.warnings if warning.startswith("small/**")]
+    assert len(warnings) == 1
+    assert "points less" in warnings[0]
+    assert "--max-epochs" in warnings[0]
     assert check(out, [str(source)]).ok
 
 
-def test_a_size_beyond_the_limit_is_said_with_by_how_much(source, natural, tmp_path):
+def test_target_beyond_max_epochs_gives_a_warning_with_the_shortfall(source, natural, tmp_path):
     num_natural = len(rows_of(natural))
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=5 * num_natural))
     assert len(rows_of(tmp_path / "out")) == 4 * num_natural
     assert any(f"({num_natural:,} fewer)" in warning for warning in manifest.warnings)
 
 
-def test_a_group_of_weight_zero_is_told_in_the_table_of_files(source, tmp_path):
+def test_files_of_weight_zero_are_kept_without_windows(source, tmp_path):
     make(source, tmp_path / "out", sampling=SamplingConfig(weights={"docs/**": 0}))
     assert "docs" not in tokens_by_folder(tmp_path / "out")
     rows = [row for row in files_table(tmp_path / "out").values() if row["path"].startswith("docs/")]
@@ -153,29 +153,30 @@ def test_a_group_of_weight_zero_is_told_in_the_table_of_files(source, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_weights_at_the_limit_are_written_as_they_were_measured(source, tmp_path, workers):
+def test_weights_at_the_limit_are_written_for_any_workers(source, tmp_path, workers):
     sampling = SamplingConfig(weights={"small/**": 50}, weights_only=True)
     make(source, tmp_path / "out", sampling=sampling, run=RunConfig(workers=workers, batch_files=3))
     assert {row["weight"] for row in rows_of(tmp_path / "out") if row["path"].startswith("small/")} == {4.0}
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_a_weight_that_is_for_nothing_says_why(source, tmp_path):
+def test_unused_weight_gives_a_warning_with_the_reason(source, tmp_path):
     sampling = SamplingConfig(weights={"nowhere/**": 3, "src/part_1*": 2, "src/**": 2})
-    said = make(source, tmp_path / "out", sampling=sampling).warnings
-    assert any("'nowhere/**' is for no file of train: none matches it" in one for one in said)
+    warnings = make(source, tmp_path / "out", sampling=sampling).warnings
+    assert any("'nowhere/**' is for no file of train: none matches it" in one for one in warnings)
     assert any(
-        re.search(r"'src/part_1\*' is for no file of train: all \d+ that match it match a later", one) for one in said
+        re.search(r"'src/part_1\*' is for no file of train: all \d+ that match it match a later", one)
+        for one in warnings
     )
 
 
-def test_a_sample_that_leaves_a_split_without_windows_says_so(source, tmp_path):
-    said = make(source, tmp_path / "out", sampling=SamplingConfig(max_windows=3)).warnings
-    assert any("windows left: the sample is too small" in one for one in said)
+def test_sample_that_empties_a_split_gives_a_warning(source, tmp_path):
+    warnings = make(source, tmp_path / "out", sampling=SamplingConfig(max_windows=3)).warnings
+    assert any("windows left: the sample is too small" in one for one in warnings)
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
+def test_weights_only_writes_sampling_weights_for_the_trainer(source, natural, tmp_path):
     out = tmp_path / "out"
     manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2}, weights_only=True))
     rows = rows_of(out)
@@ -189,7 +190,7 @@ def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
     assert check(out, [str(source)]).ok
 
 
-def test_a_build_after_another_gives_what_one_from_nothing_gives(source, tmp_path):
+def test_rebuild_with_other_weights_equals_a_build_from_scratch(source, tmp_path):
     sampling = SamplingConfig(weights={"src/**": 2}, max_epochs=2)
     make(source, tmp_path / "one", split=SplitConfig(fresh=True))
     for weights in (None, sampling):
@@ -200,7 +201,7 @@ def test_a_build_after_another_gives_what_one_from_nothing_gives(source, tmp_pat
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
 
 
-def test_the_command_line_adds_to_what_the_file_says(tmp_path):
+def test_command_line_weights_are_merged_into_those_of_the_file(tmp_path):
     toml = tmp_path / "gristmill.toml"
     toml.write_text(
         'sources = ["."]\nout = "out"\n[sampling]\npreset = "code"\n[sampling.weights]\n"b/**" = 1\n"a/**" = 2\n'
@@ -230,14 +231,14 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--max-epochs", "1.5"], "--max-epochs takes a whole number"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+def test_invalid_options_are_refused_in_one_line(source, tmp_path, words, part):
     code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
     assert code == 2
     assert part in line
     assert not (tmp_path / "out").exists()
 
 
-def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
+def test_summary_shows_the_realized_weights(source, tmp_path):
     done = called("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
     assert done.returncode == 0
     (heading,) = [line for line in done.stdout.splitlines() if "realized" in line]
@@ -247,7 +248,7 @@ def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
     assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
 
 
-def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
+def test_summary_of_a_sample_is_one_line_without_weights(source, tmp_path):
     done = called("build", source, "--out", tmp_path / "out", "--max-windows", 30)
     assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
     assert "weights for train" not in done.stdout
@@ -263,39 +264,39 @@ def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
     ],
     ids=["sample", "target", "variants", "packed"],
 )
-def test_files_that_give_no_row_are_not_counted_in_their_split(source, tmp_path, sections):
+def test_files_without_rows_are_not_counted_in_their_split(source, tmp_path, sections):
     manifest = make(source, tmp_path / "out", **sections)
     for split, facts in manifest.splits.items():
         rows = (segment for row in rows_of(tmp_path / "out", split) for segment in row.get("segments", [row]))
         files = {row["path"] for row in rows}
         assert facts.files == facts.groups == len(files)
-    shown = sum(facts.files for facts in manifest.splits.values())
-    assert shown < manifest.counts.kept
-    without = manifest.counts.kept - shown
+    num_with_rows = sum(facts.files for facts in manifest.splits.values())
+    assert num_with_rows < manifest.counts.kept
+    num_without = manifest.counts.kept - num_with_rows
     summary, card = summary_text(manifest, "out"), (tmp_path / "out/README.md").read_text()
-    assert f"{manifest.counts.kept} kept ({without} without a row), 0 dropped" in summary
-    assert f"for training language models: {counted(shown, 'file')} from 1 source" in card
-    assert f"Sampling selected no rows from {counted(without, 'kept file')}." in card
-    assert f"Source code of {counted(shown, 'file')} as" in (tmp_path / "out/croissant.json").read_text()
+    assert f"{manifest.counts.kept} kept ({num_without} without a row), 0 dropped" in summary
+    assert f"for training language models: {counted(num_with_rows, 'file')} from 1 source" in card
+    assert f"Sampling selected no rows from {counted(num_without, 'kept file')}." in card
+    assert f"Source code of {counted(num_with_rows, 'file')} as" in (tmp_path / "out/croissant.json").read_text()
     assert check(tmp_path / "out").ok
 
 
-def test_shares_are_shown_as_asked_for_and_as_they_came_out(source, natural, tmp_path):
+def test_summary_and_card_show_requested_and_actual_shares(source, natural, tmp_path):
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=10))
-    asked_and_got = list(
+    requested_and_actual = list(
         zip(["85.0%", "10.0%", "5.0%"], (f"{facts.share:.1%}" for facts in manifest.splits.values()), strict=True)
     )
-    assert all(asked != got for asked, got in asked_and_got)
+    assert all(requested != actual for requested, actual in requested_and_actual)
     heading, *lines = summary_text(manifest, "out").splitlines()[:4]
     assert heading.split()[-2:] == ["requested", "actual"]
-    assert [tuple(line.split()[-2:]) for line in lines] == asked_and_got
+    assert [tuple(line.split()[-2:]) for line in lines] == requested_and_actual
     card = (tmp_path / "out/README.md").read_text()
-    assert all(f"| {asked} | {got} |" in card for asked, got in asked_and_got)
+    assert all(f"| {requested} | {actual} |" in card for requested, actual in requested_and_actual)
     assert json.loads(summary_json(manifest, "out"))["asked_shares"] == {"train": 0.85, "validation": 0.1, "test": 0.05}
     assert "without a row" not in summary_text(open_dataset(natural).manifest, "natural")
 
 
-def test_the_languages_with_most_tokens_are_shown(natural):
+def test_summary_shows_the_languages_with_most_tokens(natural):
     manifest = open_dataset(natural).manifest
     python, markdown = (sum(manifest.tokens_by_language[name].values()) for name in ("python", "markdown"))
     (line,) = [line for line in summary_text(manifest, "out").splitlines() if line.startswith("language")]
@@ -303,7 +304,7 @@ def test_the_languages_with_most_tokens_are_shown(natural):
     assert line == f"language python {shares[0]}, markdown {shares[1]}"
 
 
-def test_of_many_languages_five_are_named():
+def test_summary_names_five_of_many_languages():
     tokens = {f"language-{number}": {"train": 100 - number, "test": 1} for number in range(8)} | {"none": {"train": 0}}
     (line,) = language_lines(tokens)
     assert line.startswith("language language-0 101 (12.9%), language-1 100 (12.8%), ")
@@ -311,7 +312,7 @@ def test_of_many_languages_five_are_named():
     assert language_lines({}) == []
 
 
-def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, tmp_path):
+def test_pattern_named_like_a_preset_group_is_a_separate_group(source, tmp_path):
     sampling = SamplingConfig(preset="code", weights={"tests": 3, "docs": 2, "code:docs": 0.7})
     manifest = make(source, tmp_path / "out", sampling=sampling)
     assert sum(one.files for one in manifest.sampling.groups) == manifest.splits["train"].files
@@ -320,7 +321,7 @@ def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, 
     assert check(tmp_path / "out").ok
 
 
-def test_where_all_weighs_nothing_the_reason_is_told(source, tmp_path):
+def test_weight_zero_for_all_files_is_reported(source, tmp_path):
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(weights={"**": 0}))
     assert any("every file of it weighs 0" in warning for warning in manifest.warnings)
     assert check(tmp_path / "out").ok
@@ -328,7 +329,7 @@ def test_where_all_weighs_nothing_the_reason_is_told(source, tmp_path):
         make(source, tmp_path / "none", sampling=SamplingConfig(weights={"**": 0}), split=SplitConfig(shares="100/0/0"))
 
 
-def test_a_size_for_a_train_that_is_empty_is_told(source, tmp_path):
+def test_target_for_an_empty_train_split_gives_a_warning(source, tmp_path):
     sampling = SamplingConfig(target_windows=100)
     manifest = make(source, tmp_path / "out", sampling=sampling, split=SplitConfig(shares="0/50/50"))
     assert any("(100 fewer): no file is in train" in warning for warning in manifest.warnings)

@@ -1,4 +1,4 @@
-"""Workers that die, hang or run short of memory, files that cannot be read, sources that go: what a build then does."""
+"""Builds in which workers die, hang or run out of memory, files cannot be read, or sources disappear."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def source(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory, source):
-    """With nothing wrong; and without the file over which things go wrong."""
+    """Builds without failures: `all` has every file, `others` excludes the bad file."""
     folder = tmp_path_factory.mktemp("expected")
     make(source, folder / "all", run=RunConfig(**SMALL_BATCHES))
     make(source, folder / "others", run=RunConfig(**SMALL_BATCHES), scan=ScanConfig(exclude=[BAD]))
@@ -42,7 +42,7 @@ def expected(tmp_path_factory, source):
 
 
 def differs_only_in(out, others, path):
-    """The same data, and the same is said of all other files."""
+    """Assert that data and rows about all other files are the same. Return the row about `path`."""
     table, other_table = files_table(out), files_table(others)
     row, _ = table.pop(path), other_table.pop(path)
     assert table == other_table
@@ -51,7 +51,7 @@ def differs_only_in(out, others, path):
     return row
 
 
-# What is wrong. Each is put in place in a process of its own, from which the workers are forked.
+# Failures. Each is patched into a separate process, from which the workers are forked.
 
 
 def die():
@@ -62,23 +62,23 @@ def hang():
     time.sleep(600)
 
 
-def run_short_of_memory():
+def run_out_of_memory():
     raise MemoryError
 
 
-def once(mark, trouble):
+def fail_once(mark, failure):
     if not mark.exists():
         mark.touch()
-        trouble()
+        failure()
 
 
-def build_with(trouble, config):
-    """Where it comes to the bad file."""
+def build_with_failure(failure, config):
+    """Build with a failure at the bad file."""
     plain = prepare.document_of
 
     def document_of(file, *rest):
         if file.path == BAD:
-            trouble()
+            failure()
         return plain(file, *rest)
 
     prepare.document_of = document_of
@@ -89,22 +89,22 @@ def config_for(source, out, **options):
     return Config(sources=[str(source)], out=str(out), run=RunConfig(**{"workers": 2, **SMALL_BATCHES, **options}))
 
 
-TROUBLES = [
+FAILURES = [
     (die, {}, r"its worker died \(exit code -9\), likely for want of memory"),
     (hang, {"task_seconds": 1}, r"no answer within [\d.]+ s"),
-    (run_short_of_memory, {}, "out of memory"),
-    (run_short_of_memory, {"workers": 1}, "out of memory"),
+    (run_out_of_memory, {}, "out of memory"),
+    (run_out_of_memory, {"workers": 1}, "out of memory"),
 ]
 
 
-@pytest.mark.parametrize("case", TROUBLES)
-def test_a_file_over_which_workers_fail_is_named(source, expected, tmp_path, case):
-    trouble, options, reason = case
+@pytest.mark.parametrize("case", FAILURES)
+def test_file_that_makes_workers_fail_is_named(source, expected, tmp_path, case):
+    failure, options, reason = case
     config = config_for(source, tmp_path / "out", **options)
     advice = "Completed work is kept: run the same command again to resume, try fewer --workers, or use --skip-failed to drop"
-    said = rf"^stdlib/{BAD} \(batch \d+\) could not be prepared: {reason}\. {advice} the file\.$"
-    with pytest.raises(OutputError, match=said):
-        in_a_process(build_with, trouble, config)
+    message = rf"^stdlib/{BAD} \(batch \d+\) could not be prepared: {reason}\. {advice} the file\.$"
+    with pytest.raises(OutputError, match=message):
+        in_a_process(build_with_failure, failure, config)
     assert not (tmp_path / "out").exists()
     kept = parts(tmp_path / "out")
     assert kept
@@ -113,11 +113,11 @@ def test_a_file_over_which_workers_fail_is_named(source, expected, tmp_path, cas
     assert everything(tmp_path / "out") == everything(expected / "all")
 
 
-@pytest.mark.parametrize("case", TROUBLES)
-def test_a_file_over_which_workers_fail_is_dropped_where_that_is_wanted(source, expected, tmp_path, case):
-    trouble, options, reason = case
+@pytest.mark.parametrize("case", FAILURES)
+def test_file_that_makes_workers_fail_is_dropped_with_skip_failed(source, expected, tmp_path, case):
+    failure, options, reason = case
     config = config_for(source, tmp_path / "out", **options, skip_failed=True)
-    manifest = in_a_process(build_with, trouble, config)
+    manifest = in_a_process(build_with_failure, failure, config)
     assert manifest.counts.dropped_by_reason["failed"] == 1
     row = differs_only_in(tmp_path / "out", expected / "others", BAD)
     assert (row["status"], row["reason"]) == ("dropped", "failed")
@@ -127,10 +127,10 @@ def test_a_file_over_which_workers_fail_is_dropped_where_that_is_wanted(source, 
     assert files_table(tmp_path / "out")[BAD]["status"] == "kept"
 
 
-@pytest.mark.parametrize(("trouble", "options"), [(trouble, options) for trouble, options, _ in TROUBLES])
-def test_a_worker_that_fails_once_leaves_no_trace(source, expected, tmp_path, trouble, options):
+@pytest.mark.parametrize(("failure", "options"), [(failure, options) for failure, options, _ in FAILURES])
+def test_worker_that_fails_once_does_not_change_the_dataset(source, expected, tmp_path, failure, options):
     config = config_for(source, tmp_path / "out", **options)
-    in_a_process(build_with, partial(once, tmp_path / "mark", trouble), config)
+    in_a_process(build_with_failure, partial(fail_once, tmp_path / "mark", failure), config)
     assert (tmp_path / "mark").exists()
     assert everything(tmp_path / "out") == everything(expected / "all")
 
@@ -138,7 +138,7 @@ def test_a_worker_that_fails_once_leaves_no_trace(source, expected, tmp_path, tr
 plain_prepare = prepare.prepare
 
 
-def prepare_at_the_second_try(folder, context, batch):
+def prepare_on_second_attempt(folder, context, batch):
     mark = folder / str(batch.index)
     if not mark.exists():
         mark.touch()
@@ -146,30 +146,30 @@ def prepare_at_the_second_try(folder, context, batch):
     return plain_prepare(context, batch)
 
 
-def build_at_the_second_try(config, folder):
-    prepare.prepare = partial(prepare_at_the_second_try, folder)
+def build_dying_once_per_batch(config, folder):
+    prepare.prepare = partial(prepare_on_second_attempt, folder)
     return build(config)
 
 
-def test_a_worker_that_dies_over_every_batch_leaves_no_trace(source, expected, tmp_path):
+def test_worker_that_dies_once_per_batch_does_not_change_the_dataset(source, expected, tmp_path):
     (tmp_path / "marks").mkdir()
-    in_a_process(build_at_the_second_try, config_for(source, tmp_path / "out"), tmp_path / "marks")
+    in_a_process(build_dying_once_per_batch, config_for(source, tmp_path / "out"), tmp_path / "marks")
     assert len(os.listdir(tmp_path / "marks")) > 5
     assert everything(tmp_path / "out") == everything(expected / "all")
 
 
-def test_several_files_that_fail_in_one_batch_are_all_dropped(tmp_path):
+def test_several_failing_files_of_one_batch_are_all_dropped(tmp_path):
     names = {f"{letter}.py": f"letter_{letter} = {number}\n" * 9 for number, letter in enumerate("abcdef")}
     source = write_tree(tmp_path / "repo", names)
     manifest = in_a_process(
-        build_dying_over, {"b.py", "c.py", "f.py"}, config_for(source, tmp_path / "out", skip_failed=True)
+        build_dying_at, {"b.py", "c.py", "f.py"}, config_for(source, tmp_path / "out", skip_failed=True)
     )
     assert manifest.counts.dropped_by_reason == {"failed": 3}
     table = files_table(tmp_path / "out")
     assert {path for path, row in table.items() if row["status"] == "kept"} == {"a.py", "d.py", "e.py"}
 
 
-def build_dying_over(paths, config):
+def build_dying_at(paths, config):
     plain = prepare.document_of
 
     def document_of(file, *rest):
@@ -181,22 +181,22 @@ def build_dying_over(paths, config):
     return build(config)
 
 
-# A disk that gives back something else.
+# A disk that stores other bytes than were written.
 
 
-def build_on_a_bad_disk(config):
+def build_with_corrupt_writes(config):
     plain = shape._write_at
     shape._write_at = lambda path, content, offset: plain(path, content[:-3] + b"?}\n", offset)
     return build(config)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_that_are_not_given_back_are_an_error(source, expected, tmp_path, workers):
+def test_corrupt_rows_are_an_error(source, expected, tmp_path, workers):
     config = config_for(source, tmp_path / "out", workers=workers)
     with pytest.raises(
         OutputError, match=r"train\.jsonl' does not contain the bytes that were written\. Check the disk"
     ):
-        in_a_process(build_on_a_bad_disk, config)
+        in_a_process(build_with_corrupt_writes, config)
     assert not (tmp_path / "out").exists()
     build(config)
     assert everything(tmp_path / "out") == everything(expected / "all")
@@ -209,19 +209,19 @@ def path_of(descriptor):
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
-def build_with_a_bad_disk(config, location, num_faults, call):
-    """Reading the file fails that many times, in `os.open` or in `os.read`."""
+def build_with_failing_reads(config, location, num_faults, call):
+    """Build while `call`, which is `open` or `read` of `os`, fails for the first `num_faults` times at a file."""
     faults = [0]
     plain = getattr(os, call)
 
-    def fail_first(what, *rest, **options):
-        there = path_of(what) if isinstance(what, int) else os.fspath(what)
+    def fail_first(file, *rest, **options):
+        path = path_of(file) if isinstance(file, int) else os.fspath(file)
         if options.get("dir_fd") is not None:
-            there = os.path.join(path_of(options["dir_fd"]), there)
-        if there == str(location) and faults[0] < num_faults:
+            path = os.path.join(path_of(options["dir_fd"]), path)
+        if path == str(location) and faults[0] < num_faults:
             faults[0] += 1
-            raise OSError(errno.EIO, os.strerror(errno.EIO), there)
-        return plain(what, *rest, **options)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return plain(file, *rest, **options)
 
     setattr(os, call, fail_first)
     build(config)
@@ -230,22 +230,22 @@ def build_with_a_bad_disk(config, location, num_faults, call):
 
 @pytest.mark.parametrize("call", ["open", "read"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_read_that_fails_again_and_again_is_an_error_that_names_the_file(source, expected, tmp_path, call, workers):
+def test_read_that_fails_repeatedly_is_an_error_with_the_file_name(source, expected, tmp_path, call, workers):
     config = config_for(source, tmp_path / "out", workers=workers)
-    said = (
+    message = (
         rf"^cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts \(batch \d+\)\. Completed work is kept"
     )
-    with pytest.raises(InputError, match=said):
-        in_a_process(build_with_a_bad_disk, config, source / BAD, 1000, call)
+    with pytest.raises(InputError, match=message):
+        in_a_process(build_with_failing_reads, config, source / BAD, 1000, call)
     assert not (tmp_path / "out").exists()
     build(config)
     assert everything(tmp_path / "out") == everything(expected / "all")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_read_that_fails_again_and_again_drops_the_file_where_that_is_wanted(source, expected, tmp_path, workers):
+def test_read_that_fails_repeatedly_drops_the_file_with_skip_failed(source, expected, tmp_path, workers):
     config = config_for(source, tmp_path / "out", workers=workers, skip_failed=True)
-    in_a_process(build_with_a_bad_disk, config, source / BAD, 1000, "open")
+    in_a_process(build_with_failing_reads, config, source / BAD, 1000, "open")
     row = differs_only_in(tmp_path / "out", expected / "others", BAD)
     assert (row["status"], row["reason"]) == ("dropped", "failed")
     assert row["detail"] == f"cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts"
@@ -253,22 +253,22 @@ def test_a_read_that_fails_again_and_again_drops_the_file_where_that_is_wanted(s
 
 @pytest.mark.parametrize("call", ["open", "read"])
 @pytest.mark.parametrize("num_faults", [1, documents.ATTEMPTS - 1])
-def test_a_read_that_works_at_last_leaves_no_trace(source, expected, tmp_path, call, num_faults):
+def test_read_that_succeeds_on_retry_does_not_change_the_dataset(source, expected, tmp_path, call, num_faults):
     config = config_for(source, tmp_path / "out", workers=1)
-    assert in_a_process(build_with_a_bad_disk, config, source / BAD, num_faults, call) == num_faults
+    assert in_a_process(build_with_failing_reads, config, source / BAD, num_faults, call) == num_faults
     assert everything(tmp_path / "out") == everything(expected / "all")
 
 
-# Sources that go.
+# Sources that disappear.
 
 
-def build_and_rename(config, place, to, at_batch):
-    """When it comes to that batch."""
+def build_and_rename(config, path, to, at_batch):
+    """Build, and rename a path when the given batch is prepared."""
     plain = prepare.prepare
 
     def prepare_after_renaming(context, batch):
         if batch.index == at_batch:
-            os.rename(place, to)
+            os.rename(path, to)
         return plain(context, batch)
 
     prepare.prepare = prepare_after_renaming
@@ -276,64 +276,62 @@ def build_and_rename(config, place, to, at_batch):
 
 
 @pytest.mark.parametrize("skip_failed", [False, True])
-def test_a_source_that_is_gone_ends_the_build_and_once_it_is_back_the_next_goes_on(
-    source, expected, tmp_path, skip_failed
-):
-    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
-    config = config_for(place, out, workers=1, skip_failed=skip_failed, batch_bytes=20_000)
+def test_missing_source_ends_the_build_and_restoring_it_resumes_it(source, expected, tmp_path, skip_failed):
+    copied, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(copied, out, workers=1, skip_failed=skip_failed, batch_bytes=20_000)
     with pytest.raises(
-        InputError, match=rf"^the source '{place}' no longer exists\. Restore it\. Completed work is kept"
+        InputError, match=rf"^the source '{copied}' no longer exists\. Restore it\. Completed work is kept"
     ):
-        in_a_process(build_and_rename, config, place, tmp_path / "away", 7)
+        in_a_process(build_and_rename, config, copied, tmp_path / "away", 7)
     assert not out.exists()
     kept = parts(out)
     assert len(kept) >= 7
-    os.rename(tmp_path / "away", place)
+    os.rename(tmp_path / "away", copied)
     build(config)
     assert parts(out).items() > kept.items()
     assert everything(out) == everything(expected / "all")
 
 
-def test_a_source_that_is_gone_leaves_the_earlier_dataset(source, tmp_path):
-    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
-    make(place, out, scan=ScanConfig(include=["json/**"]))
+def test_missing_source_leaves_the_earlier_dataset_unchanged(source, tmp_path):
+    copied, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    make(copied, out, scan=ScanConfig(include=["json/**"]))
     before, previous = everything(out), shutil.copy(out / "files.jsonl", tmp_path)
-    config = config_for(place, out, workers=1, batch_bytes=20_000)
+    config = config_for(copied, out, workers=1, batch_bytes=20_000)
     with pytest.raises(InputError, match="no longer exists"):
-        in_a_process(build_and_rename, config, place, tmp_path / "away", 3)
+        in_a_process(build_and_rename, config, copied, tmp_path / "away", 3)
     assert everything(out) == before
-    os.rename(tmp_path / "away", place)
+    os.rename(tmp_path / "away", copied)
     build(config)
-    make(place, tmp_path / "clean", split=SplitConfig(previous=str(previous)))
+    make(copied, tmp_path / "clean", split=SplitConfig(previous=str(previous)))
     assert everything(out) == everything(tmp_path / "clean")
 
 
-def test_one_of_several_sources_that_is_gone_is_named(source, tmp_path):
+def test_missing_source_of_several_is_named(source, tmp_path):
     one, two = shutil.copytree(source / "json", tmp_path / "one"), shutil.copytree(source / "logging", tmp_path / "two")
     config = Config(sources=[str(one), str(two)], out=str(tmp_path / "out"), run=RunConfig(workers=1, batch_files=1))
     with pytest.raises(InputError, match=rf"^the source '{two}' no longer exists"):
         in_a_process(build_and_rename, config, two, tmp_path / "away", 6)
 
 
-def test_a_single_file_that_is_gone_is_a_drop(source, tmp_path):
-    place = shutil.copytree(source, tmp_path / "stdlib")
-    config = config_for(place, tmp_path / "out", workers=1)
-    manifest = in_a_process(build_and_rename, config, place / BAD, tmp_path / "away", 0)
+def test_missing_file_is_dropped_as_vanished(source, tmp_path):
+    copied = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(copied, tmp_path / "out", workers=1)
+    manifest = in_a_process(build_and_rename, config, copied / BAD, tmp_path / "away", 0)
     assert manifest.counts.dropped_by_reason["vanished"] == 1
     assert files_table(tmp_path / "out")[BAD]["reason"] == "vanished"
 
 
-def test_a_whole_folder_of_a_source_that_is_gone_is_as_many_drops(source, tmp_path):
-    place = shutil.copytree(source, tmp_path / "stdlib")
-    config = config_for(place, tmp_path / "out", workers=1)
-    manifest = in_a_process(build_and_rename, config, place / "logging", tmp_path / "away", 0)
+def test_files_of_a_missing_folder_are_dropped_as_vanished(source, tmp_path):
+    copied = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(copied, tmp_path / "out", workers=1)
+    manifest = in_a_process(build_and_rename, config, copied / "logging", tmp_path / "away", 0)
     assert manifest.counts.dropped_by_reason["vanished"] == 3
 
 
 # Large files.
 
 
-def build_with_small_large_files(config, large_bytes, notes):
+def build_with_large_file_limit(config, large_bytes, notes):
     context.LARGE_BYTES = large_bytes
     plain = prepare.document_of
 
@@ -346,10 +344,10 @@ def build_with_small_large_files(config, large_bytes, notes):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_large_file_gets_a_process_of_its_own_and_changes_nothing_but_a_note(source, expected, tmp_path, workers):
+def test_large_file_is_prepared_in_its_own_process_and_adds_only_a_warning(source, expected, tmp_path, workers):
     (tmp_path / "notes").mkdir()
     config = config_for(source, tmp_path / "out", workers=workers)
-    in_a_process(build_with_small_large_files, config, 60_000, tmp_path / "notes")
+    in_a_process(build_with_large_file_limit, config, 60_000, tmp_path / "notes")
     by_process = defaultdict(set)
     for note in (tmp_path / "notes").iterdir():
         process, _, path = note.name.partition("-")
@@ -370,8 +368,8 @@ def test_a_large_file_gets_a_process_of_its_own_and_changes_nothing_but_a_note(s
     ]
 
 
-def test_the_command_says_it_in_one_line(source, tmp_path):
-    """All that a user sees of workers that die over whatever they are given."""
+def test_command_reports_dying_workers_in_one_line(source, tmp_path):
+    """The line is all that a user sees if workers die at every file."""
     code = (
         "import os\n"
         "from gristmill.cli import main as cli\n"

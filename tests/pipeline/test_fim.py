@@ -1,4 +1,4 @@
-"""Builds with fill in the middle: train's documents are rewritten in their place, and put together they are the file."""
+"""Builds with fill in the middle rewrite documents of train, whose parts can be joined to the original file."""
 
 import json
 import re
@@ -31,9 +31,9 @@ from support.builds import called, everything, files_table, make, refusal
 from support.codebert_with import END as END_NAME
 from support.codebert_with import FIM, MARKERS, codebert_with
 from support.made_code import made_module
-from support.real_tokenizers import path_of
+from support.real_tokenizers import tokenizer_path
 from support.source_trees import write_tree
-from support.tokenizers_made_here import byte_level, sentence_piece_bpe, unigram
+from support.trained_tokenizers import byte_level, sentence_piece_bpe, unigram
 
 END, REPO, FILE, PREFIX, MIDDLE, SUFFIX = range(50_265, 50_271)
 NAMES = (
@@ -95,16 +95,16 @@ def failed(out, source):
 
 
 def joined(ids, decode):
-    """`<prefix> a <suffix> c <middle> b` or `<prefix> <suffix> c <middle> a b` -> `a b c`"""
+    """Restore `a b c` from `<prefix> a <suffix> c <middle> b` or from `<prefix> <suffix> c <middle> a b`."""
     at, to = ids.index(SUFFIX), ids.index(MIDDLE)
     return b"".join(decode(part) for part in (ids[1:at], ids[to + 1 :], ids[at + 1 : to]))
 
 
-def test_a_share_of_train_is_rewritten_and_held_out_files_are_as_they_were(rewritten, plain):
+def test_share_of_train_is_rewritten_and_held_out_files_are_unchanged(rewritten, plain):
     for split in ("validation", "test"):
-        bare = [{name: row[name] for name in row if name not in {"fim", "middle", "middle_tokens"}}
+        without_fim = [{name: row[name] for name in row if name not in {"fim", "middle", "middle_tokens"}}
                 for row in rows_of(rewritten, split)]  # fmt: skip
-        assert bare == rows_of(plain, split)
+        assert without_fim == rows_of(plain, split)
         assert not any(row["fim"] for row in rows_of(rewritten, split))
     table = files_table(rewritten)
     chosen = {path for path, row in table.items() if row["fim"]}
@@ -121,13 +121,13 @@ def test_a_share_of_train_is_rewritten_and_held_out_files_are_as_they_were(rewri
             assert sum(bool(row["fim"]) for row in rows) == table[path]["fim"]["rewritten"]
 
 
-def test_put_together_the_rows_are_the_file_and_each_ends_with_the_end_token(rewritten, source, tokenizer):
+def test_rows_join_to_the_file_and_rewritten_rows_end_with_the_end_token(rewritten, source, tokenizer):
     decode = load_tokenizer(tokenizer.name).decode
-    texts, place = {}, {}
+    texts, next_start = {}, {}
     for row in rows_of(rewritten):
         if files_table(rewritten)[row["path"]]["fim"]:
-            assert row["start"] == place.get(row["path"], 0)
-            place[row["path"]] = row["start"] + row["fresh"]
+            assert row["start"] == next_start.get(row["path"], 0)
+            next_start[row["path"]] = row["start"] + row["fresh"]
             ids = row["input_ids"]
             if row["fim"]:
                 assert ids[-1] == END
@@ -138,17 +138,17 @@ def test_put_together_the_rows_are_the_file_and_each_ends_with_the_end_token(rew
     assert len(texts) > 3
     for path, text in texts.items():
         assert text == (source / path).read_bytes()
-        assert place[path] == files_table(rewritten)[path]["tokens"]
+        assert next_start[path] == files_table(rewritten)[path]["tokens"]
 
 
-def test_a_check_puts_the_rows_together_again(rewritten, source):
+def test_check_restores_the_rows(rewritten, source):
     report = check(rewritten, [str(source)], workers=1)
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "fim"]
     assert re.fullmatch(r"\d+ rows of \d+ files restored", verdict.summary)
 
 
-def test_the_manifest_counts_windows_by_order_and_kind(rewritten):
+def test_manifest_counts_windows_by_form_and_kind(rewritten):
     facts = open_dataset(rewritten).manifest.fim
     rows = rows_of(rewritten)
     assert facts.forms == {form: sum(row["fim"] == form for row in rows) for form in FimForm}
@@ -161,7 +161,7 @@ def test_the_manifest_counts_windows_by_order_and_kind(rewritten):
     assert {"statement", "block", "body", "arguments"} & set(facts.middles)
 
 
-def test_a_middle_is_what_its_kind_says(rewritten, tokenizer):
+def test_middles_match_their_kind(rewritten, tokenizer):
     decode = load_tokenizer(tokenizer.name).decode
     for row in rows_of(rewritten):
         if row["fim"]:
@@ -173,7 +173,7 @@ def test_a_middle_is_what_its_kind_says(rewritten, tokenizer):
                 assert middle.endswith(b"\n")
 
 
-WAYS = {
+CASES = {
     "best-fit": {"pack": "best-fit"},
     "repo": {"pack": "repo"},
     "repo by imports": {"pack": "repo", "window": {"repo_order": "imports"}},
@@ -195,24 +195,24 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_check_believes_every_way(way, source, tokenizer, tmp_path):
-    chosen = codebert_with(MARKERS, tmp_path / "masked") if way == "beside variants" else tokenizer
-    make(source, tmp_path / "out", **settings(chosen, rate=0.7, **WAYS[way]))
+@pytest.mark.parametrize("case", CASES)
+def test_check_passes_for_all_settings(case, source, tokenizer, tmp_path):
+    chosen = codebert_with(MARKERS, tmp_path / "masked") if case == "beside variants" else tokenizer
+    make(source, tmp_path / "out", **settings(chosen, rate=0.7, **CASES[case]))
     assert failed(tmp_path / "out", source) == {}
     assert open_dataset(tmp_path / "out").manifest.fim.rewritten > 3
 
 
-def test_the_same_bytes_by_any_workers_and_by_hand(source, tokenizer, tmp_path):
+def test_bytes_do_not_depend_on_workers(source, tokenizer, tmp_path):
     for name, pack in (("none", "none"), ("repo", "repo")):
-        whole = settings(tokenizer, pack=pack)
-        make(source, tmp_path / name / "one", **whole, run=RunConfig(workers=1, batch_files=3))
-        make(source, tmp_path / name / "two", **whole, run=RunConfig(workers=2))
+        sections = settings(tokenizer, pack=pack)
+        make(source, tmp_path / name / "one", **sections, run=RunConfig(workers=1, batch_files=3))
+        make(source, tmp_path / name / "two", **sections, run=RunConfig(workers=2))
         one, two = (everything(tmp_path / name / which) for which in ("one", "two"))
         assert one == two
 
 
-def test_steps_by_hand_give_the_same(source, tokenizer, tmp_path):
+def test_manual_steps_give_the_same_dataset(source, tokenizer, tmp_path):
     make(source, tmp_path / "whole", **settings(tokenizer))
     config = Config(sources=[str(source)], out=str(tmp_path / "out"), **settings(tokenizer))
     prepare_shard(config, Shard(1, 1))
@@ -222,7 +222,7 @@ def test_steps_by_hand_give_the_same(source, tokenizer, tmp_path):
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
-def test_a_rebuild_is_as_a_clean_build(source, tokenizer, tmp_path):
+def test_rebuild_equals_a_clean_build(source, tokenizer, tmp_path):
     project = shutil.copytree(source, tmp_path / "project")
     make(project, tmp_path / "out", **settings(tokenizer))
     (project / "new.py").write_text(made_module("new.py", 4_000))
@@ -231,7 +231,7 @@ def test_a_rebuild_is_as_a_clean_build(source, tokenizer, tmp_path):
     assert against_clean(tmp_path / "out") == []
 
 
-def test_other_files_do_not_change_which_are_rewritten_and_where(source, tokenizer, rewritten, tmp_path):
+def test_new_files_do_not_change_how_others_are_rewritten(source, tokenizer, rewritten, tmp_path):
     project = shutil.copytree(source, tmp_path / "project")
     (project / "more.py").write_text(made_module("more.py", 4_000))
     make(project, tmp_path / "out", **settings(tokenizer), split=SplitConfig(previous=str(rewritten / "files.jsonl")))
@@ -243,28 +243,28 @@ def test_other_files_do_not_change_which_are_rewritten_and_where(source, tokeniz
     assert before.items() <= after.items()
 
 
-def test_documents_spell_the_sentinels_and_leave_the_end_to_the_trainer(source, tokenizer, tmp_path):
+def test_documents_contain_sentinels_as_text_and_no_end_token(source, tokenizer, tmp_path):
     output = OutputConfig(rows="documents")
     make(source, tmp_path / "out", **settings(tokenizer, rate=1.0, pack=None, output=output))
     rows = [row for row in rows_of(tmp_path / "out") if row["fim"]]
     assert len(rows) > 50
-    place = {}
+    next_start = {}
     for row in rows:
         _, prefix, rest = row["text"].partition("<fim_prefix>")
         before, suffix, rest = rest.partition("<fim_suffix>")
-        behind, middle, tail = rest.partition("<fim_middle>")
+        after, middle, tail = rest.partition("<fim_middle>")
         assert all((prefix, suffix, middle))
         assert "<|endoftext|>" not in row["text"]
         text = (source / row["path"]).read_text()
-        assert before + tail + behind == text[place.get(row["path"], 0) :][: len(before + tail + behind)]
-        place[row["path"]] = place.get(row["path"], 0) + len(before + tail + behind)
+        assert before + tail + after == text[next_start.get(row["path"], 0) :][: len(before + tail + after)]
+        next_start[row["path"]] = next_start.get(row["path"], 0) + len(before + tail + after)
     assert failed(tmp_path / "out", source) == {}
 
 
-def test_repository_rows_hold_no_half_of_a_rewriting(source, tokenizer, tmp_path):
+def test_repository_rows_contain_only_complete_rewritten_files(source, tokenizer, tmp_path):
     make(source, tmp_path / "out", **settings(tokenizer, pack="repo"))
     rows = list(open_dataset(tmp_path / "out")["train"])
-    num_whole = 0
+    num_rewritten = 0
     for row in rows:
         ids = row["input_ids"]
         for one in row["segments"]:
@@ -275,34 +275,34 @@ def test_repository_rows_hold_no_half_of_a_rewriting(source, tokenizer, tmp_path
                 else (not {PREFIX, SUFFIX, MIDDLE, END} & set(own))
             )
             if one["fim"]:
-                num_whole += 1
+                num_rewritten += 1
                 before = ids[: one["at"]]
                 assert FILE in before, "the file's name is before it"
-    assert num_whole > 20
+    assert num_rewritten > 20
 
 
-def test_a_file_that_spells_sentinels_stays_text(source, tmp_path):
+def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
     project = shutil.copytree(source, tmp_path / "project")
     code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
     (project / "sentinels.py").write_text(code)
-    for is_marked in (True, False):
-        chosen = codebert_with(FIM, tmp_path / f"tokenizer-{is_marked}", is_marked=is_marked)
+    for is_special in (True, False):
+        chosen = codebert_with(FIM, tmp_path / f"tokenizer-{is_special}", is_special=is_special)
         for with_text in (True, False):
-            out = tmp_path / f"{is_marked}-{with_text}"
+            out = tmp_path / f"{is_special}-{with_text}"
             more = {"split": SplitConfig(shares="100/0/0"), "output": OutputConfig(with_text=with_text)}
             make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
             assert failed(out, project) == {}
             fim = files_table(out)["sentinels.py"]["fim"]
-            # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
+            # A trainer that tokenizes the text would find sentinels in it. The ids contain none.
             assert fim["missing"] == ("spells_control_token" if with_text else None)
             if with_text:
-                whole = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_marked}/tokenizer.json"))
+                reference = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_special}/tokenizer.json"))
                 for row in (row for row in rows_of(out) if row["fim"]):
-                    assert whole.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
+                    assert reference.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
 
 
-def test_rows_of_a_repository_by_a_tokenizer_that_does_not_give_every_text_back(tmp_path):
-    """What is not given back stays plain, and the order by imports is not checked."""
+def test_repository_rows_with_a_tokenizer_that_does_not_reproduce_all_texts(tmp_path):
+    """Texts that are not reproduced are not rewritten, and the order by imports is not checked."""
     code = "".join(f"def part_{number}(value):\n    return value + {number}\n" for number in range(60))
     files = {f"{name}.py": f"import {name}x\n" + code.replace("part", name) for name in "abcdefgh"}
     source = write_tree(tmp_path / "project", files | {"odd.py": code + 'print("?!")\n'})
@@ -321,7 +321,7 @@ def test_rows_of_a_repository_by_a_tokenizer_that_does_not_give_every_text_back(
     assert files_table(tmp_path / "out")["odd.py"]["fim"]["missing"] == "text_not_given_back"
 
 
-def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
+def test_tokenizer_that_adds_a_space_before_texts_is_supported(source, tmp_path):
     tree = json.loads(sentence_piece_bpe())
     first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     tree["added_tokens"] += [
@@ -331,7 +331,7 @@ def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
     chosen = settings(TokenizerConfig(name=str(tmp_path / "tokenizer")), rate=1.0)
     make(source, tmp_path / "out", **chosen)
     assert failed(tmp_path / "out", source) == {}
-    spell = {index: token for token, index in tree["model"]["vocab"].items()}
+    token_by_id = {index: token for token, index in tree["model"]["vocab"].items()}
     rows = [row for row in rows_of(tmp_path / "out") if row["fim"]]
     assert len(rows) > 50
     special = set(open_dataset(tmp_path / "out").manifest.tokenizer.closing)
@@ -339,21 +339,21 @@ def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
         ids = [one for one in row["input_ids"] if one not in special]
         ids = ids[ids.index(first) :]
         suffix, middle = ids.index(first + 2), ids.index(first + 1)
-        words = (spell[index] for index in (*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]))
+        words = (token_by_id[index] for index in (*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]))
         text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
         assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
     with pytest.raises(ConfigError, match="--with-text cannot be combined with --fim"):
         make(source, tmp_path / "out", output=OutputConfig(with_text=True), **chosen)
 
 
-# Model families: tokens, end token and share of SPM.
+# Sentinels, end token and share of SPM in model families.
 
 
 @pytest.mark.parametrize(("name", "end", "spm"), [("qwen2_5", "<|endoftext|>", 0.0), ("qwen3", "<|endoftext|>", 0.0)])
-def test_real_tokenizers_of_qwen(name, end, spm, source, tmp_path):
-    if not path_of(name).exists():
+def test_qwen_uses_its_own_sentinels_without_spm(name, end, spm, source, tmp_path):
+    if not tokenizer_path(name).exists():
         pytest.skip(f"the tokenizer {name} was not fetched")
-    write_tree(tmp_path / "tokenizer", {"tokenizer.json": path_of(name).read_text()})
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": tokenizer_path(name).read_text()})
     chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
     make(source, tmp_path / "out", **settings(chosen, rate=1.0, pack="best-fit"))
     assert failed(tmp_path / "out", source) == {}
@@ -362,8 +362,8 @@ def test_real_tokenizers_of_qwen(name, end, spm, source, tmp_path):
     frame = fim_frame(WindowConfig(special_tokens="documents"), definition)
     assert frame.spm_share == spm
     assert dataset.manifest.fim.forms["spm"] == 0
-    wanted = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
-    assert (frame.prefix, frame.middle, frame.suffix) == tuple(map(definition.id_of, wanted))
+    sentinels = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
+    assert (frame.prefix, frame.middle, frame.suffix) == tuple(map(definition.id_of, sentinels))
     for row in dataset["train"]:
         for one in row["segments"]:
             if one["fim"]:
@@ -371,7 +371,7 @@ def test_real_tokenizers_of_qwen(name, end, spm, source, tmp_path):
                 assert (ids[0], ids[-1]) == (frame.prefix, definition.id_of(end))
 
 
-def test_the_middle_of_code_llama_ends_with_its_own_token(source, tmp_path):
+def test_code_llama_middle_ends_with_its_own_token(source, tmp_path):
     tree = json.loads(byte_level())
     names = ("</s>", "▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>")
     ids = range(1000, 1005)
@@ -394,7 +394,7 @@ def test_the_middle_of_code_llama_ends_with_its_own_token(source, tmp_path):
 # Command line.
 
 
-def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
+def test_tokenizer_without_sentinels_is_refused_before_any_work(source, tmp_path):
     code, line = refusal(called("build", source, "--out", tmp_path / "out", "--fim", "0.5"))
     assert code == 2
     assert "'codebert' has no tokens for fill in the middle" in line
@@ -413,13 +413,13 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
         (["--variants", "fim"], "Try --fim 0.5"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_a_line(words, part, source, tmp_path):
+def test_invalid_settings_are_refused_in_one_line(words, part, source, tmp_path):
     code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
     assert code == 2
     assert part in line
 
 
-def test_the_summary_and_explain_name_what_was_rewritten(source, tokenizer, tmp_path):
+def test_summary_explain_and_show_describe_rewritten_windows(source, tokenizer, tmp_path):
     words = ["--tokenizer", tokenizer.name, "--preset", "fim", "--pack", "none", "--window", 256, "--fim", 1]
     done = called("build", source, "--out", tmp_path / "out", *words)
     assert done.returncode == 0, done.stderr
@@ -429,6 +429,6 @@ def test_the_summary_and_explain_name_what_was_rewritten(source, tokenizer, tmp_
     number, row = next((number, row) for number, row in enumerate(rows_of(tmp_path / "out")) if row["fim"])
     explained = called("explain", tmp_path / "out", row["path"]).stdout
     assert re.search(r"fim +\d+ windows? rewritten for fill in the middle, seed \d+", explained)
-    shown = called("show", tmp_path / "out", "--row", number).stdout
-    assert "fill in the middle" in " ".join(shown.split())
-    assert shown.count("▸") == 2
+    printed = called("show", tmp_path / "out", "--row", number).stdout
+    assert "fill in the middle" in " ".join(printed.split())
+    assert printed.count("▸") == 2

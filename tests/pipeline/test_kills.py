@@ -1,4 +1,4 @@
-"""Whatever is killed, at any change that it makes to a file or folder, can be run again; builds are in test_workspace."""
+"""Commands that are killed at any change to a file or folder can be run again. test_work_folder covers builds."""
 
 import hashlib
 import json
@@ -18,18 +18,21 @@ from gristmill.lab.training.metrics import Metrics
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.vocabulary.location import Place, splits_beside
 from gristmill.views.viewer.viewer_folder import Keeping, forget
-from support.builds import in_a_process, in_steps, killed, make
+from support.builds import count_changes, in_a_process, make, run_until_killed
 from support.source_trees import write_tree
 
 
-def each_kill(tmp_path, begin, function, most=100):
-    """`function` takes what `begin` makes in a folder -> that, for each step at which it was killed."""
-    num_steps = in_a_process(in_steps, tmp_path / "counted", None, function, begin(tmp_path / "counted"))
+def each_kill(tmp_path, prepare, function, max_kills=100):
+    """Kill `function` at many of its changes to files. After each kill, yield its argument.
+
+    The argument is what `prepare` makes in a new folder.
+    """
+    num_steps = in_a_process(count_changes, tmp_path / "counted", None, function, prepare(tmp_path / "counted"))
     steps = range(1, num_steps + 1)
-    for step in sorted({*steps[:5], *random.Random(num_steps).sample(steps, min(num_steps, most))}):
-        subject = begin(tmp_path / f"{step}")
-        killed(in_steps, tmp_path / f"{step}", step, function, subject)
-        yield subject
+    for step in sorted({*steps[:5], *random.Random(num_steps).sample(steps, min(num_steps, max_kills))}):
+        prepared = prepare(tmp_path / f"{step}")
+        run_until_killed(count_changes, tmp_path / f"{step}", step, function, prepared)
+        yield prepared
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +47,14 @@ def export_streams(folder):
     export(folder, ["npy", "bin"], workers=1)
 
 
-def test_an_export_is_taken_up_by_another_and_by_a_build(tmp_path, dataset):
-    def copied(folder):
+def test_killed_export_can_be_followed_by_an_export_or_a_build(tmp_path, dataset):
+    def copy_dataset(folder):
         out = Path(shutil.copytree(dataset, folder / "out"))
         (out / "notes.txt").write_text("mine")
         return out
 
-    expected = in_a_process(exported, copied(tmp_path / "expected"))
-    for out in each_kill(tmp_path, copied, export_streams, most=6):
+    expected = in_a_process(exported, copy_dataset(tmp_path / "expected"))
+    for out in each_kill(tmp_path, copy_dataset, export_streams, max_kills=6):
         again = Path(shutil.copytree(out, out.with_name("again")))
         assert in_a_process(exported, again) == expected
         in_a_process(make, dataset.parent / "source", out)
@@ -65,20 +68,20 @@ def exported(folder):
 
 
 def publish_tokenizer(out):
-    place = Place.of(str(out))
-    place.refuse_foreign()
-    with place.staged() as stage:
+    location = Place.of(str(out))
+    location.refuse_foreign()
+    with location.staged() as stage:
         digest = hashlib.sha256(b"new").hexdigest()
         facts = {"gristmill": "0", "sha256": digest, "splits_sha256": digest}
         texts = dict.fromkeys(("files.jsonl", "tokenizer.json", "tokenizer_config.json"), "new")
         write_tree(stage, {**texts, "vocabulary.json": json.dumps(facts)})
-        place.publish(stage)
+        location.publish(stage)
 
 
 @pytest.mark.parametrize("name", ["tok", "tok.json"])
 @pytest.mark.parametrize("has_earlier", [False, True])
-def test_a_tokenizer_is_put_in_its_place_again(tmp_path, name, has_earlier):
-    def begun(folder):
+def test_tokenizer_killed_while_publishing_can_be_published_again(tmp_path, name, has_earlier):
+    def make_folder(folder):
         folder.mkdir()
         out = folder / name
         if has_earlier:
@@ -87,7 +90,7 @@ def test_a_tokenizer_is_put_in_its_place_again(tmp_path, name, has_earlier):
                 path.write_text(path.read_text().replace("new", "old"))
         return out
 
-    for out in each_kill(tmp_path, begun, publish_tokenizer):
+    for out in each_kill(tmp_path, make_folder, publish_tokenizer):
         if splits_beside(str(out)) is not None:
             assert {path.read_text() for key, path in Place.of(str(out)).files.items() if "vocab" not in key} == {"new"}
         publish_tokenizer(out)
@@ -99,40 +102,40 @@ FACTS = RunFacts(gristmill="0", dataset="", dataset_sha256="", settings={}, vers
 
 
 def train(folder):
-    """What a training writes, two checkpoints long."""
-    place = RunFolder(folder / "run")
-    place.begin(FACTS, place.look(FACTS, resume=False))
-    metrics = Metrics(place.path)
+    """Write the files of a training with two checkpoints."""
+    run_folder = RunFolder(folder / "run")
+    run_folder.begin(FACTS, run_folder.look(FACTS, resume=False))
+    metrics = Metrics(run_folder.path)
     for step in (1, 2):
-        place.keep_model(lambda beside, text=f"model {step}": write_tree(beside, {"weights": text, "config": text}))
-        checkpoint = write_tree(place.path / f"checkpoints/checkpoint-{step}", {"state": f"state {step}"})
-        place.seal(checkpoint, metrics)
-    shutil.rmtree(place.path / "checkpoints/checkpoint-1")
+        run_folder.keep_model(lambda to, text=f"model {step}": write_tree(to, {"weights": text, "config": text}))
+        checkpoint = write_tree(run_folder.path / f"checkpoints/checkpoint-{step}", {"state": f"state {step}"})
+        run_folder.seal(checkpoint, metrics)
+    shutil.rmtree(run_folder.path / "checkpoints/checkpoint-1")
 
 
-def test_a_training_begins_again_or_goes_on(tmp_path):
-    def begun(folder):
+def test_killed_training_can_be_restarted_or_resumed(tmp_path):
+    def make_folder(folder):
         folder.mkdir()
         return folder
 
-    for folder in each_kill(tmp_path, begun, train):
-        place = RunFolder(folder / "run")
-        checkpoint = place.last_checkpoint()
+    for folder in each_kill(tmp_path, make_folder, train):
+        run_folder = RunFolder(folder / "run")
+        checkpoint = run_folder.last_checkpoint()
         if checkpoint is None:
             train(folder)
         else:
             with pytest.raises(OutputError, match="--resume"):
-                place.look(FACTS, resume=False)
-            place.begin(FACTS, place.look(FACTS, resume=True))
+                run_folder.look(FACTS, resume=False)
+            run_folder.begin(FACTS, run_folder.look(FACTS, resume=True))
             step = checkpoint.name[-1]
             assert (checkpoint / "state").read_text() == f"state {step}"
-            assert {path.read_text() for path in place.model.iterdir()} == {f"model {step}"}
+            assert {path.read_text() for path in run_folder.model.iterdir()} == {f"model {step}"}
             assert all((one / "whole").is_file() for one in checkpoint.parent.iterdir())
-            place.release()
+            run_folder.release()
 
 
 def compare(folder, *, resume=False):
-    """What a comparison writes before its first training."""
+    """Write the files that a comparison writes before its first training."""
     window = FrozenWindow("repo", "a.py", 0, 2, np.array([1, 2], np.uint32))
     counts = dict.fromkeys(("files", "tokens", "windows", "window_length", "overlap", "tokens_before"), 1)
     digest = digest_of([window])
@@ -140,17 +143,17 @@ def compare(folder, *, resume=False):
     ComparisonFolder(folder, resume=resume).keep(Frozen([window], facts))
 
 
-def test_a_comparison_begins_again_or_goes_on(tmp_path):
-    def begun(folder):
+def test_killed_comparison_can_be_restarted_or_resumed(tmp_path):
+    def make_folder(folder):
         folder.mkdir()
         return folder / "compared"
 
-    for folder in each_kill(tmp_path, begun, compare):
+    for folder in each_kill(tmp_path, make_folder, compare):
         compare(folder, resume=(folder / "test.json").is_file())
         assert Frozen.read(folder).windows
 
 
-def look_and_forget(dataset):
+def write_and_forget_viewer_files(dataset):
     keeping = Keeping(dataset)
     keeping.key()
     keeping.unfinished("index-1").joinpath("rows").write_text("")
@@ -158,12 +161,12 @@ def look_and_forget(dataset):
     forget(dataset)
 
 
-def test_what_a_viewer_keeps_is_used_again_and_cleaned(tmp_path):
-    def begun(folder):
+def test_files_of_a_killed_viewer_can_be_reused_and_deleted(tmp_path):
+    def make_folder(folder):
         folder.mkdir()
         return folder / "dataset"
 
-    for folder in each_kill(tmp_path, begun, look_and_forget):
+    for folder in each_kill(tmp_path, make_folder, write_and_forget_viewer_files):
         keeping = Keeping(folder)
         assert keeping.note is None
         assert keeping.key() == keeping.key()

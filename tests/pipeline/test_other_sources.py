@@ -1,4 +1,4 @@
-"""Whole builds from tables, repositories elsewhere and storage, and into it."""
+"""Builds from tables, remote repositories and remote storage, and builds into storage."""
 
 import json
 import subprocess
@@ -22,8 +22,8 @@ def make(sources, out, **sections):
     return build(Config(sources=sources, out=str(out), run=run, **sections))
 
 
-def the_stack(path, texts, row_group_size=5):
-    """With the columns of The Stack."""
+def write_stack_table(path, texts, row_group_size=5):
+    """Write a table with the columns of The Stack."""
     columns = {
         "content": texts,
         "max_stars_repo_name": [f"org/repo{number % 3}" for number in range(len(texts))],
@@ -47,8 +47,8 @@ def names_at(prefix):
     return {name.rpartition("/")[2] for name in storage.ls(prefix, refresh=True)}
 
 
-def test_a_table_is_a_source_by_its_columns(tmp_path):
-    table = the_stack(tmp_path / "data.parquet", [*TEXTS, None, ""])
+def test_table_columns_give_text_repo_path_and_license(tmp_path):
+    table = write_stack_table(tmp_path / "data.parquet", [*TEXTS, None, ""])
     manifest = make([table], tmp_path / "out")
     assert manifest.counts.kept == 12
     assert manifest.counts.dropped_by_reason == {DropReason.BAD_ROW: 1, DropReason.EMPTY: 1}
@@ -58,15 +58,15 @@ def test_a_table_is_a_source_by_its_columns(tmp_path):
     assert (kept["src/f1.py"]["license"], kept["src/f1.py"]["license_from"]) == ("MIT", "table")
 
 
-def test_the_licence_column_is_held_to_the_list(tmp_path):
-    table = the_stack(tmp_path / "data.parquet", TEXTS)
+def test_license_column_is_filtered_by_allowed_licenses(tmp_path):
+    table = write_stack_table(tmp_path / "data.parquet", TEXTS)
     manifest = make([table], tmp_path / "out", licenses=LicensesConfig(allow=["MIT"]))
     assert manifest.counts.kept == 6
     assert manifest.counts.dropped_by_reason == {DropReason.LICENSE_NOT_ALLOWED: 6}
 
 
-def test_splits_by_repo_go_by_the_repo_column(tmp_path):
-    table = the_stack(tmp_path / "data.parquet", TEXTS)
+def test_split_by_repo_uses_the_repo_column(tmp_path):
+    table = write_stack_table(tmp_path / "data.parquet", TEXTS)
     make([table], tmp_path / "out", split=SplitConfig(by="repo", shares="40/30/30"))
     splits = {}
     for row in files_of(tmp_path / "out"):
@@ -75,16 +75,16 @@ def test_splits_by_repo_go_by_the_repo_column(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_table_that_changes_is_unpacked_again(tmp_path, workers):
+def test_changed_table_is_unpacked_again(tmp_path, workers):
     run = RunConfig(workers=workers)
-    table = the_stack(tmp_path / "data.parquet", TEXTS[:6])
+    table = write_stack_table(tmp_path / "data.parquet", TEXTS[:6])
     make([table], tmp_path / "out", run=run)
-    the_stack(tmp_path / "data.parquet", TEXTS)
+    write_stack_table(tmp_path / "data.parquet", TEXTS)
     assert make([table], tmp_path / "out", run=run).counts.kept == 12
     assert make([table], tmp_path / "out", run=run).counts.kept == 12
 
 
-def test_a_repository_elsewhere_is_cloned_and_brought_up_to_date(tmp_path):
+def test_remote_repository_is_cloned_and_updated(tmp_path):
     upstream = tmp_path / "upstream.git"
     upstream.mkdir()
 
@@ -108,16 +108,16 @@ def test_a_repository_elsewhere_is_cloned_and_brought_up_to_date(tmp_path):
     assert str(tmp_path) not in (tmp_path / "out/files.jsonl").read_text()
 
 
-def test_from_storage_into_storage(s3, tmp_path, monkeypatch):
+def test_build_reads_from_and_writes_to_storage(s3, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    the_stack(tmp_path / "x.parquet", TEXTS)
+    write_stack_table(tmp_path / "x.parquet", TEXTS)
     s3("data/one.parquet", (tmp_path / "x.parquet").read_bytes())
     s3("data/two.jsonl", json.dumps({"text": TEXTS[3] + "# more\n"}).encode() + b"\n")
-    here = make(["s3://bucket/data/"], "here")
-    there = make(["s3://bucket/data/"], "s3://bucket/sets/one")
-    assert there.files == here.files
+    local = make(["s3://bucket/data/"], "here")
+    uploaded = make(["s3://bucket/data/"], "s3://bucket/sets/one")
+    assert uploaded.files == local.files
     assert not (tmp_path / "one").exists()
-    # What lies there is a dataset, and taken.
+    # The uploaded files are a dataset, so their prefix cannot be used again.
     from gristmill.sources.remote import download, list_files
 
     for file in list_files("s3://bucket/sets/one/"):
@@ -127,24 +127,24 @@ def test_from_storage_into_storage(s3, tmp_path, monkeypatch):
         make(["s3://bucket/data/"], "s3://bucket/sets/one")
 
 
-def test_an_upload_that_was_broken_off_is_gone_on_with(s3, proxy, tmp_path, monkeypatch):
+def test_interrupted_upload_can_be_resumed(s3, proxy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    table = the_stack(tmp_path / "x.parquet", TEXTS)
+    table = write_stack_table(tmp_path / "x.parquet", TEXTS)
     proxy.refused = [b"/sets/two/train.jsonl"] * 99
     with pytest.raises(OutputError, match="cannot upload"):
         make([table], "s3://bucket/sets/two")
     proxy.refused = []
-    there = make([table], "s3://bucket/sets/two")
-    assert there.files == make([table], "here").files
+    uploaded = make([table], "s3://bucket/sets/two")
+    assert uploaded.files == make([table], "here").files
 
 
-def test_an_upload_that_was_broken_off_leaves_nothing_beside_the_next(s3, proxy, tmp_path, monkeypatch):
+def test_files_of_an_interrupted_upload_are_deleted_by_the_next(s3, proxy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    table = the_stack(tmp_path / "x.parquet", TEXTS)
+    table = write_stack_table(tmp_path / "x.parquet", TEXTS)
     proxy.refused = [b"/sets/three/validation.jsonl"] * 99
     with pytest.raises(OutputError, match="cannot upload"):
         make([table], "s3://bucket/sets/three")
     proxy.refused = []
     assert "train.jsonl" in names_at("bucket/sets/three")
-    there = make([table], "s3://bucket/sets/three", output=OutputConfig(compress="zstd"))
-    assert names_at("bucket/sets/three") == {*there.files, "manifest.json", *CARDS}
+    uploaded = make([table], "s3://bucket/sets/three", output=OutputConfig(compress="zstd"))
+    assert names_at("bucket/sets/three") == {*uploaded.files, "manifest.json", *CARDS}

@@ -1,4 +1,4 @@
-"""--pack: windows of several files in one row, and a repository's files one after the other."""
+"""Builds with --pack put windows of several files, or successive files of a repository, into one row."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ from gristmill.pipeline.summary import summary_text
 from gristmill.planning.explain import explain_row
 from gristmill.views.report.provenance import provenance_of
 from gristmill.windows.packing import best_fit
-from support import tokenizers_made_here
+from support import trained_tokenizers
 from support.codebert_with import MARKERS, codebert_with
 from support.megatron_index import parsed_idx
 from support.source_trees import write_tree
@@ -51,8 +51,8 @@ from support.source_trees import write_tree
 END, REPO, FILE = range(50_265, 50_268)
 
 
-def fewest_rows(sizes, room):
-    """By trying everything."""
+def fewest_rows(sizes, capacity):
+    """Return the smallest possible number of rows, found by trying all combinations."""
 
     @cache
     def rows(left):
@@ -62,7 +62,7 @@ def fewest_rows(sizes, room):
         least = len(left)
         for chosen in range(1 << len(rest)):
             others = [size for number, size in enumerate(rest) if chosen >> number & 1]
-            if first + sum(others) <= room:
+            if first + sum(others) <= capacity:
                 kept = tuple(size for number, size in enumerate(rest) if not chosen >> number & 1)
                 least = min(least, 1 + rows(kept))
         return least
@@ -71,33 +71,33 @@ def fewest_rows(sizes, room):
 
 
 @given(st.lists(st.integers(1, 20), max_size=8), st.integers(20, 40))
-def test_rows_are_few_and_hold_every_window_once(sizes, room):
-    rows = best_fit(sizes, room)
+def test_best_fit_uses_few_rows_and_each_window_once(sizes, capacity):
+    rows = best_fit(sizes, capacity)
     assert sorted(number for row in rows for number in row) == list(range(len(sizes)))
-    assert all(sum(sizes[number] for number in row) <= room for row in rows)
-    assert 9 * len(rows) <= 11 * fewest_rows(sizes, room) + 6
+    assert all(sum(sizes[number] for number in row) <= capacity for row in rows)
+    assert 9 * len(rows) <= 11 * fewest_rows(sizes, capacity) + 6
     assert rows == sorted(rows)
 
 
 @given(st.lists(st.integers(1, 512), max_size=60))
-def test_each_window_is_in_the_fullest_row_that_had_room(sizes):
-    """Against the same, by looking at every row."""
+def test_best_fit_matches_a_slow_search(sizes):
+    """Compare with a search over all rows for the fullest one that has space."""
     rows, order = [], sorted(range(len(sizes)), key=lambda number: -sizes[number])
     for number in order:
-        rooms = [512 - sum(sizes[one] for one in row) for row in rows]
-        fitting = [(room, index) for index, room in enumerate(rooms) if room >= sizes[number]]
-        least = min((room for room, _ in fitting), default=None)
+        capacities = [512 - sum(sizes[one] for one in row) for row in rows]
+        fitting = [(capacity, index) for index, capacity in enumerate(capacities) if capacity >= sizes[number]]
+        least = min((capacity for capacity, _ in fitting), default=None)
         if least is None:
             rows.append([number])
         else:
-            rows[next(index for room, index in fitting if room == least)].append(number)
+            rows[next(index for capacity, index in fitting if capacity == least)].append(number)
     found = best_fit(sizes, 512)
     assert sorted(sum(sizes[one] for one in row) for row in found) == sorted(
         sum(sizes[one] for one in row) for row in rows
     )
 
 
-def test_a_window_that_no_row_can_hold_is_refused():
+def test_window_larger_than_a_row_is_refused():
     with pytest.raises(ValueError, match="windows of 3 to 7 ids do not fit into rows of 6"):
         best_fit([3, 7], 6)
 
@@ -109,7 +109,7 @@ def plain_tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory, corpus):
-    """Two repositories: long files and many short ones."""
+    """Two repositories with long files and many short ones."""
     root = tmp_path_factory.mktemp("packed")
     for repo, packages in {"first": ("json",), "second": ("concurrent", "importlib/metadata")}.items():
         for package in packages:
@@ -157,7 +157,7 @@ def test_packed_rows_share_frames(sources, tmp_path):
     assert sum(frame.num_rows for frame in frames) > 20 * len(frames)
 
 
-def test_hardly_anything_is_left_empty_and_no_file_that_fits_is_cut(sources, tmp_path):
+def test_rows_are_almost_full_and_short_files_are_not_split(sources, tmp_path):
     manifest = build(config(sources, tmp_path / "out"))
     assert manifest.packing["train"].empty_share < 0.01
     dataset = open_dataset(tmp_path / "out")
@@ -169,7 +169,7 @@ def test_hardly_anything_is_left_empty_and_no_file_that_fits_is_cut(sources, tmp
         assert len([one for one in segments if (one["repo"], one["path"]) == (repo, path)]) == 1
 
 
-def test_positions_begin_anew_and_the_tokens_are_the_files(sources, tmp_path):
+def test_positions_restart_at_each_window_and_tokens_match_the_files(sources, tmp_path):
     build(config(sources, tmp_path / "out"))
     dataset = open_dataset(tmp_path / "out")
     several = [row for row in dataset["train"] if len(row["segments"]) > 1]
@@ -186,7 +186,7 @@ def test_positions_begin_anew_and_the_tokens_are_the_files(sources, tmp_path):
 
 
 @pytest.mark.parametrize("pack", ["best-fit", "repo"])
-def test_workers_formats_and_steps_by_hand_change_nothing(sources, tmp_path, plain_tokenizer, pack):
+def test_dataset_does_not_depend_on_workers_formats_or_manual_steps(sources, tmp_path, plain_tokenizer, pack):
     settings = {"tokenizer": plain_tokenizer, "output": OutputConfig(formats=["jsonl", "bin", "npy"])}
     made = config(sources, tmp_path / "one", pack, run=RunConfig(workers=1), **settings)
     one = build(made)
@@ -206,7 +206,7 @@ def test_workers_formats_and_steps_by_hand_change_nothing(sources, tmp_path, pla
     assert failed(check(tmp_path / "jsonl", workers=1)) == {}
 
 
-def test_a_document_ends_where_the_tokenizer_puts_nothing_by_itself(sources, tmp_path, plain_tokenizer):
+def test_end_token_follows_documents_if_the_tokenizer_adds_none(sources, tmp_path, plain_tokenizer):
     build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer))
     assert failed(check(tmp_path / "out", sources, workers=1)) == {}
     table = {
@@ -225,7 +225,7 @@ STREAMS = ("npy", "bin", "megatron")
 
 @pytest.fixture(scope="module", params=["best-fit", "repo"])
 def streamed(request, sources, plain_tokenizer, tmp_path_factory):
-    """Packed by a tokenizer that ends nothing by itself, in every format that is a stream; and how it was packed."""
+    """A dataset in all stream formats, packed with a tokenizer that adds no end token, and its `pack` setting."""
     out = tmp_path_factory.mktemp("streamed") / request.param
     formats = OutputConfig(formats=["jsonl", *STREAMS])
     build(config(sources, out, request.param, tokenizer=plain_tokenizer, output=formats))
@@ -233,7 +233,7 @@ def streamed(request, sources, plain_tokenizer, tmp_path_factory):
 
 
 def stream_of(folder, name, split):
-    """Its ids, and where its documents end: as their readers have them."""
+    """Return the ids of a stream and the ends of its documents, as readers of the format see them."""
     if name == "megatron":
         kind, lengths, pointers, _ = parsed_idx((folder / f"megatron/{split}.idx").read_bytes())
         ids = np.memmap(folder / f"megatron/{split}.bin", kind, "r")
@@ -244,7 +244,7 @@ def stream_of(folder, name, split):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_of_packed_rows_has_an_end_token_only_where_a_document_ends(streamed, name):
+def test_stream_of_packed_rows_has_end_tokens_only_after_documents(streamed, name):
     out, pack = streamed
     dataset = open_dataset(out)
     table = [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
@@ -258,8 +258,8 @@ def test_a_stream_of_packed_rows_has_an_end_token_only_where_a_document_ends(str
         assert ids.count(END) == len(kept if pack == "best-fit" else {row["repo"] for row in kept})
 
 
-def mended(folder, *names):
-    """The manifest, for files that were changed by hand."""
+def update_digests(folder, *names):
+    """Update the manifest after files were changed."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for name in names:
         content = (folder / name).read_bytes()
@@ -268,8 +268,8 @@ def mended(folder, *names):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_an_end_token_between_packed_rows_is_found_without_the_code_that_writes_them(streamed, tmp_path, name):
-    """As if each row were a file: one is put behind the first row, and index and windows are moved along."""
+def test_check_finds_an_end_token_between_packed_rows(streamed, tmp_path, name):
+    """Plant an end token after the first row, as if rows were files, and shift index and windows accordingly."""
     folder = shutil.copytree(streamed[0], tmp_path / "planted")
     stream, index = (folder / name / f"train{suffix}" for suffix in streams.STREAMS[name])
     ids, ends = stream_of(folder, name, "train")
@@ -286,14 +286,14 @@ def test_an_end_token_between_packed_rows_is_found_without_the_code_that_writes_
     else:
         np.save(index, ends)
         np.save(stream, np.array(ids, "<u2")) if name == "npy" else np.array(ids, "<u2").tofile(stream)
-    mended(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
+    update_digests(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
     found = streams.stream_fault(folder, kept, (name, Split.TRAIN))
     assert found.startswith("train: ")
     assert "documents differ from the ends of" in found
     assert any(found in one for one in failed(check(folder, workers=1))["formats"])
 
 
-def test_a_repository_is_laid_out_file_by_file(sources, tmp_path, plain_tokenizer):
+def test_repository_rows_contain_its_files_in_order(sources, tmp_path, plain_tokenizer):
     manifest = build(config(sources, tmp_path / "out", "repo", tokenizer=plain_tokenizer))
     assert failed(check(tmp_path / "out", sources, workers=1)) == {}
     assert manifest.packing["train"].empty_share < 0.01
@@ -333,26 +333,26 @@ def in_one_split(source, out, tokenizer, **window):
 
 
 def paths_in(folder):
-    """Files of train, as its rows show them."""
+    """Return the paths of train in the order of its rows."""
     segments = [one for row in open_dataset(folder)["train"] for one in row["segments"]]
     return list(dict.fromkeys(one["path"] for one in segments))
 
 
-def test_a_file_stands_behind_what_it_imports(shop, tmp_path, plain_tokenizer):
+def test_files_come_after_the_files_they_import(shop, tmp_path, plain_tokenizer):
     manifest = build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="imports"))
     assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
     assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
-    told = "each after the files it imports (8 imports, 1 ignored because of cycles)"
-    assert f"| order of files in a repository | {told} |" in (tmp_path / "out/README.md").read_text()
-    assert f"(repo, files {told})" in summary_text(manifest, "out")
+    order_text = "each after the files it imports (8 imports, 1 ignored because of cycles)"
+    assert f"| order of files in a repository | {order_text} |" in (tmp_path / "out/README.md").read_text()
+    assert f"(repo, files {order_text})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)
-    assert provenance.repo_order == told
+    assert provenance.repo_order == order_text
     assert "--pack repo --repo-order imports" in provenance.command
 
 
-def test_another_seed_is_another_order_and_nothing_is_read_again(shop, tmp_path, plain_tokenizer):
+def test_seed_changes_the_file_order_without_preparing_again(shop, tmp_path, plain_tokenizer):
     orders, parts = [], []
     for seed in (0, 1, 0):
         build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="shuffle", repo_order_seed=seed))
@@ -367,7 +367,7 @@ def test_another_seed_is_another_order_and_nothing_is_read_again(shop, tmp_path,
 
 
 @pytest.mark.parametrize("order", ["imports", "shuffle"])
-def test_an_order_of_files_is_the_same_for_any_workers(sources, tmp_path, plain_tokenizer, order):
+def test_file_order_does_not_depend_on_workers(sources, tmp_path, plain_tokenizer, order):
     window = WindowConfig(length=256, pack="repo", repo_order=order)
     kept = {"window": window, "tokenizer": plain_tokenizer, "split": SplitConfig(shares="60/30/10")}
     one = build(config(sources, tmp_path / "one", run=RunConfig(workers=1), **kept))
@@ -378,8 +378,8 @@ def test_an_order_of_files_is_the_same_for_any_workers(sources, tmp_path, plain_
     assert against_clean(tmp_path / "one") == []
 
 
-def test_files_in_another_order_are_found(shop, tmp_path, plain_tokenizer):
-    """Rows as another order has them, under a manifest that names this one."""
+def test_check_finds_files_in_another_order(shop, tmp_path, plain_tokenizer):
+    """The manifest records another order than that of the rows."""
     planted = {"path": {"repo_order": "imports"}, "imports": {"repo_order": "path"}, "shuffle": {"repo_order_seed": 1}}
     for order, other in planted.items():
         folder = tmp_path / order
@@ -392,17 +392,17 @@ def test_files_in_another_order_are_found(shop, tmp_path, plain_tokenizer):
         assert any(f"where the order by {other.get('repo_order', order)}" in one for one in found)
 
 
-def test_files_that_do_not_stand_together_are_found(shop, tmp_path, plain_tokenizer):
+def test_check_finds_rows_of_a_file_that_are_not_adjacent(shop, tmp_path, plain_tokenizer):
     folder = tmp_path / "out"
     build(in_one_split(shop, folder, plain_tokenizer))
     lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
     (folder / "train.jsonl").write_text("".join([*lines[1:3], lines[0], *lines[3:]]))
-    mended(folder, "train.jsonl")
+    update_digests(folder, "train.jsonl")
     found = failed(check(folder, workers=1))["windows"]
     assert any("other files of the repository are between its tokens" in one for one in found), found
 
 
-def test_imports_that_are_counted_wrong_are_found(shop, tmp_path, plain_tokenizer):
+def test_check_finds_a_wrong_number_of_imports(shop, tmp_path, plain_tokenizer):
     build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="imports"))
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     manifest["packing"]["train"]["order"]["imports"] += 1
@@ -411,9 +411,9 @@ def test_imports_that_are_counted_wrong_are_found(shop, tmp_path, plain_tokenize
     assert "packing.train.order" in found
 
 
-def test_imports_are_read_from_a_text_that_the_tokenizer_does_not_give_back(shop, tmp_path, plain_tokenizer):
-    """WordPiece: the text is kept beside the ids for it, and the check says that it has none to read."""
-    tree = json.loads(tokenizers_made_here.word_piece())
+def test_imports_are_read_if_the_tokenizer_does_not_reproduce_the_text(shop, tmp_path, plain_tokenizer):
+    """For WordPiece the text is stored with the ids. The check has no text and reports this."""
+    tree = json.loads(trained_tokenizers.word_piece())
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     first = max([*tree["model"]["vocab"].values(), *(one["id"] for one in tree["added_tokens"])]) + 1
     tree["added_tokens"] += [
@@ -430,7 +430,7 @@ def test_imports_are_read_from_a_text_that_the_tokenizer_does_not_give_back(shop
     assert "not checked: this tokenizer does not reproduce the text" in report["windows"].summary
 
 
-def test_an_order_without_repositories_in_rows_is_refused():
+def test_repo_order_without_pack_repo_is_refused():
     for pack in (None, "none", "best-fit"):
         with pytest.raises(ConfigError, match="Add --pack repo, or leave out --repo-order"):
             WindowConfig(pack=pack, repo_order="imports")
@@ -439,8 +439,8 @@ def test_an_order_without_repositories_in_rows_is_refused():
             WindowConfig(pack="repo", repo_order=order, repo_order_seed=3)
 
 
-def test_rows_of_a_repository_stand_in_reading_order_behind_a_cut(tmp_path, plain_tokenizer):
-    """Rows so short that one begins with the marker before what follows a cut, and one with the end token."""
+def test_repository_rows_are_in_reading_order_after_a_cut(tmp_path, plain_tokenizer):
+    """Rows are so short that one begins with the marker after a cut, and one with the end token."""
     shared = "".join(f"shared_{number} = work({number * 17})\n" for number in range(12))
     own = {name: "".join(f"{name}_{number} = {name}({number * 13})\n" for number in range(30)) for name in "abcdef"}
     tree = {f"{name}.py": f"{text[:300]}\n{shared}{text[300:]}" for name, text in own.items()}
@@ -452,7 +452,7 @@ def test_rows_of_a_repository_stand_in_reading_order_behind_a_cut(tmp_path, plai
     assert failed(check(tmp_path / "out", workers=1)) == {}
 
 
-def test_what_does_not_go_together_is_said(sources, tmp_path):
+def test_incompatible_settings_are_refused(sources, tmp_path):
     for window in ({"tail": "drop"}, {"pack": "repo", "overlap": 3}):
         with pytest.raises(ConfigError, match="cannot be combined with"):
             WindowConfig(**{"pack": "best-fit", **window})
@@ -471,7 +471,7 @@ def test_what_does_not_go_together_is_said(sources, tmp_path):
         plan(config(sources, tmp_path / "out", "repo"))
 
 
-def test_a_row_and_a_file_explain_themselves(sources, tmp_path):
+def test_explain_lists_windows_of_a_row_and_rows_of_a_file(sources, tmp_path):
     build(config(sources, tmp_path / "out"))
     rows = open_dataset(tmp_path / "out")["train"]
     number = next(number for number, row in enumerate(rows) if len(row["segments"]) > 1)
@@ -483,7 +483,7 @@ def test_a_row_and_a_file_explain_themselves(sources, tmp_path):
     assert f"train:{number}" in [one.row for one in found.windows]
 
 
-def test_a_loader_gives_what_a_causal_training_needs(sources, tmp_path):
+def test_loader_gives_batches_for_causal_training(sources, tmp_path):
     pytest.importorskip("torch")
     build(config(sources, tmp_path / "out"))
     windows = open_dataset(tmp_path / "out").torch("train")
@@ -502,7 +502,7 @@ def test_a_loader_gives_what_a_causal_training_needs(sources, tmp_path):
         compare_tokenizers(Config(sources=[str(tmp_path / "out")], out=str(tmp_path / "none")))
 
 
-def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path):
+def test_model_output_for_a_packed_window_equals_that_of_the_window_alone(sources, tmp_path):
     torch = pytest.importorskip("torch")
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -520,15 +520,18 @@ def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path
 
 
 @pytest.fixture(scope="module")
-def good(sources, tmp_path_factory):
+def packed(sources, tmp_path_factory):
     out = tmp_path_factory.mktemp("good") / "out"
     build(config(sources, out))
     return out
 
 
-def plant(good, tmp_path, change):
-    """Change the first row of train that holds several, and mend the digests."""
-    folder = shutil.copytree(good, tmp_path / "planted")
+def plant(packed, tmp_path, change):
+    """Change the first row of train with several windows, and update the digests.
+
+    Return the failed checks and the number of the row.
+    """
+    folder = shutil.copytree(packed, tmp_path / "planted")
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     number = next(number for number, row in enumerate(rows) if len(row["segments"]) > 1)
     change(rows[number])
@@ -549,29 +552,29 @@ def swap(row):
 
 
 FAULTS = {
-    "a position that is another": (lambda row: row["position_ids"].__setitem__(5, 9), "windows"),
-    "a group that is another": (lambda row: row["segment_ids"].__setitem__(5, 2), "windows"),
-    "a place that is another": (shift, "special_tokens"),
+    "wrong position": (lambda row: row["position_ids"].__setitem__(5, 9), "windows"),
+    "wrong group": (lambda row: row["segment_ids"].__setitem__(5, 2), "windows"),
+    "wrong offset": (shift, "special_tokens"),
     "segments in another order": (swap, "special_tokens"),
-    "a separator that is content": (lambda row: row["input_ids"].__setitem__(0, 77), "special_tokens"),
-    "an id beyond the vocabulary": (lambda row: row["input_ids"].__setitem__(1, 99_999), "ids"),
-    "a segment too few": (lambda row: row["segments"].pop(), "windows"),
-    "a column too many": (lambda row: row.__setitem__("more", 1), "schema"),
-    "a segment that is none": (lambda row: row["segments"].__setitem__(0, 3), "schema"),
-    "segments that are none": (lambda row: row.__setitem__("segments", {"at": 1}), "schema"),
-    "ids that are none": (lambda row: row.__setitem__("input_ids", None), "schema"),
+    "content instead of a separator": (lambda row: row["input_ids"].__setitem__(0, 77), "special_tokens"),
+    "id beyond the vocabulary": (lambda row: row["input_ids"].__setitem__(1, 99_999), "ids"),
+    "missing segment": (lambda row: row["segments"].pop(), "windows"),
+    "additional column": (lambda row: row.__setitem__("more", 1), "schema"),
+    "segment that is not an object": (lambda row: row["segments"].__setitem__(0, 3), "schema"),
+    "segments that are not a list": (lambda row: row.__setitem__("segments", {"at": 1}), "schema"),
+    "null instead of ids": (lambda row: row.__setitem__("input_ids", None), "schema"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(good, tmp_path, name):
-    change, wanted = FAULTS[name]
-    found, number = plant(good, tmp_path, change)
-    assert f"train.jsonl row {number}" in found[wanted][0]
+def test_check_finds_planted_faults(packed, tmp_path, name):
+    change, check_name = FAULTS[name]
+    found, number = plant(packed, tmp_path, change)
+    assert f"train.jsonl row {number}" in found[check_name][0]
 
 
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "in the middle of a file"])
-def test_an_end_token_that_is_planted_or_missing_is_found(streamed, tmp_path, is_missing):
+def test_check_finds_an_extra_or_missing_end_token(streamed, tmp_path, is_missing):
     folder = shutil.copytree(streamed[0], tmp_path / "planted")
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     number = next(
@@ -588,18 +591,18 @@ def test_an_end_token_that_is_planted_or_missing_is_found(streamed, tmp_path, is
         row["segments"][-1]["length"] -= 1
     row["position_ids"] = [at for group in Counter(row["segment_ids"]).values() for at in range(group)]
     (folder / "train.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-    mended(folder, "train.jsonl")
+    update_digests(folder, "train.jsonl")
     found = failed(check(folder, workers=1))["special_tokens"]
     assert any(f"the end token {END}" in one or "end token for" in one for one in found), found
 
 
-def test_tokens_that_are_others_are_found_by_the_digest(good, tmp_path):
-    found, _ = plant(good, tmp_path, lambda row: row["input_ids"].__setitem__(2, 77))
+def test_check_finds_changed_tokens_by_the_digest(packed, tmp_path):
+    found, _ = plant(packed, tmp_path, lambda row: row["input_ids"].__setitem__(2, 77))
     assert "formats" in found
 
 
-def test_a_damaged_row_cannot_be_read_as_windows(good, tmp_path):
-    folder = shutil.copytree(good, tmp_path / "damaged")
+def test_damaged_packed_row_is_a_dataset_error(packed, tmp_path):
+    folder = shutil.copytree(packed, tmp_path / "damaged")
     (folder / "train.jsonl").write_bytes(b'{"segments":[{"path":"a","repo":"b"}],"input_ids":[1]}\n')
     with pytest.raises(DatasetError):
         export(folder, "bin")

@@ -1,6 +1,7 @@
-"""A power cut may lose all that was not synced: what takes its final name is on the disk, then its name, then old ones go.
+"""Files are synced before they get their final name, and the name is synced before old files are deleted.
 
-`tools/cut_power.py` shows the same with a real file system, whose image is copied at every step of a build.
+Otherwise a power cut could lose them. `tools/cut_power.py` tests the same on a real file system, whose image it copies
+at every step of a build.
 """
 
 import os
@@ -17,36 +18,36 @@ from gristmill.checks.rebuild import against_clean
 from gristmill.core import layout
 from gristmill.lab.training.metrics import Metrics
 from gristmill.lab.training.run_folder import RunFolder
-from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline import work_folder
 from gristmill.pipeline.work_folder import Workspace
 from support.builds import in_a_process
 from support.source_trees import write_tree
 
-GROWING = (".work", ".view", ".tmp", ".part")
-"""Ends of folders in which nothing counts yet, or carries a digest: see `is_synced=False`."""
-OF_THE_USER = "notes.txt"
+UNFINISHED_SUFFIXES = (".work", ".view", ".tmp", ".part")
+"""Suffixes of folders whose files are unfinished or carry a digest (see `is_synced=False`)."""
+USER_FILE = "notes.txt"
 
 
-class Law:
-    """Watches this process's syncs, renames and deletions, and notes what a power cut could take from a folder."""
+class SyncMonitor:
+    """Monitor of the syncs, renames and deletions of this process. It records what a power cut could lose."""
 
     def __init__(self, folder):
         self._folder = folder
         self.synced = {}
-        """By file: when it was changed last, at its last sync."""
+        """Time of the last change of each file at its last sync, keyed by inode."""
         self.unsynced_folders = {}
-        """Folders in which a name is new, and the name."""
-        self.named = []
-        self.broken = []
-        self._sync, self._exchange, law = os.fsync, Workspace._exchange, self
+        """New names in folders that are not synced yet, keyed by the inode of the folder."""
+        self.final_names = []
+        self.violations = []
+        self._sync, self._exchange, monitor = os.fsync, Workspace._exchange, self
 
         def exchange(work):
-            law._note_exchange(work)
+            monitor._note_exchange(work)
 
         os.fsync, Workspace._exchange = self._note_sync, exchange
-        if sys.platform == "darwin":  # where something else than fsync is called
+        if sys.platform == "darwin":  # which uses another call than fsync
             layout._sync = self._note_sync
-        sys.addaudithook(self._look)
+        sys.addaudithook(self._audit)
 
     def _note_sync(self, descriptor):
         self._sync(descriptor)
@@ -55,31 +56,31 @@ class Law:
         self.unsynced_folders.pop(facts.st_ino, None)
 
     def _note_exchange(self, work):
-        self._take_name(work.dataset, work.target)
+        self._require_synced(work.dataset, work.target)
         self._exchange(work)
         self._note_new_name(work.target)
         self._note_new_name(work.dataset)
 
-    def _look(self, event, arguments):
+    def _audit(self, event, arguments):
         if event == "os.rename":
             old, new = (Path(os.path.abspath(os.fsdecode(one))) for one in arguments[:2])
-            if self._counts(new):
-                self._take_name(old, new)
+            if self._is_final(new):
+                self._require_synced(old, new)
                 self._note_new_name(new)
         elif event in {"os.remove", "os.rmdir", "shutil.rmtree"} and self.unsynced_folders:
-            self.broken.append(f"{os.fsdecode(arguments[0])} is deleted before {self.unsynced_folders} are synced")
+            self.violations.append(f"{os.fsdecode(arguments[0])} is deleted before {self.unsynced_folders} are synced")
             self.unsynced_folders.clear()
 
-    def _counts(self, name):
-        if name.name == OF_THE_USER or not name.is_relative_to(self._folder):
+    def _is_final(self, name):
+        if name.name == USER_FILE or not name.is_relative_to(self._folder):
             return False
-        return not any(part.endswith(GROWING) for part in name.relative_to(self._folder).parts)
+        return not any(part.endswith(UNFINISHED_SUFFIXES) for part in name.relative_to(self._folder).parts)
 
-    def _take_name(self, old, new):
-        self.named.append(new.name)
-        inside = [old, *old.rglob("*")] if old.is_dir() else [old]
-        states = {path: path.lstat() for path in inside if not path.is_symlink()}
-        self.broken += [
+    def _require_synced(self, old, new):
+        self.final_names.append(new.name)
+        paths = [old, *old.rglob("*")] if old.is_dir() else [old]
+        states = {path: path.lstat() for path in paths if not path.is_symlink()}
+        self.violations += [
             f"{new.name}: {path.name} is not synced"
             for path, facts in states.items()
             if self.synced.get(facts.st_ino) != facts.st_ctime_ns
@@ -89,11 +90,13 @@ class Law:
         self.unsynced_folders[new.parent.stat().st_ino] = new.name
 
 
-def under_the_law(folder, function, *arguments):
-    """-> the names that were taken below the folder, and what was done too early."""
-    law = Law(folder)
+def with_sync_monitor(folder, function, *arguments):
+    """Call the function. Return the final names that it used below the folder, and the violations."""
+    monitor = SyncMonitor(folder)
     function(*arguments)
-    return law.named, law.broken + [f"{name} is not synced at the end" for name in law.unsynced_folders.values()]
+    return monitor.final_names, monitor.violations + [
+        f"{name} is not synced at the end" for name in monitor.unsynced_folders.values()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +107,13 @@ def config(tmp_path_factory, corpus):
 
 
 @pytest.fixture
-def into(config, tmp_path):
+def config_into(config, tmp_path):
     return lambda **sections: msgspec.structs.replace(config, out=str(tmp_path / "out"), **sections)
 
 
 def without_exchange(config):
-    """As on a file system on which two names cannot be exchanged at once."""
-    workspaces.sys = type("sys", (), {"platform": "another"})
+    """Build as on a file system that cannot exchange two names atomically."""
+    work_folder.sys = type("sys", (), {"platform": "another"})
     build(config)
 
 
@@ -120,16 +123,16 @@ def without_exchange(config):
     [{}, {"compress": "zstd", "shard_bytes": 50_000}, {"formats": ["jsonl", "parquet", "mds", "npy"]}],
     ids=["plain", "zstd", "formats"],
 )
-def test_a_dataset_is_on_the_disk_before_it_takes_its_place_and_there_before_the_earlier_one_goes(
-    into, tmp_path, output, builder
+def test_dataset_is_synced_before_it_is_published_and_before_the_earlier_one_is_deleted(
+    config_into, tmp_path, output, builder
 ):
-    config = into(output=OutputConfig(**output))
+    config = config_into(output=OutputConfig(**output))
     for _ in range(2):
-        named, broken = in_a_process(under_the_law, tmp_path, builder, config)
-        assert not broken
-        assert set(named) == {"out"}
-        (Path(config.out) / OF_THE_USER).write_text("mine")
-    assert (Path(config.out) / OF_THE_USER).read_text() == "mine"
+        final_names, violations = in_a_process(with_sync_monitor, tmp_path, builder, config)
+        assert not violations
+        assert set(final_names) == {"out"}
+        (Path(config.out) / USER_FILE).write_text("mine")
+    assert (Path(config.out) / USER_FILE).read_text() == "mine"
 
 
 def export_twice(folder):
@@ -143,62 +146,67 @@ def train_a_tokenizer_twice(config):
 
 
 def save_twice(folder):
-    """A training's model and checkpoints; those before them are deleted."""
-    place = RunFolder(folder)
-    place.path.mkdir()
-    metrics = Metrics(place.path)
+    """Save the model and the checkpoint of a training twice, and delete the first ones."""
+    run_folder = RunFolder(folder)
+    run_folder.path.mkdir()
+    metrics = Metrics(run_folder.path)
     for step in (1, 2):
-        place.keep_model(lambda beside: write_tree(beside, {"model.safetensors": "weights", "config.json": "{}"}))
-        place.seal(write_tree(place.path / f"checkpoints/checkpoint-{step}", {"optimizer.pt": "state"}), metrics)
-    shutil.rmtree(place.path / "checkpoints/checkpoint-1")
-    assert place.last_checkpoint() == place.path / "checkpoints/checkpoint-2"
+        run_folder.keep_model(lambda to: write_tree(to, {"model.safetensors": "weights", "config.json": "{}"}))
+        run_folder.seal(
+            write_tree(run_folder.path / f"checkpoints/checkpoint-{step}", {"optimizer.pt": "state"}), metrics
+        )
+    shutil.rmtree(run_folder.path / "checkpoints/checkpoint-1")
+    assert run_folder.last_checkpoint() == run_folder.path / "checkpoints/checkpoint-2"
 
 
-def test_what_is_added_to_a_dataset_is_on_the_disk_before_it_is_named(into, tmp_path):
-    config = into()
+def test_files_added_to_a_dataset_are_synced_before_they_are_renamed(config_into, tmp_path):
+    config = config_into()
     build(config)
     for function, expected in (
         (export_twice, {"npy", "bin", "parquet", "manifest.json", "README.md", "croissant.json"}),
         (gristmill.check, {"check.json"}),
         (gristmill.report, {"report.html"}),
     ):
-        named, broken = in_a_process(under_the_law, tmp_path, function, config.out)
-        assert not broken
-        assert expected <= set(named)
+        final_names, violations = in_a_process(with_sync_monitor, tmp_path, function, config.out)
+        assert not violations
+        assert expected <= set(final_names)
 
 
-def test_a_tokenizer_is_on_the_disk_before_it_takes_the_place_of_another(into, tmp_path):
+def test_tokenizer_is_synced_before_it_replaces_another(config_into, tmp_path):
     for name in ("tok", "tok.json"):
-        config = msgspec.structs.replace(into(), out=str(tmp_path / name))
-        named, broken = in_a_process(under_the_law, tmp_path, train_a_tokenizer_twice, config)
-        assert not broken
-        assert name in named
+        config = msgspec.structs.replace(config_into(), out=str(tmp_path / name))
+        final_names, violations = in_a_process(with_sync_monitor, tmp_path, train_a_tokenizer_twice, config)
+        assert not violations
+        assert name in final_names
 
 
-def test_a_model_and_a_checkpoint_are_on_the_disk_before_those_before_them_go(tmp_path):
-    named, broken = in_a_process(under_the_law, tmp_path, save_twice, tmp_path / "run")
-    assert not broken
-    assert named.count("model") == 2
-    assert named.count("whole") == 2
+def test_model_and_checkpoint_are_synced_before_earlier_ones_are_deleted(tmp_path):
+    final_names, violations = in_a_process(with_sync_monitor, tmp_path, save_twice, tmp_path / "run")
+    assert not violations
+    assert final_names.count("model") == 2
+    assert final_names.count("whole") == 2
 
 
 def upload(config):
-    """To a folder of this machine, by its address; what lies here is deleted then."""
+    """Build into a file:// address, which uploads the dataset and deletes the original.
+
+    Return the names of uploaded files that are not synced.
+    """
     os.chdir(Path(config.out).parent)
-    law = Law(Path(config.out))
+    monitor = SyncMonitor(Path(config.out))
     build(msgspec.structs.replace(config, out=f"file://{config.out}"))
-    return [path.name for path in Path(config.out).iterdir() if law.synced.get(path.stat().st_ino) is None]
+    return [path.name for path in Path(config.out).iterdir() if monitor.synced.get(path.stat().st_ino) is None]
 
 
-def test_what_is_uploaded_to_a_folder_of_this_machine_is_on_the_disk_before_it_goes_here(into):
-    config = into()
+def test_upload_to_a_local_folder_is_synced_before_the_original_is_deleted(config_into):
+    config = config_into()
     assert in_a_process(upload, config) == []
     assert (Path(config.out) / "manifest.json").is_file()
     assert not (Path(config.out).parent / "out.work/dataset").exists()
 
 
-def test_earlier_splits_that_a_cut_has_taken_are_missed(into):
-    config = into()
+def test_previous_splits_lost_in_a_power_cut_are_reported(config_into):
+    config = config_into()
     for _ in range(2):
         build(config)
     previous = Path(f"{config.out}.work/previous.jsonl")

@@ -1,3 +1,5 @@
+"""Batches of source files, and the parts that are prepared from them."""
+
 import json
 
 import numpy as np
@@ -15,7 +17,7 @@ from gristmill.pipeline.prepare import prepare as prepare_batch
 from gristmill.sources.trees import scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 from support.documents import documents_in
 from support.source_trees import write_tree
 
@@ -25,7 +27,7 @@ def context(tmp_path, definition=None, **sections):
 
 
 def prepare(context, batch):
-    """What the part of a batch holds."""
+    """Prepare a batch and return a reader of its part."""
     return PartReader(context.prepared, prepare_batch(context, batch).part)
 
 
@@ -43,7 +45,7 @@ def file(index, size):
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 10))
-def test_batches_hold_every_file_once_in_order_and_keep_their_limits(sizes, batch_bytes, batch_files):
+def test_batches_contain_all_files_in_order_within_limits(sizes, batch_bytes, batch_files):
     files = [file(index, size) for index, size in enumerate(sizes)]
     made_batches = list(batches(files, RunConfig(batch_bytes=batch_bytes, batch_files=batch_files)))
     assert [member for batch in made_batches for member in batch.files] == files
@@ -53,7 +55,7 @@ def test_batches_hold_every_file_once_in_order_and_keep_their_limits(sizes, batc
         assert len(batch.files) == 1 or sum(member.size for member in batch.files) <= batch_bytes
 
 
-def test_ids_in_the_shard_are_the_tokenizers(tmp_path, tree, codebert):
+def test_ids_in_the_part_are_those_of_the_tokenizer(tmp_path, tree, codebert):
     texts = {"a.py": "x = 1\n", "b.py": "y = '</s>'\n\n", "ü.py": "# größe 😀\r\n"}
     shared = context(tmp_path)
     batch = batch_of(tree(texts))
@@ -70,14 +72,14 @@ def test_ids_in_the_shard_are_the_tokenizers(tmp_path, tree, codebert):
         assert facts.num_lines == len(text.decode().split("\n")) - text.endswith(b"\n")
 
 
-def test_the_text_travels_where_it_is_wanted(tmp_path, tree):
+def test_part_contains_the_text_if_configured(tmp_path, tree):
     shared = context(tmp_path, output=OutputConfig(with_text=True))
     ((_, block),) = blocks_of(shared, batch_of(tree({"a.py": "# größe\n"})))
     assert block.text.utf8 == "# größe\n".encode()
     assert block.text.starts[-1] == len(block.text.utf8)
 
 
-def test_large_vocabularies_keep_their_ids(tmp_path, tree):
+def test_large_vocabularies_use_32_bit_ids(tmp_path, tree):
     model = json.loads(made.byte_level())
     model["model"]["vocab"]["far"] = 100_000
     definition = Definition(name="far", json=json.dumps(model).encode(), config=b"{}")
@@ -86,7 +88,7 @@ def test_large_vocabularies_keep_their_ids(tmp_path, tree):
     assert block.ids.dtype == np.uint32
 
 
-def test_found_is_prepared_plus_dropped(tmp_path, tree):
+def test_each_file_is_prepared_or_dropped(tmp_path, tree):
     root = tree({"a.py": "x", "empty.py": "", "b.bin": b"\0\1"})
     prepared = prepare(context(tmp_path), batch_of(root))
     assert len(prepared.documents()) == 1
@@ -96,13 +98,13 @@ def test_found_is_prepared_plus_dropped(tmp_path, tree):
     }
 
 
-def test_a_text_without_tokens_is_dropped(tmp_path, tree):
+def test_text_without_tokens_is_dropped(tmp_path, tree):
     definition = Definition(name="wp", json=made.word_piece().encode(), config=b"{}")
     prepared = prepare(context(tmp_path, definition), batch_of(tree({"a.py": "\u200b\n", "b.py": "def"})))
     assert [(drop.path, drop.reason) for drop in prepared.drops()] == [("a.py", DropReason.NO_TOKENS)]
 
 
-def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree, monkeypatch):
+def test_file_with_an_encoded_control_token_is_dropped(tmp_path, tree, monkeypatch):
     from tokenizers import Tokenizer
 
     definition = Definition(name="u", json=made.unigram().encode(), config=b"{}")
@@ -113,7 +115,7 @@ def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree, monke
     assert [document.path for document in prepared.documents()] == ["b.py"]
 
 
-def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
+def test_text_digest_does_not_depend_on_the_encoding(tmp_path):
     text = "größe = 1\n"
     root = write_tree(
         tmp_path / "r", {"a.py": text, "b.py": "\ufeff".encode() + text.encode(), "c.py": text.encode("utf-16")}
@@ -124,12 +126,12 @@ def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "x\ny", "\nx\n"])
-def test_lines_are_counted_as_people_do(tmp_path, tree, text):
+def test_final_newline_does_not_begin_a_line(tmp_path, tree, text):
     (facts,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).facts()
     assert facts.num_lines == len(text.splitlines())
 
 
-def test_a_text_that_cannot_be_redacted_is_dropped(tmp_path, tree, monkeypatch):
+def test_text_that_cannot_be_redacted_is_dropped(tmp_path, tree, monkeypatch):
     from gristmill.cleaning import secrets
 
     token = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"

@@ -1,4 +1,4 @@
-"""A build that is killed, at whatever moment, is gone on with by the next; and what is damaged meanwhile is made anew."""
+"""A build that was killed is resumed by the next one, which makes damaged files again."""
 
 import fcntl
 import importlib
@@ -26,19 +26,19 @@ from support.builds import (
     KILLED,
     called,
     copy_with_work,
+    count_changes,
     everything,
     files_table,
     in_a_process,
-    in_steps,
-    kill_here,
-    killed,
+    kill_this_process,
     make,
     parts,
     refusal,
     run,
+    run_until_killed,
     started,
     wait_for,
-    work_of,
+    work_folder_of,
 )
 from support.source_trees import git, write_tree
 
@@ -50,12 +50,12 @@ def sources(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, corpus):
-    """For tests that take many builds."""
+    """Sources for tests with many builds."""
     return before_and_after(tmp_path_factory.mktemp("small"), corpus, "importlib", "json")
 
 
 def before_and_after(folder, corpus, *packages):
-    """The same source before and after some edits, under one name."""
+    """Return a source before and after some edits, in folders of the same name."""
     for package in packages:
         shutil.copytree(corpus / package, folder / "before/stdlib" / package)
     after = shutil.copytree(folder / "before/stdlib", folder / "after/stdlib")
@@ -72,19 +72,22 @@ def before_and_after(folder, corpus, *packages):
 
 
 class Stages:
-    """What undisturbed builds with one command give, one after the other, over what is there at the start."""
+    """States of a dataset after one uninterrupted build, after two, and so on, from a given start."""
 
-    def __init__(self, start, words, undisturbed):
-        self.words, self._undisturbed = words, copy_with_work(start, undisturbed)
+    def __init__(self, start, words, uninterrupted):
+        self.words, self._uninterrupted = words, copy_with_work(start, uninterrupted)
         self._known = [state_of(start)]
         self.cpu_seconds = []
 
     def after(self, state):
-        """`state` is one of them, so a whole dataset, or nothing at the start."""
+        """Return the state after one more build.
+
+        `state` must be one of the states, so it is a complete dataset, or None at the start.
+        """
         number = self._known.index(state) + 1
         if number == len(self._known):
-            self.cpu_seconds.append(in_a_process(cpu_seconds_of_build, (*self.words, "--out", self._undisturbed)))
-            self._known.append(state_of(self._undisturbed))
+            self.cpu_seconds.append(in_a_process(cpu_seconds_of_build, (*self.words, "--out", self._uninterrupted)))
+            self._known.append(state_of(self._uninterrupted))
         return self._known[number]
 
 
@@ -99,7 +102,7 @@ def cpu_seconds_of_build(words):
 
 
 def cpu_seconds_of(pid):
-    """Of a process and those it has started: a measure of how far it is, whatever else the machine does."""
+    """Return the CPU time of a process and its children. It measures progress independently of other load."""
     seconds = 0.0
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
@@ -110,14 +113,14 @@ def cpu_seconds_of(pid):
     return seconds
 
 
-def build_with_a_group_of_its_own(words):
+def build_in_own_process_group(words):
     os.setsid()
     sys.exit(called("build", *words).returncode)
 
 
-def is_killed(words, cpu_seconds, *, with_workers):
-    """Once it has used that much; False where it is done before."""
-    with started(build_with_a_group_of_its_own, words) as process:
+def kill_build(words, cpu_seconds, *, with_workers):
+    """Kill a build once it has used that much CPU time. Return False if it ends before."""
+    with started(build_in_own_process_group, words) as process:
         while process.exitcode is None and cpu_seconds_of(process.pid) < cpu_seconds:
             time.sleep(0.02)
         with suppress(ProcessLookupError):
@@ -128,8 +131,8 @@ def is_killed(words, cpu_seconds, *, with_workers):
 
 
 @pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("zstd", True)])
-def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources, tmp_path, compress, has_earlier):
-    """Nine times each, the build alone or with its workers; up to seven times in a row."""
+def test_build_killed_at_random_moments_is_resumed_to_the_same_bytes(sources, tmp_path, compress, has_earlier):
+    """Kill builds nine times, alone or with their workers, up to seven times in a row."""
     before, after = sources
     (tmp_path / "settings.toml").write_text("[output]\nshard_bytes = 300_000\n")
     words = ("--config", tmp_path / "settings.toml", "--batch-bytes", 30_000, "--workers", 2, "--compress", compress)
@@ -140,16 +143,16 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources
     stages = Stages(start, words, tmp_path / "undisturbed")
     stages.after(stages.after(state_of(start)))
     from_scratch, with_all_parts = stages.cpu_seconds[:2]
-    draw = random.Random(f"{compress} {has_earlier}")
-    moments = [(number + draw.random()) / 9 for number in range(9)]
-    draw.shuffle(moments)
+    rng = random.Random(f"{compress} {has_earlier}")
+    moments = [(number + rng.random()) / 9 for number in range(9)]
+    rng.shuffle(moments)
     num_killed = 0
     for name, num_kills in (("two", 2), ("seven", 7)):
         out = copy_with_work(start, tmp_path / name)
         for is_again in [False] + [True] * (num_kills - 1):
             cpu_seconds = with_all_parts if is_again else from_scratch
             moment = moments.pop() * cpu_seconds
-            num_killed += is_killed((*words, "--out", out), moment, with_workers=draw.random() < 0.5)
+            num_killed += kill_build((*words, "--out", out), moment, with_workers=rng.random() < 0.5)
             stages.after(state_of(out))
         expected = stages.after(state_of(out))
         done = run("build", *words, "--out", out, "--quiet")
@@ -161,8 +164,8 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources
 # Killed at certain points.
 
 
-class Prospect(NamedTuple):
-    """What builds give one after the other, over an earlier dataset."""
+class BuildSequence(NamedTuple):
+    """Expected states of a dataset after successive builds over an earlier one."""
 
     config: Config
     start: Path
@@ -172,25 +175,25 @@ class Prospect(NamedTuple):
         return msgspec.structs.replace(self.config, out=str(copy_with_work(self.start, out)))
 
     def finish(self, config):
-        """After a kill: what is there is one of the stages, and the next build gives the one after it."""
+        """Assert that a killed build left one of the states, and that the next build gives the one after it."""
         out = Path(config.out)
         expected = self.stages[self.stages.index(everything(out)) + 1]
-        there = parts(out)
+        before = parts(out)
         in_a_process(build, config)
         assert everything(out) == expected
-        assert config.run.cache_bytes < MUCH or parts(out).items() >= there.items()
+        assert config.run.cache_bytes < LARGE_CACHE or parts(out).items() >= before.items()
 
 
-MUCH = 1 << 30
-FEW_PARTS_STAY = 200_000
+LARGE_CACHE = 1 << 30
+SMALL_CACHE = 200_000
 
 
 @pytest.fixture(scope="module")
-def prospects(tmp_path_factory, small):
+def sequences(tmp_path_factory, small):
     before, after = small
 
     @cache
-    def prospect(compress, cache_bytes):
+    def sequence(compress, cache_bytes):
         folder = tmp_path_factory.mktemp("prospect")
         config = Config(
             sources=[str(after)],
@@ -204,14 +207,17 @@ def prospects(tmp_path_factory, small):
         for _ in range(2):
             build(config)
             stages.append(everything(folder / "out"))
-        return Prospect(config, start, stages)
+        return BuildSequence(config, start, stages)
 
-    return prospect
+    return sequence
 
 
-def build_to(config, place, calls, is_after):
-    """`place`: "module:name", or "module:class.name". The build ends before that call of it, or after it."""
-    module, _, names = place.partition(":")
+def build_until(config, function, calls, is_after):
+    """Build, and kill the process before or after a call of a function.
+
+    The function is given as "module:name" or "module:class.name", with the number of the call.
+    """
+    module, _, names = function.partition(":")
     *owners, name = names.split(".")
     where = importlib.import_module(f"gristmill.{module}")
     for owner in owners:
@@ -222,10 +228,10 @@ def build_to(config, place, calls, is_after):
     def call(*arguments, **options):
         left[0] -= 1
         if not left[0] and not is_after:
-            kill_here()
+            kill_this_process()
         answer = plain(*arguments, **options)
         if not left[0]:
-            kill_here()
+            kill_this_process()
         return answer
 
     setattr(where, name, call)
@@ -258,30 +264,30 @@ def build_to(config, place, calls, is_after):
         ("none", ("pipeline.work_folder:Workspace.prune", 1, False)),
     ],
 )
-def test_killed_at_a_point_the_next_build_goes_on(prospects, tmp_path, compress, point):
-    prospect = prospects(compress, MUCH)
-    config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, *point)
-    prospect.finish(config)
+def test_build_killed_at_a_function_call_is_resumed(sequences, tmp_path, compress, point):
+    sequence = sequences(compress, LARGE_CACHE)
+    config = sequence.begin(tmp_path / "out")
+    run_until_killed(build_until, config, *point)
+    sequence.finish(config)
 
 
-def build_in_steps(config, last):
-    return in_steps(Path(config.out).parent, last, build, config)
+def build_counting_changes(config, kill_before):
+    return count_changes(Path(config.out).parent, kill_before, build, config)
 
 
-@pytest.mark.parametrize(("compress", "cache_bytes"), [("none", FEW_PARTS_STAY), ("zstd", MUCH)])
-def test_killed_at_any_change_to_a_file_the_next_build_goes_on(prospects, tmp_path, compress, cache_bytes):
-    prospect = prospects(compress, cache_bytes)
-    num_steps = in_a_process(build_in_steps, prospect.begin(tmp_path / "counted"), None)
-    draw = random.Random(f"{compress} {cache_bytes}")
+@pytest.mark.parametrize(("compress", "cache_bytes"), [("none", SMALL_CACHE), ("zstd", LARGE_CACHE)])
+def test_build_killed_at_a_file_change_is_resumed(sequences, tmp_path, compress, cache_bytes):
+    sequence = sequences(compress, cache_bytes)
+    num_steps = in_a_process(build_counting_changes, sequence.begin(tmp_path / "counted"), None)
+    rng = random.Random(f"{compress} {cache_bytes}")
     anywhere, at_the_end = (
-        draw.sample(range(1, num_steps - 30), 3),
-        draw.sample(range(num_steps - 30, num_steps + 1), 4),
+        rng.sample(range(1, num_steps - 30), 3),
+        rng.sample(range(num_steps - 30, num_steps + 1), 4),
     )
     for step in (*anywhere, *at_the_end):
-        config = prospect.begin(tmp_path / f"out{step}")
-        killed(build_in_steps, config, step)
-        prospect.finish(config)
+        config = sequence.begin(tmp_path / f"out{step}")
+        run_until_killed(build_counting_changes, config, step)
+        sequence.finish(config)
 
 
 # Damaged between two builds.
@@ -320,10 +326,10 @@ def remove(path):
         ("work/*", "zstd"),
     ],
 )
-def test_what_was_damaged_is_made_anew(prospects, tmp_path, where, damage, compress):
-    """Parts, pieces of the dataset that is replaced, and all that is remembered: logs of pieces, what was compared."""
-    prospect = prospects(compress, MUCH)
-    config = prospect.begin(tmp_path / "out")
+def test_damaged_files_are_made_again(sequences, tmp_path, where, damage, compress):
+    """The files are parts, data files of the replaced dataset, and records such as the log of pieces."""
+    sequence = sequences(compress, LARGE_CACHE)
+    config = sequence.begin(tmp_path / "out")
     kind, _, pattern = where.partition("/")
     folder = tmp_path / ("out" if kind == "out" else "out.work")
     damaged = [path for path in sorted(folder.glob(pattern)) if path.is_file() and path.name != "lock"]
@@ -331,63 +337,63 @@ def test_what_was_damaged_is_made_anew(prospects, tmp_path, where, damage, compr
     for path in damaged:
         damage(path)
     build(config)
-    assert everything(tmp_path / "out") == prospect.stages[1]
+    assert everything(tmp_path / "out") == sequence.stages[1]
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, fill_with_noise])
-def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage, compress):
-    """The dataset that was growing, the log of its pieces, and leftovers of all kinds."""
-    prospect = prospects(compress, MUCH)
-    config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.pieces:DataFiles.add", 9, True)
+def test_files_damaged_after_a_kill_are_made_again(sequences, tmp_path, damage, compress):
+    """The files are those of the unfinished dataset, the log of its pieces and other leftovers."""
+    sequence = sequences(compress, LARGE_CACHE)
+    config = sequence.begin(tmp_path / "out")
+    run_until_killed(build_until, config, "pipeline.pieces:DataFiles.add", 9, True)
     half_done = [path for path in sorted((tmp_path / "out.work/dataset").iterdir()) if path.stat().st_size]
     assert len(half_done) > 3
     for path in half_done:
         damage(path)
     in_a_process(build, config)
-    assert everything(tmp_path / "out") == prospect.stages[1]
+    assert everything(tmp_path / "out") == sequence.stages[1]
 
 
-def test_a_log_that_tells_other_places_is_not_believed(prospects, tmp_path):
+def test_log_with_wrong_positions_is_ignored(sequences, tmp_path):
     from gristmill.pipeline import pieces
 
-    prospect = prospects("none", MUCH)
-    config = prospect.begin(tmp_path / "out")
+    sequence = sequences("none", LARGE_CACHE)
+    config = sequence.begin(tmp_path / "out")
     log = tmp_path / "out.work/pieces"
     known = list(pieces._read_log(log))
     assert len(known) > 5
-    turned = zip(known, known[1:] + known[:1], strict=True)
+    shifted = zip(known, known[1:] + known[:1], strict=True)
     log.write_bytes(
         b"".join(
-            pieces._record(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in turned
+            pieces._record(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in shifted
         )
     )
     build(config)
-    assert everything(tmp_path / "out") == prospect.stages[1]
+    assert everything(tmp_path / "out") == sequence.stages[1]
 
 
 # One at a time.
 
 
-def wait_for_ever(mark, *_):
+def wait_forever(mark, *_):
     mark.touch()
     time.sleep(600)
 
 
 def build_that_waits(config, mark):
-    """In the middle."""
-    prepare.prepare = partial(wait_for_ever, mark)
+    """Build, but wait forever while the first batch is prepared."""
+    prepare.prepare = partial(wait_forever, mark)
     build(config)
 
 
 def shard_that_waits(config, mark):
-    prepare.prepare = partial(wait_for_ever, mark)
+    prepare.prepare = partial(wait_forever, mark)
     prepare_shard(config, Shard(1, 2))
 
 
 @contextmanager
-def under_way(function, config, mark):
+def waiting_process(function, config, mark):
     with started(function, config, mark) as process:
         wait_for(mark)
         yield process
@@ -400,15 +406,15 @@ def short_wait_for_lock(monkeypatch):
 
 @pytest.mark.usefixtures("short_wait_for_lock")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(small, tmp_path, workers):
+def test_other_commands_are_refused_until_a_running_build_is_killed(small, tmp_path, workers):
     source, out = small[1], tmp_path / "out"
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=workers))
-    with under_way(build_that_waits, config, tmp_path / "mark") as process:
-        said = (3, f"another build into {str(out)!r} is running. Wait for it.")
-        assert refusal(called("build", source, "--out", out)) == said
-        assert refusal(called("clean", out)) == said
-        assert refusal(called("prepare", source, "--out", out, "--shard", "1/2")) == said
-        assert refusal(called("decide", source, "--out", out)) == said
+    with waiting_process(build_that_waits, config, tmp_path / "mark") as process:
+        expected = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        assert refusal(called("build", source, "--out", out)) == expected
+        assert refusal(called("clean", out)) == expected
+        assert refusal(called("prepare", source, "--out", out, "--shard", "1/2")) == expected
+        assert refusal(called("decide", source, "--out", out)) == expected
         process.kill()
     assert run("build", source, "--out", out).returncode == 0
     assert called("clean", out).returncode == 0
@@ -416,8 +422,8 @@ def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(smal
     assert everything(out) == everything(tmp_path / "undisturbed")
 
 
-def test_a_build_waits_a_moment_for_the_workers_of_one_that_was_killed(small, tmp_path):
-    work = work_of(tmp_path / "out")
+def test_build_waits_briefly_for_workers_of_a_killed_build(small, tmp_path):
+    work = work_folder_of(tmp_path / "out")
     work.mkdir()
     lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -426,15 +432,15 @@ def test_a_build_waits_a_moment_for_the_workers_of_one_that_was_killed(small, tm
 
 
 @pytest.mark.usefixtures("short_wait_for_lock")
-def test_while_a_shard_is_prepared_other_shards_are_too_and_builds_refuse(small, tmp_path):
+def test_shards_can_be_prepared_concurrently_but_builds_are_refused(small, tmp_path):
     source, out = small[1], tmp_path / "out"
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1))
-    with under_way(shard_that_waits, config, tmp_path / "mark") as process:
-        said = (3, f"another build into {str(out)!r} is running. Wait for it.")
-        assert refusal(called("build", source, "--out", out)) == said
-        assert refusal(called("clean", out)) == said
-        assert refusal(called("decide", source, "--out", out)) == said
-        assert refusal(called("finish", source, "--out", out)) == said
+    with waiting_process(shard_that_waits, config, tmp_path / "mark") as process:
+        expected = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        assert refusal(called("build", source, "--out", out)) == expected
+        assert refusal(called("clean", out)) == expected
+        assert refusal(called("decide", source, "--out", out)) == expected
+        assert refusal(called("finish", source, "--out", out)) == expected
         assert called("prepare", source, "--out", out, "--shard", "2/2", "--workers", 1).returncode == 0
         process.kill()
     assert run("build", source, "--out", out).returncode == 0
@@ -447,14 +453,14 @@ def size_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def test_without_a_cache_nothing_stays(small, tmp_path):
+def test_cache_of_zero_bytes_leaves_no_work_folder(small, tmp_path):
     before, after = small
     for source in (before, after):
         make(source, tmp_path / "out", run=RunConfig(cache_bytes=0))
         assert os.listdir(tmp_path) == ["out"]
 
 
-def test_no_more_parts_stay_than_wanted_and_of_those_that_were_used(small, tmp_path):
+def test_cache_limit_keeps_the_parts_used_last(small, tmp_path):
     before, after = small
     run = RunConfig(workers=1, batch_bytes=15_000)
     make(before, tmp_path / "out", run=run)
@@ -464,7 +470,7 @@ def test_no_more_parts_stay_than_wanted_and_of_those_that_were_used(small, tmp_p
     used = {path.name for path in (tmp_path / "other.work/prepared").iterdir()}
     both = {path.name for path in folder.iterdir()}
     assert both > used
-    others = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # what is remembered, and the tokenizer
+    others = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # records and the tokenizer
     for max_bytes in (size_of(folder) - 1, size_of(tmp_path / "other.work/prepared"), 200_000):
         make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes + others))
         left = {path.name for path in folder.iterdir()}
@@ -473,7 +479,7 @@ def test_no_more_parts_stay_than_wanted_and_of_those_that_were_used(small, tmp_p
         assert left <= both if left > used else left <= used
 
 
-def test_a_part_under_the_name_of_another_is_not_believed(small, tmp_path):
+def test_part_under_the_name_of_another_is_ignored(small, tmp_path):
     run = RunConfig(workers=1, batch_bytes=15_000)
     make(small[0], tmp_path / "out", run=run)
     before = everything(tmp_path / "out")[0]
@@ -484,30 +490,33 @@ def test_a_part_under_the_name_of_another_is_not_believed(small, tmp_path):
     assert everything(tmp_path / "out")[0] == before
 
 
-def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
+def test_clean_deletes_the_work_folder_and_keeps_the_dataset(small, tmp_path):
     out = tmp_path / "out"
     make(small[0], out)
-    before, num_bytes = everything(out), size_of(work_of(out))
+    before, num_bytes = everything(out), size_of(work_folder_of(out))
     done = called("clean", out, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"deleted_bytes": num_bytes})
     assert os.listdir(tmp_path) == ["out"]
     assert everything(out) == before
     done = called("clean", out)
-    assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_of(out)}\n")
+    assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_folder_of(out)}\n")
     code, line = refusal(called("clean", tmp_path / "nothing"))
-    assert (code, line) == (4, f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.")
+    assert (code, line) == (
+        4,
+        f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.",
+    )
 
 
-def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
-    config = prospects("none", MUCH).begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
+def test_clean_deletes_files_of_a_killed_build(sequences, tmp_path):
+    config = sequences("none", LARGE_CACHE).begin(tmp_path / "out")
+    run_until_killed(build_until, config, "pipeline.pieces:DataFiles.add", 4, True)
     before = everything(tmp_path / "out")
     assert called("clean", tmp_path / "out").returncode == 0
     assert os.listdir(tmp_path) == ["out"]
     assert everything(tmp_path / "out") == before
 
 
-def test_clean_touches_no_folder_that_is_somebody_elses(tmp_path):
+def test_clean_refuses_a_folder_that_is_not_a_work_folder(tmp_path):
     write_tree(tmp_path, {"out/notes.txt": "mine", "out.work/notes.txt": "mine"})
     code, line = refusal(called("clean", tmp_path / "out"))
     assert code == 4
@@ -517,7 +526,7 @@ def test_clean_touches_no_folder_that_is_somebody_elses(tmp_path):
 
 @pytest.mark.parametrize("is_git", [False, True])
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, is_killed):
+def test_work_folder_inside_a_source_is_not_scanned(small, tmp_path, is_git, is_killed):
     source = shutil.copytree(small[0], tmp_path / "stdlib")
     if is_git:
         git(source, "init", "-q")
@@ -527,7 +536,7 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
     expected = set(files_table(tmp_path / "expected"))
     inside = Config(sources=[str(source)], out=str(source / "data/set"), run=RunConfig(workers=1))
     if is_killed:
-        killed(build_to, inside, "pipeline.pieces:DataFiles.add", 1, True)
+        run_until_killed(build_until, inside, "pipeline.pieces:DataFiles.add", 1, True)
     else:
         build(inside)
     assert (
@@ -543,6 +552,6 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
     assert set(files_table(source / "data/set")) == expected
 
 
-def test_how_it_was_built_is_for_nobody_elses_eyes(small, tmp_path):
+def test_build_record_is_readable_only_by_its_owner(small, tmp_path):
     make(small[0], tmp_path / "out")
     assert (tmp_path / "out.work/built").stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""End to end: what a build promises about cleanliness, checked on what it wrote with slow, obvious means."""
+"""End-to-end tests of leakage, duplicates, secrets, rules and licenses, with slow and obvious code."""
 
 import json
 import os
@@ -39,22 +39,22 @@ def table(folder):
     return {row["path"]: row for row in map(json.loads, (folder / "files.jsonl").read_bytes().splitlines())}
 
 
-def stretches(folder, split):
-    """The content of a split's windows as they are, overlaps and all."""
+def window_contents(folder, split):
+    """Return the content of all windows of a split, including overlaps."""
     return [row["input_ids"][1:-1] for row in open_dataset(folder)[split]]
 
 
 def spans_of(ids):
-    """Every 50 neighbouring ids, as their bytes."""
+    """Return all runs of 50 consecutive ids, as bytes."""
     content, size = array("I", ids).tobytes(), array("I").itemsize
     return [content[at * size : (at + SPAN) * size] for at in range(len(ids) - SPAN + 1)]
 
 
 def leaked_share(folder, split):
-    """Tokens under a 50-gram of 8 or more distinct ids that train has too."""
-    in_train = {span for ids in stretches(folder, "train") for span in spans_of(ids)}
+    """Return the share of tokens in a 50-gram that is also in train and has 8 or more distinct ids."""
+    in_train = {span for ids in window_contents(folder, "train") for span in spans_of(ids)}
     total = leaked = 0
-    for ids in stretches(folder, split):
+    for ids in window_contents(folder, split):
         shared = set()
         for at, span in enumerate(spans_of(ids)):
             if span in in_train and len(set(ids[at : at + SPAN])) >= 8:
@@ -70,7 +70,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def leaky(tmp_path_factory):
-    """Two hundred files that borrow passages of ten to two hundred words from each other."""
+    """Two hundred files that share passages of 10 to 200 words."""
     rng = random.Random(11)
     passages = [prose(rng, rng.randrange(10, 200)) for _ in range(30)]
     files = {}
@@ -82,7 +82,7 @@ def leaky(tmp_path_factory):
     return write_tree(tmp_path_factory.mktemp("leaky") / "repo", files)
 
 
-def test_a_default_build_leaks_nothing_where_an_open_one_does(leaky, tmp_path):
+def test_default_build_removes_leakage(leaky, tmp_path):
     make(leaky, tmp_path / "open", split=SplitConfig(decontaminate="off"))
     assert min(leaked_share(tmp_path / "open", split) for split in ("validation", "test")) > 0.02
     manifest = make(leaky, tmp_path / "clean")
@@ -95,16 +95,16 @@ def test_a_default_build_leaks_nothing_where_an_open_one_does(leaky, tmp_path):
         assert facts.tokens_before[split] == sum(row["tokens"] for row in rows)
         for row in rows:
             cut = sum(end - start for start, end, *_ in row["cuts"])
-            assert cut <= row["cut_tokens"] <= cut + 31 * (1 + len(row["cuts"]))  # short stretches go too
+            assert cut <= row["cut_tokens"] <= cut + 31 * (1 + len(row["cuts"]))  # short spans between cuts are cut too
 
 
-@pytest.mark.parametrize("how", ["drop", "train"])
-def test_other_ways_leak_nothing_either(leaky, tmp_path, how):
-    manifest = make(leaky, tmp_path / "out", split=SplitConfig(decontaminate=how))
+@pytest.mark.parametrize("mode", ["drop", "train"])
+def test_other_decontamination_modes_remove_leakage(leaky, tmp_path, mode):
+    manifest = make(leaky, tmp_path / "out", split=SplitConfig(decontaminate=mode))
     assert [leaked_share(tmp_path / "out", split) for split in ("validation", "test")] == [0, 0]
     is_train_cut = manifest.decontamination.tokens_cut[Split.TRAIN] > 0
-    assert is_train_cut == (how == "train")
-    assert (manifest.decontamination.tokens_cut[Split.TEST] > 0) == (how == "drop")
+    assert is_train_cut == (mode == "train")
+    assert (manifest.decontamination.tokens_cut[Split.TEST] > 0) == (mode == "drop")
 
 
 def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
@@ -113,8 +113,8 @@ def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
     assert cut[Split.VALIDATION] < drop[Split.VALIDATION]
 
 
-@pytest.mark.parametrize("how", ["cut", "drop", "train"])
-def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("mode", ["cut", "drop", "train"])
+def test_bytes_do_not_depend_on_workers_batches_runs_or_partitions(leaky, tmp_path, monkeypatch, mode):
     from gristmill.splits import span_join
 
     expected = None
@@ -122,13 +122,13 @@ def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path,
         monkeypatch.setattr(span_join, "RUN_TOKENS", tokens)
         monkeypatch.setattr(span_join, "PARTITION_SPANS", tokens // 20)
         out = tmp_path / f"{workers}"
-        make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
+        make(leaky, out, split=SplitConfig(decontaminate=mode), run=RunConfig(workers=workers, batch_files=batch_files))
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}
         expected = expected or found
         assert found == expected
 
 
-def test_most_of_a_split_going_is_said_with_the_files(tmp_path):
+def test_cutting_most_of_a_split_gives_a_warning_with_files(tmp_path):
     rng = random.Random(3)
     shared = [prose(rng, 150) for _ in range(12)]
     files = {}
@@ -139,7 +139,7 @@ def test_most_of_a_split_going_is_said_with_the_files(tmp_path):
     assert "repo/" in warning
 
 
-def test_benchmark_texts_are_taken_out_of_train(leaky, tmp_path):
+def test_benchmark_texts_are_cut_from_train(leaky, tmp_path):
     rng = random.Random(20)
     problem, solution = prose(rng, 60), prose(rng, 80)
     repo = shutil.copytree(leaky, tmp_path / "repo")
@@ -158,17 +158,17 @@ def test_benchmark_texts_are_taken_out_of_train(leaky, tmp_path):
     )
     tokenizer = open_dataset(tmp_path / "out").tokenizer
     ids = tokenizer.encode((problem + solution).encode()).ids.tolist()
-    wanted = {tuple(ids[at : at + SPAN]) for at in range(len(ids) - SPAN + 1)}
+    benchmark_spans = {tuple(ids[at : at + SPAN]) for at in range(len(ids) - SPAN + 1)}
 
-    def holds_some(folder, split):
+    def contains_benchmark(folder, split):
         return any(
-            tuple(window[at : at + SPAN]) in wanted
-            for window in stretches(folder, split)
+            tuple(window[at : at + SPAN]) in benchmark_spans
+            for window in window_contents(folder, split)
             for at in range(len(window) - SPAN + 1)
         )
 
-    assert holds_some(tmp_path / "before", "train")
-    assert not holds_some(tmp_path / "out", "train")
+    assert contains_benchmark(tmp_path / "before", "train")
+    assert not contains_benchmark(tmp_path / "out", "train")
     (facts,) = manifest.decontamination.against
     assert (facts.name, facts.texts, facts.texts_too_short) == ("bench.jsonl", 2, 1)
     assert facts.tokens_cut > 0
@@ -176,7 +176,7 @@ def test_benchmark_texts_are_taken_out_of_train(leaky, tmp_path):
     assert {cut[2] for cut in cuts} <= {"bench.jsonl/#0", "bench.jsonl/#1"}
 
 
-def test_near_duplicates_are_dropped_with_twin_and_similarity(tmp_path):
+def test_dropped_near_duplicates_name_the_kept_file_and_similarity(tmp_path):
     rng = random.Random(5)
     base = prose(rng, 300)
     files = {f"other{number}.py": prose(rng, 200) for number in range(20)}
@@ -197,7 +197,7 @@ def test_near_duplicates_are_dropped_with_twin_and_similarity(tmp_path):
     assert {table(tmp_path / "keep")[path]["group"] for path in ("a.py", "b.py")} == {"repo/a.py", "repo/b.py"}
 
 
-def test_a_merge_of_earlier_groups_moves_files_and_lists_them(tmp_path):
+def test_merging_earlier_groups_moves_files_and_lists_them(tmp_path):
     rng = random.Random(6)
     files = {f"{number:02d}.py": prose(rng, 150) for number in range(40)}
     repo = write_tree(tmp_path / "repo", files)
@@ -213,7 +213,7 @@ def test_a_merge_of_earlier_groups_moves_files_and_lists_them(tmp_path):
     assert any(f"repo/{in_test} from test" in warning for warning in manifest.warnings)
 
 
-def test_folders_and_sources_stay_together(leaky, tmp_path):
+def test_split_by_directory_or_repo_keeps_files_together(leaky, tmp_path):
     make(leaky, tmp_path / "out", split=SplitConfig(by="directory", shares="60/20/20"))
     rows = [row for row in table(tmp_path / "out").values() if row["status"] == "kept"]
     assert len({(row["path"].partition("/")[0], row["split"]) for row in rows}) == 7
@@ -226,7 +226,7 @@ def canary():
     return "gh" + "p_" + "".join(random.Random(8).choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
 
 
-def test_a_secret_gets_out_nowhere(tmp_path):
+def test_secret_is_redacted_in_all_output_files(tmp_path):
     value = canary()
     source = f'import os\n\nTOKEN = "{value}"\nprint(TOKEN)\n' + "x = 1\n" * 30
     repo = write_tree(tmp_path / "repo", {"a.py": source, "b.py": "y = 2\n" * 40})
@@ -249,7 +249,7 @@ def test_a_secret_gets_out_nowhere(tmp_path):
     assert text == source.replace(value, "<SECRET:github-token>")
 
 
-def test_the_digest_of_a_redacted_file_confirms_no_guess(tmp_path):
+def test_digests_of_redacted_files_do_not_confirm_a_guessed_secret(tmp_path):
     import hashlib
 
     source = f'TOKEN = "{canary()}"\n'
@@ -273,7 +273,7 @@ def test_files_with_secrets_can_be_dropped_or_kept(tmp_path):
     assert table(tmp_path / "keep")["a.py"]["redactions"] == []
 
 
-def test_rules_drop_with_reason_and_value_and_can_be_switched_off(tmp_path):
+def test_rules_drop_files_with_reason_and_value_and_can_be_disabled(tmp_path):
     repo = write_tree(
         tmp_path / "repo",
         {
@@ -299,11 +299,11 @@ def test_rules_drop_with_reason_and_value_and_can_be_switched_off(tmp_path):
         languages={"python": dict.fromkeys(("one_line", "mean_line", "longest_line"), 9000)},
     )
     manifest = make(repo, tmp_path / "open", rules=rules)
-    assert manifest.counts.kept == 4 - 1  # too few letters in the wide one
+    assert manifest.counts.kept == 4 - 1  # the wide file has too few letters
     assert table(tmp_path / "open")["wide.py"]["reason"] == "too_little_alphabetic"
 
 
-def test_notebooks_become_their_cells(tmp_path):
+def test_notebooks_are_converted_to_their_cells(tmp_path):
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "words"]},
         {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "x = 1\n", "outputs": [{"text": "OUT"}]},
@@ -338,7 +338,7 @@ MIT = (
 )
 
 
-def test_licences_are_found_inherited_and_filtered(tmp_path):
+def test_licenses_are_found_inherited_and_filtered(tmp_path):
     repo = write_tree(
         tmp_path / "repo",
         {
@@ -371,7 +371,7 @@ def test_licences_are_found_inherited_and_filtered(tmp_path):
         make(repo, tmp_path / "none", licenses=LicensesConfig(allow=["BSD"]))
 
 
-def test_a_licence_file_counts_for_files_named_one_by_one_and_is_not_followed_as_a_link(tmp_path):
+def test_license_file_applies_to_single_files_and_is_not_read_through_a_symlink(tmp_path):
     repo = write_tree(tmp_path / "repo", {"LICENSE": MIT, "a.py": "x = 1\n"})
     make(repo / "a.py", tmp_path / "out")
     assert table(tmp_path / "out")["a.py"]["license"] == "MIT"
@@ -381,7 +381,7 @@ def test_a_licence_file_counts_for_files_named_one_by_one_and_is_not_followed_as
     assert table(tmp_path / "linked")["a.py"]["license"] == "NOASSERTION"
 
 
-def test_a_licence_in_a_git_work_tree(tmp_path):
+def test_license_is_found_in_a_git_work_tree(tmp_path):
     repo = write_tree(tmp_path / "repo", {"LICENSE": MIT, "src/a.py": "x = 1\n"})
     git(repo, "init", "-q")
     git(repo, "add", ".")
@@ -393,7 +393,7 @@ APACHE = dict(LICENSES)["Apache-2.0"]
 CARGO = '[package]\nname = "a"\nlicense = "MIT OR Apache-2.0"\n'
 
 
-def test_manifest_makes_a_choice_of_two_licence_files(tmp_path):
+def test_package_manifest_turns_two_license_files_into_a_choice(tmp_path):
     repo = write_tree(
         tmp_path / "repo",
         {
@@ -414,13 +414,13 @@ def test_manifest_makes_a_choice_of_two_licence_files(tmp_path):
     write_tree(repo, {"Cargo.toml": CARGO.replace("MIT OR", "ISC OR")})
     manifest = make(repo, tmp_path / "out", scan=only)
     row = table(tmp_path / "out")["src/lib.rs"]
-    said = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
-    assert (row["license"], row["license_from"]) == ("NOASSERTION", said)
-    assert sum(said in warning for warning in manifest.warnings) == 1
-    assert f"NOASSERTION: not determined by {said}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
+    conflict = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
+    assert (row["license"], row["license_from"]) == ("NOASSERTION", conflict)
+    assert sum(conflict in warning for warning in manifest.warnings) == 1
+    assert f"NOASSERTION: not determined by {conflict}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
 
 
-def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):
+def test_source_below_the_work_tree_root_inherits_its_license(tmp_path):
     files = {"LICENSE-MIT": MIT, "LICENSE-APACHE": APACHE, "Cargo.toml": CARGO, "src/deep/lib.rs": "fn a() {}\n" * 9}
     repo = write_tree(tmp_path / "repo", files)
     (tmp_path / "LICENSE").write_text(MIT)
@@ -430,13 +430,13 @@ def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):
         (row,) = (row for path, row in table(tmp_path / "out").items() if path.endswith("lib.rs"))
         return row["license"], row["license_from"]
 
-    assert found() == ("NOASSERTION", None)  # no work tree
+    assert found() == ("NOASSERTION", None)  # not a work tree
     git(repo, "init", "-q")
     git(repo, "add", ".")
     assert found() == ("MIT OR Apache-2.0", "../Cargo.toml")
     assert found(repo / "src/deep") == ("MIT OR Apache-2.0", "../../Cargo.toml")
     assert found(repo / "src/deep/lib.rs") == ("MIT OR Apache-2.0", "../../Cargo.toml")
-    # The next build notices what changed above its source.
+    # The next build detects changes above its source.
     found()
     (repo / "Cargo.toml").write_text(CARGO.replace("MIT OR Apache-2.0", "ISC"))
     assert found()[0] == "NOASSERTION"
@@ -444,21 +444,21 @@ def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):
         (repo / name).unlink()
     assert found() == ("MIT", "../LICENSE-MIT")
     (repo / "LICENSE-MIT").unlink()
-    assert found() == ("NOASSERTION", None)  # not beyond the work tree
+    assert found() == ("NOASSERTION", None)  # files outside the work tree are not read
     (repo / "COPYING").symlink_to(tmp_path / "LICENSE")
     (repo / "package.json").write_text(json.dumps({"license": "SEE LICENSE IN ../LICENSE"}))
     os.mkfifo(repo / "LICENSE")
-    said = "../COPYING, ../LICENSE"
+    conflict = "../COPYING, ../LICENSE"
     assert found() == ("NOASSERTION", "../package.json (SEE LICENSE IN ../LICENSE)")
     (repo / "package.json").unlink()
-    assert found() == ("NOASSERTION", said)
+    assert found() == ("NOASSERTION", conflict)
     for name in ("COPYING", "LICENSE"):
         (repo / name).unlink()
     write_tree(repo, {"LICENSE.txt": MIT, "license/notes.txt": "about licences\n"})
-    assert found() == ("MIT", "../LICENSE.txt")  # a folder of that name says nothing
+    assert found() == ("MIT", "../LICENSE.txt")  # a folder with the name of a license file is ignored
 
 
-def test_git_folder_that_is_not_what_it_seems_widens_nothing(tmp_path):
+def test_misleading_git_folder_does_not_extend_the_license_search(tmp_path):
     outer = write_tree(tmp_path / "outer", {"LICENSE": MIT, "repo/src/a.py": "x = 1\n" * 9})
     repo = outer / "repo"
 
@@ -471,7 +471,7 @@ def test_git_folder_that_is_not_what_it_seems_widens_nothing(tmp_path):
         git(repo, "config", "core.worktree", str(work_tree))
         assert found() == "NOASSERTION", work_tree
     shutil.rmtree(repo / ".git")
-    (outer / ".git").mkdir()  # no repository
+    (outer / ".git").mkdir()  # not a repository
     assert found() == "NOASSERTION"
     (outer / ".git").rmdir()
     elsewhere = write_tree(tmp_path / "elsewhere", {"b.py": "y = 1\n"})
@@ -485,8 +485,8 @@ def test_git_folder_that_is_not_what_it_seems_widens_nothing(tmp_path):
     assert found() == "NOASSERTION"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_git_folder_of_a_stranger_widens_nothing(tmp_path):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of files")
+def test_git_folder_of_another_owner_does_not_extend_the_license_search(tmp_path):
     outer = write_tree(tmp_path / "outer", {"LICENSE": MIT, "src/a.py": "x = 1\n" * 9})
     git(outer, "init", "-q")
     for owner, expected in ((12345, "NOASSERTION"), (23456, "MIT"), (0, "MIT")):
@@ -496,8 +496,8 @@ def test_git_folder_of_a_stranger_widens_nothing(tmp_path):
         assert table(tmp_path / "out")["a.py"]["license"] == expected
 
 
-def test_near_duplicates_are_found_among_what_a_licence_leaves(tmp_path):
-    """Files that go first must not shift the others' signatures."""
+def test_near_duplicates_are_found_after_the_license_filter(tmp_path):
+    """Files that are dropped earlier must not shift the signatures of the others."""
     rng = random.Random(12)
     base = prose(rng, 200)
     files = {f"{number:02d}.py": prose(rng, 100) for number in range(30)}
@@ -541,7 +541,7 @@ def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
 
 
 def rebuilt_splits(tmp_path, first, second):
-    """Path -> (split, moved_from) after a build of one tree and then of another into the same folder."""
+    """Build one tree and then another into the same folder. Return the files table of each build."""
     repo = write_tree(tmp_path / "repo", first)
     settings = {"split": SplitConfig(shares="40/30/30", decontaminate="off")}
     make(repo, tmp_path / "out", **settings)
@@ -551,21 +551,21 @@ def rebuilt_splits(tmp_path, first, second):
     return before, table(tmp_path / "out")
 
 
-@pytest.mark.parametrize("ending", ["", "\nchanged = 1\n"])
+@pytest.mark.parametrize("suffix", ["", "\nchanged = 1\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_an_exact_duplicate_remembers_the_split_of_the_file_that_stood_for_it(tmp_path, mark, ending):
+def test_exact_duplicate_keeps_the_split_of_its_kept_copy(tmp_path, mark, suffix):
     rng = random.Random(3)
     texts = [prose(rng, 60) for _ in range(12)]
     first = {f"b{number:02d}.py": text for number, text in enumerate(texts)}
     first |= {f"z{number:02d}.py": mark + text for number, text in enumerate(texts)}
-    second = {f"z{number:02d}.py": mark + text + ending for number, text in enumerate(texts)}
+    second = {f"z{number:02d}.py": mark + text + suffix for number, text in enumerate(texts)}
     before, after = rebuilt_splits(tmp_path, first, second)
     assert {path: row["split"] for path, row in after.items()} == {
         path: before["b" + path[1:]]["split"] for path in second
     }
 
 
-def test_a_notebook_run_again_under_another_name_stays_in_its_split(tmp_path):
+def test_notebook_with_new_output_and_name_keeps_its_split(tmp_path):
     rng = random.Random(4)
 
     def notebook(code, output):
@@ -579,7 +579,7 @@ def test_a_notebook_run_again_under_another_name_stays_in_its_split(tmp_path):
     assert [row["split"] for row in after.values()] == [row["split"] for row in before.values()]
 
 
-def test_a_move_that_comes_with_a_drop_is_listed(tmp_path):
+def test_move_of_a_dropped_file_is_listed(tmp_path):
     rng = random.Random(5)
     first = {f"{number:02d}.py": prose(rng, 100) for number in range(20)}
     repo = write_tree(tmp_path / "repo", first)
@@ -595,8 +595,8 @@ def test_a_move_that_comes_with_a_drop_is_listed(tmp_path):
     assert any(f"{in_test} from test" in warning for warning in manifest.warnings)
 
 
-def test_a_licence_outside_of_the_source_is_not_read(tmp_path):
-    """A crafted index lists /…/LICENSE."""
+def test_license_outside_the_source_is_not_read(tmp_path):
+    """A crafted git index lists the absolute path of a LICENSE."""
     import hashlib
 
     outside = tmp_path / "LICENSE"
@@ -614,13 +614,13 @@ def test_a_licence_outside_of_the_source_is_not_read(tmp_path):
     assert rows["a.py"]["license_from"] is None
 
 
-def test_a_language_that_does_not_exist_is_said(tmp_path):
+def test_unknown_language_is_refused_with_a_suggestion(tmp_path):
     repo = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(ConfigError, match="Did you mean 'python'"):
         make(repo, tmp_path / "out", rules=RulesConfig(languages={"pyhton": {"longest_line": 1}}))
 
 
-def test_a_file_that_a_benchmark_takes_whole_is_counted(tmp_path):
+def test_file_cut_completely_by_a_benchmark_is_counted(tmp_path):
     rng = random.Random(9)
     text = prose(rng, 80)
     files = {f"{number:02d}.py": prose(rng, 90) for number in range(10)}
@@ -634,7 +634,7 @@ def test_a_file_that_a_benchmark_takes_whole_is_counted(tmp_path):
     assert manifest.decontamination.against[0].tokens_cut == row["tokens"]
 
 
-def test_the_digest_of_a_file_that_was_dropped_before_the_look_for_secrets_is_not_recorded(tmp_path):
+def test_no_digest_is_recorded_for_files_dropped_before_the_secret_scan(tmp_path):
     source = f'// Code generated by x. DO NOT EDIT.\nvar token = "{canary()}"\n'
     repo = write_tree(tmp_path / "repo", {"gen.go": source, "a.py": "x = 1\n"})
     make(repo, tmp_path / "out")
@@ -642,7 +642,7 @@ def test_the_digest_of_a_file_that_was_dropped_before_the_look_for_secrets_is_no
     assert (row["reason"], row["sha256"], row["text_sha256"]) == ("generated", None, None)
 
 
-def test_a_secret_in_a_name_gets_out_nowhere(tmp_path):
+def test_secret_in_a_file_name_is_redacted_in_all_output_files(tmp_path):
     value = canary()
     files = {f"dir-{value}/a.py": "x = 1\n", f"b {value}.py": "y = 2\n", f"{value}.png": "z", "ok.py": "w = 3\n"}
     make(write_tree(tmp_path / "repo", files), tmp_path / "out", scan=ScanConfig(exclude=[f"b {value}.py"]))
@@ -653,7 +653,7 @@ def test_a_secret_in_a_name_gets_out_nowhere(tmp_path):
     assert [path for path, row in rows.items() if row["status"] == "kept"] == ["ok.py"]
 
 
-def test_what_is_recorded_of_a_secret_holds_nothing_of_it(tmp_path):
+def test_secret_in_details_and_license_names_is_redacted(tmp_path):
     value = canary()
     files = {
         "gen.py": f"# generated with {value}, do not edit\nx = 1\n",
@@ -666,7 +666,7 @@ def test_what_is_recorded_of_a_secret_holds_nothing_of_it(tmp_path):
     assert "SECRET" in table(tmp_path / "out")["a.py"]["license_from"]
 
 
-def test_a_copy_made_before_the_original_takes_its_split(tmp_path):
+def test_copy_sorted_before_the_original_takes_its_split(tmp_path):
     rng = random.Random(15)
     first = {f"m{number:02d}.py": prose(rng, 60) for number in range(12)}
     changed = {path: text + "\nedited = 1\n" for path, text in first.items()}
@@ -675,7 +675,7 @@ def test_a_copy_made_before_the_original_takes_its_split(tmp_path):
     assert {path: after[f"a_{path}"]["split"] for path in first} == {path: before[path]["split"] for path in first}
 
 
-def test_licences_in_folders_with_odd_names_and_beside_single_files(tmp_path):
+def test_licenses_are_found_in_folders_with_unusual_names_and_beside_single_files(tmp_path):
     repo = write_tree(tmp_path / "repo", {"od\\d/LICENSE": MIT, "od\\d/a.py": "x = 1\n", "one.py": "y = 1\n"})
     make(repo, tmp_path / "out", scan=ScanConfig(include=["*.py"]))
     assert table(tmp_path / "out")["od\\\\d/a.py"]["license"] == "MIT"
@@ -684,7 +684,7 @@ def test_licences_in_folders_with_odd_names_and_beside_single_files(tmp_path):
     assert table(tmp_path / "single")["one.py"]["license_from"] == "LICENSE-\\xe9.txt"
 
 
-def test_an_error_names_no_secret_either(tmp_path):
+def test_error_message_contains_no_secret(tmp_path):
     value = canary()
     repo = write_tree(tmp_path / "repo", {f"{value}.png": "x"})
     with pytest.raises(InputError, match="no usable file in") as error:

@@ -1,4 +1,4 @@
-"""Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
+"""Builds with variants of train files: they are marked, and the files table gives a reason for each missing one."""
 
 import json
 import os
@@ -37,7 +37,7 @@ from support.builds import called, everything, files_table, in_a_process, make, 
 from support.chat_server import PARENT, ChatServer, fails, says
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
-from support.tokenizers_made_here import unigram, word_piece
+from support.trained_tokenizers import unigram, word_piece
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0}
 
@@ -49,7 +49,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Modules, and what has no grammar."""
+    """Python modules, and a text without a grammar."""
     folder = tmp_path_factory.mktemp("varied") / "project"
     folder.mkdir()
     for name in (
@@ -76,8 +76,8 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def few(source, tmp_path_factory):
-    """Some of them, for what one file shows as well."""
+def few_files(source, tmp_path_factory):
+    """Some of the files, for tests that do not need more."""
     folder = tmp_path_factory.mktemp("few") / "project"
     folder.mkdir()
     for name in ("argparse.py", "bisect.py", "calendar.py", "README.md"):
@@ -103,30 +103,30 @@ def rows_of(out, split="train"):
     return list(open_dataset(out)[split])
 
 
-def test_variants_are_of_train_files_and_stand_behind_them(varied, plain):
+def test_variants_follow_their_train_file(varied, plain):
     table = files_table(varied)
     for split in ("validation", "test"):
         assert {(row["variant"], row["variant_seed"]) for row in rows_of(varied, split)} == {("", 0)}
-        bare = [
+        without_variant_columns = [
             {name: row[name] for name in row if name not in {"variant", "variant_seed", "labels"}}
             for row in rows_of(varied, split)
         ]
-        assert bare == rows_of(plain, split)
+        assert without_variant_columns == rows_of(plain, split)
     own = [row for row in rows_of(varied) if not row["variant"]]
     assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
     order = ["rename", "comments", "format", "rewrite", "noise"]
-    places = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
-    assert places == sorted(places)
+    positions = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
+    assert positions == sorted(positions)
     for row in rows_of(varied):
         if row["variant"]:
-            (told,) = [one for one in table[row["path"]]["variants"] if one["kind"] == row["variant"]]
-            assert told["seed"] == row["variant_seed"]
+            (recorded,) = [one for one in table[row["path"]]["variants"] if one["kind"] == row["variant"]]
+            assert recorded["seed"] == row["variant_seed"]
             assert table[row["path"]]["split"] == "train"
     made = Counter(row["variant"] for row in rows_of(varied) if row["variant"])
     assert set(made) == set(ALL)
 
 
-def test_the_manifest_counts_them_and_the_epochs_they_make(varied):
+def test_manifest_counts_variants_and_epochs(varied):
     manifest = open_dataset(varied).manifest
     train = rows_of(varied)
     for kind, facts in manifest.variants.items():
@@ -142,25 +142,25 @@ def test_the_manifest_counts_them_and_the_epochs_they_make(varied):
     }
 
 
-def test_a_check_believes_it(source, varied, tmp_path):
+def test_check_passes(source, varied, tmp_path):
     report = check(shutil.copytree(varied, tmp_path / "copy"), [str(source)])
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "variants"]
     assert verdict.status == "ok"
 
 
-def test_hugging_face_reads_it(varied, tmp_path, monkeypatch):
+def test_load_dataset_reads_variants(varied, tmp_path, monkeypatch):
     import datasets
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     loaded = datasets.load_dataset(str(varied), cache_dir=str(tmp_path))
     assert loaded["train"].num_rows == len(rows_of(varied))
     assert loaded["train"].features["variant"].dtype == "string"
-    # Types are guessed from the first rows: a null there would break what comes later.
+    # Types are inferred from the first rows, so a null there would break later rows.
     assert not any(None in row.values() for split in open_dataset(varied) for row in rows_of(varied, split))
 
 
-def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
+def test_noise_changes_ids_but_not_labels(varied):
     train = rows_of(varied)
     own = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}
     noisy = [row for row in train if row["variant"] == "noise"]
@@ -174,7 +174,7 @@ def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
         assert 50_264 in row["input_ids"]
 
 
-def test_the_text_of_a_variant_is_other_text_that_means_the_same(varied, source):
+def test_variants_are_different_texts_that_can_be_parsed(varied, source):
     import ast
 
     tokenizer, table = open_dataset(varied).tokenizer, files_table(varied)
@@ -183,17 +183,17 @@ def test_the_text_of_a_variant_is_other_text_that_means_the_same(varied, source)
         for row in rows_of(varied):
             if row["variant"] == kind:
                 texts.setdefault(row["path"], []).extend(row["input_ids"][1:-1][-row["fresh"] :])
-        whole = [
+        complete = [
             path for path in texts if not next(v for v in table[path]["variants"] if v["kind"] == kind)["own_windows"]
         ]
-        assert whole
-        for path in whole:
+        assert complete
+        for path in complete:
             text = tokenizer.decode(texts[path])
             assert text != (source / path).read_bytes()
             ast.parse(text)
 
 
-def test_the_same_for_any_workers_and_again_and_another_for_another_seed(source, tokenizer, varied, tmp_path):
+def test_variants_depend_on_the_seed_but_not_on_workers_or_earlier_builds(source, tokenizer, varied, tmp_path):
     for name, seed, workers in (("three", 0, 3), ("other", 1, 1)):
         variants = VariantsConfig(rates=ALL, seed=seed)
         make(source, tmp_path / name, tokenizer=tokenizer, variants=variants, run=RunConfig(workers=workers))
@@ -210,7 +210,7 @@ def test_the_same_for_any_workers_and_again_and_another_for_another_seed(source,
     assert everything(tmp_path / "three")[0] == everything(varied)[0]
 
 
-def test_a_rate_is_a_share_of_the_files(source, tmp_path):
+def test_rate_is_a_share_of_the_files(source, tmp_path):
     manifest = make(source, tmp_path / "out", variants=VariantsConfig(rates={"noise": 0.4}))
     facts = manifest.variants["noise"]
     assert 0 < facts.chosen < manifest.splits["train"].files
@@ -218,12 +218,12 @@ def test_a_rate_is_a_share_of_the_files(source, tmp_path):
 
 
 @pytest.mark.parametrize("setting", [{"noise_mask": 0.6, "seed": 9}, {"noise_span": 9.0}, {"noise_delete": 0.4}])
-def test_a_setting_that_is_changed_changes_what_was_made_before(few, tmp_path, setting):
+def test_changed_setting_replaces_earlier_variants(few_files, tmp_path, setting):
     first = VariantsConfig(rates={"noise": 1.0})
     second = VariantsConfig(rates={"noise": 1.0}, **setting)
     split, found = SplitConfig(fresh=True, shares="100/0/0"), []
     for out, variants in (("one", first), ("one", second), ("two", second)):
-        make(few, tmp_path / out, variants=variants, split=split)
+        make(few_files, tmp_path / out, variants=variants, split=split)
         found.append(everything(tmp_path / out)[0])
     assert found[0] != found[1]
     assert found[1] == found[2]
@@ -232,7 +232,7 @@ def test_a_setting_that_is_changed_changes_what_was_made_before(few, tmp_path, s
 @pytest.mark.parametrize(
     "output", [{"with_text": True}, {"pad": True}, {"pad": True, "with_text": True, "compress": "zstd"}]
 )
-def test_a_check_believes_it_with_every_column(source, tokenizer, tmp_path, output):
+def test_check_passes_with_optional_columns(source, tokenizer, tmp_path, output):
     make(
         source, tmp_path / "out", tokenizer=tokenizer, variants=VariantsConfig(rates=ALL), output=OutputConfig(**output)
     )
@@ -244,7 +244,7 @@ def test_a_check_believes_it_with_every_column(source, tokenizer, tmp_path, outp
 
 
 @pytest.mark.parametrize("made", [word_piece, unigram])
-def test_a_tokenizer_that_does_not_give_the_text_back_has_variants_too(source, tmp_path, made):
+def test_variants_work_with_tokenizers_that_do_not_reproduce_the_text(source, tmp_path, made):
     (tmp_path / "tokenizer.json").write_text(made())
     tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     rates = {"rename": 1.0, "noise": 1.0}
@@ -253,12 +253,12 @@ def test_a_tokenizer_that_does_not_give_the_text_back_has_variants_too(source, t
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_padded_rows_of_a_reader_have_padded_labels(varied):
+def test_padded_rows_have_padded_labels(varied):
     row = next(iter(open_dataset(varied)["train"].padded()))
     assert len(row["labels"]) == len(row["input_ids"]) == 512
 
 
-def test_a_share_counts_the_variants_too(source, tmp_path):
+def test_realized_share_includes_variants(source, tmp_path):
     sampling = SamplingConfig(weights={"**/a*.py": 3.0})
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
     counts = Counter()
@@ -268,8 +268,8 @@ def test_a_share_counts_the_variants_too(source, tmp_path):
 
 
 @pytest.mark.parametrize("sampling", [SamplingConfig(), SamplingConfig(max_windows=60), SamplingConfig(preset="code")])
-def test_no_row_of_a_variant_is_a_copy(source, tmp_path, sampling):
-    """Not even where a variant has changed only another part of the file."""
+def test_no_variant_row_equals_a_row_of_its_file(source, tmp_path, sampling):
+    """This includes windows of parts of a file that the variant did not change."""
     rates = {"rename": 1.0, "comments": 1.0, "format": 1.0}
     make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates=rates))
     rows = rows_of(tmp_path / "out")
@@ -284,7 +284,7 @@ def test_no_row_of_a_variant_is_a_copy(source, tmp_path, sampling):
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_a_sample_has_variants_in_proportion(source, tmp_path):
+def test_sample_contains_variants_in_proportion(source, tmp_path):
     sampling = SamplingConfig(max_windows=60)
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
     own = sum(not row["variant"] for row in rows_of(tmp_path / "out"))
@@ -298,8 +298,8 @@ WITH_COMMENTS = "\n".join(
 )
 
 
-def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
-    """Comments keep the code of two files apart; without them one would show what is held out."""
+def test_variant_that_shares_a_span_with_a_held_out_file_is_not_made(tmp_path):
+    """Comments interrupt the code that two files share. A variant without them would contain the held-out code."""
     folder = tmp_path / "project"
     folder.mkdir()
     splits = []
@@ -320,13 +320,13 @@ def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
         out = tmp_path / f"out-{seed}"
         split = SplitConfig(previous=str(tmp_path / "splits.jsonl"))
         make(folder, out, split=split, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
-        (told,) = files_table(out)["shared.py"]["variants"]
-        statuses.add(told["missing"])
+        (recorded,) = files_table(out)["shared.py"]["variants"]
+        statuses.add(recorded["missing"])
         assert check(out, [str(folder)]).ok
     assert "shares_span" in statuses
 
 
-def test_a_variant_that_is_the_text_of_another_file_is_none(tmp_path):
+def test_variant_equal_to_another_file_is_not_made(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "bare.py").write_text(CODE + "\n")
@@ -335,12 +335,12 @@ def test_a_variant_that_is_the_text_of_another_file_is_none(tmp_path):
     statuses = set()
     for seed in range(6):
         make(folder, tmp_path / f"{seed}", **config, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
-        (told,) = files_table(tmp_path / f"{seed}")["commented.py"]["variants"]
-        statuses.add(told["missing"])
+        (recorded,) = files_table(tmp_path / f"{seed}")["commented.py"]["variants"]
+        statuses.add(recorded["missing"])
     assert "duplicate" in statuses
 
 
-def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
+def test_file_with_cuts_has_no_variants(source, tmp_path):
     benchmark = tmp_path / "benchmark.txt"
     benchmark.write_bytes((source / "heapq.py").read_bytes()[3000:6000])
     split = SplitConfig(against=[str(benchmark)], shares="100/0/0")
@@ -371,13 +371,13 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
         (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+def test_invalid_options_are_refused_in_one_line(source, tmp_path, words, part):
     code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
     assert code == 2
     assert part in line
 
 
-def test_without_the_grammars_the_message_says_what_to_install(source, tmp_path):
+def test_missing_grammars_give_the_install_command(source, tmp_path):
     script = f"""
 import sys
 sys.modules["tree_sitter_rust"] = None
@@ -391,7 +391,7 @@ sys.exit(main())
     assert "pip install 'gristmill[variants]'" in line
 
 
-def test_explain_tells_of_a_files_variants(varied):
+def test_explain_lists_the_variants_of_a_file(varied):
     path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
     explained = called("explain", varied, path).stdout
     assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
@@ -401,7 +401,7 @@ def test_explain_tells_of_a_files_variants(varied):
     assert called("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", noise")
 
 
-def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_path):
+def test_manual_steps_give_the_same_dataset_as_a_build(source, tokenizer, varied, tmp_path):
     config = Config(
         sources=[str(source)], out=str(tmp_path / "out"), tokenizer=tokenizer, variants=VariantsConfig(rates=ALL)
     )
@@ -413,8 +413,8 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
     assert everything(tmp_path / "out") == everything(varied)
 
 
-def build_dying_over_a_variant(config):
-    def renamed(file, means, dice):
+def build_dying_at_a_variant(config):
+    def renamed(file, settings, rng):
         return os._exit(9) if b"class Calendar" in file.text else file.text + b"# other\n"
 
     MAKERS[VariantKind.RENAME] = renamed
@@ -422,7 +422,7 @@ def build_dying_over_a_variant(config):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, workers):
+def test_file_that_kills_workers_is_named_or_has_no_variant(source, tmp_path, workers):
     config = Config(
         sources=[str(source)],
         out=str(tmp_path / "out"),
@@ -431,14 +431,14 @@ def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path
         run=RunConfig(workers=workers),
     )
     with pytest.raises(OutputError, match=r"project/calendar.py could not be rewritten: its worker died"):
-        in_a_process(build_dying_over_a_variant, config)
+        in_a_process(build_dying_at_a_variant, config)
     run = RunConfig(workers=workers, skip_failed=True)
-    in_a_process(build_dying_over_a_variant, msgspec.structs.replace(config, run=run))
+    in_a_process(build_dying_at_a_variant, msgspec.structs.replace(config, run=run))
     manifest = open_dataset(tmp_path / "out").manifest
     assert manifest.variants["rename"].missing == {"failed": 1, "language_not_known": 1}
     assert manifest.variants["rename"].made == manifest.splits["train"].files - 2
-    (told,) = files_table(tmp_path / "out")["calendar.py"]["variants"]
-    assert told["missing"] == "failed"
+    (recorded,) = files_table(tmp_path / "out")["calendar.py"]["variants"]
+    assert recorded["missing"] == "failed"
 
 
 def rewriting(folder, out, server, **more):
@@ -453,18 +453,18 @@ def rewriting(folder, out, server, **more):
 
 
 @pytest.mark.parametrize("way", ["paraphrase", "back_translation"])
-def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, way):
+def test_language_model_receives_each_redacted_text_once(tmp_path, way):
     folder = tmp_path / "project"
     folder.mkdir()
     secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
     names = ("round", "square", "silent", "same", "broken")
     for name in names:
         (folder / f"{name}.py").write_text(f"KEY = {secret!r}\n" + PARENT.format(name=name))
-    acts = {
+    script = {
         "silent": [fails(400)],
         "broken": [says("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
     }
-    with ChatServer(acts if way == "paraphrase" else {}) as server:
+    with ChatServer(script if way == "paraphrase" else {}) as server:
         config = rewriting(folder, tmp_path / "out", server, way=way)
         facts = build(config).variants["rewrite"]
         assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2)
@@ -472,7 +472,7 @@ def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, w
         assert "<SECRET:" in server.prompts()[0]
         first = everything(tmp_path / "out")
         build(config)
-        again = 1 if way == "paraphrase" else 0  # what was not answered is asked once more
+        again = 1 if way == "paraphrase" else 0  # a request without an answer is sent again
         assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2) + again
     assert facts.chosen == len(names)
     if way == "paraphrase":
@@ -489,7 +489,7 @@ def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, w
 
 
 @pytest.mark.parametrize("act", [says("```python\ndef area_a(:"), says("short", "length"), says("")])
-def test_an_answer_that_is_of_no_use_is_not_asked_for_again(tmp_path, act):
+def test_unusable_answer_is_not_requested_again(tmp_path, act):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.py").write_text(PARENT.format(name="a"))
@@ -502,7 +502,7 @@ def test_an_answer_that_is_of_no_use_is_not_asked_for_again(tmp_path, act):
     assert not [warning for warning in manifest.warnings if "asks again" in warning]
 
 
-def test_a_text_that_does_not_fit_is_not_sent_and_told(tmp_path):
+def test_text_that_is_too_long_is_not_sent(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.py").write_text(PARENT.format(name="a"))
@@ -512,8 +512,8 @@ def test_a_text_that_does_not_fit_is_not_sent_and_told(tmp_path):
         assert server.num_asked == 1
     assert manifest.variants["rewrite"].missing == {"text_too_long": 1}
     assert manifest.settings["rewrite"] == {"model": "small", "way": "paraphrase", "context_tokens": 4000}
-    (told,) = [one["missing"] for one in files_table(tmp_path / "out")["b.py"]["variants"]]
-    assert told == "text_too_long"
+    (recorded,) = [one["missing"] for one in files_table(tmp_path / "out")["b.py"]["variants"]]
+    assert recorded == "text_too_long"
     assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
     assert check(tmp_path / "out", [str(folder)]).ok
 
@@ -521,37 +521,39 @@ def test_a_text_that_does_not_fit_is_not_sent_and_told(tmp_path):
 @pytest.mark.parametrize(
     ("words", "way"), [(["paraphrase=0.25"], "paraphrase"), (["rename,back-translation=0.25"], "back_translation")]
 )
-def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
+def test_variants_option_accepts_the_way_of_rewriting(words, way):
     options = ["src", "--out", "out", *(word for text in words for word in ("--variants", text))]
     _, values = parse_settings(parser_for("build SOURCE", ""), options, "it")
     assert values["variants.rates"]["rewrite"] == 0.25
     assert values["rewrite.way"] == way
 
 
-def test_a_build_takes_one_way_of_rewriting():
+def test_build_accepts_only_one_way_of_rewriting():
     options = ["src", "--out", "out", "--variants", "paraphrase,back-translation"]
-    with pytest.raises(ConfigError, match="--variants names back_translation and paraphrase, but a build can use only one"):
+    with pytest.raises(
+        ConfigError, match="--variants names back_translation and paraphrase, but a build can use only one"
+    ):
         parse_settings(parser_for("build SOURCE", ""), options, "it")
 
 
 @pytest.mark.parametrize("name", ["paraphrase", "back-translation"])
-def test_in_a_configuration_the_way_of_a_rewrite_is_a_setting(tmp_path, name):
-    said = rf'there is no variant \'{name}\'\. Use rewrite, with rewrite.way = "{name.replace("-", "_")}"'
+def test_way_of_rewriting_is_not_a_variant_in_a_configuration_file(tmp_path, name):
+    message = rf'there is no variant \'{name}\'\. Use rewrite, with rewrite.way = "{name.replace("-", "_")}"'
     (tmp_path / "gristmill.toml").write_text(f"[variants.rates]\n{name} = 0.2\n")
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load_config({"sources": ["src"], "out": "out"}, tmp_path / "gristmill.toml")
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         VariantsConfig(rates={name: 0.2})
 
 
-def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):
+def test_secret_in_an_answer_of_the_model_is_not_stored(tmp_path):
     secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.py").write_text(PARENT.format(name="a"))
-    told = says(f"A function area_a. The token is {secret}.")
+    recorded = says(f"A function area_a. The token is {secret}.")
     code = says(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
-    with ChatServer({"a": [told, code]}) as server:
+    with ChatServer({"a": [recorded, code]}) as server:
         build(rewriting(folder, tmp_path / "out", server, way="back_translation"))
         assert secret not in json.dumps(server.prompts())
         assert "<SECRET:" in server.prompts()[1]
@@ -559,12 +561,12 @@ def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
-def test_an_endpoint_that_nothing_is_sent_to_is_told(source, tmp_path):
+def test_unused_endpoint_gives_a_warning(source, tmp_path):
     manifest = make(source, tmp_path / "out", rewrite=RewriteConfig(endpoint="http://127.0.0.1:9/v1"))
     assert any("is not used" in warning for warning in manifest.warnings)
 
 
-def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):
+def test_unreachable_endpoint_ends_the_build_with_one_line(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     for number in range(25):

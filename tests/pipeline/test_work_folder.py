@@ -1,3 +1,5 @@
+"""Work folders: publishing and replacing datasets, kills, locks and signals."""
+
 import json
 import os
 import shutil
@@ -11,9 +13,9 @@ import pytest
 from gristmill.core.errors import DatasetError, InputError, OutputError
 from gristmill.core.layout import REPORT, REPORT_MARK
 from gristmill.core.manifest import FORMAT, read_manifest
-from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline import work_folder
 from gristmill.pipeline.work_folder import Workspace
-from support.builds import in_a_process, in_steps, killed
+from support.builds import count_changes, in_a_process, run_until_killed
 
 MANIFEST = {
     "format": FORMAT,
@@ -64,54 +66,54 @@ MANIFEST = {
 
 
 def fill(folder, text):
-    """A dataset that can be told from another."""
+    """Write a dataset whose fingerprint is `text`."""
     (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text}))
     (folder / "train.jsonl").write_text(text)
 
 
-def text_in(folder):
+def fingerprint_of(folder):
     return read_manifest(folder).fingerprint
 
 
-def test_the_dataset_takes_its_place_by_rename(tmp_path):
+def test_dataset_is_published_by_rename(tmp_path):
     with Workspace(str(tmp_path / "out")) as work:
         fill(work.dataset, "new")
         assert not (tmp_path / "out").exists()
         work.publish()
-    assert text_in(tmp_path / "out") == "new"
+    assert fingerprint_of(tmp_path / "out") == "new"
     assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_an_earlier_dataset_is_replaced_and_what_lay_beside_it_stays(tmp_path, monkeypatch, can_exchange):
+def test_earlier_dataset_is_replaced_and_user_files_are_kept(tmp_path, monkeypatch, can_exchange):
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
     (out / "notes.txt").write_text("mine")
     if not can_exchange:
-        monkeypatch.setattr(workspaces.sys, "platform", "another")
+        monkeypatch.setattr(work_folder.sys, "platform", "another")
     with Workspace(str(out)) as work:
         fill(work.dataset, "new")
         work.publish()
-    assert text_in(out) == "new"
+    assert fingerprint_of(out) == "new"
     assert (out / "notes.txt").read_text() == "mine"
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_failed_build_leaves_the_earlier_dataset_and_nothing_else(tmp_path):
+def test_failed_build_leaves_only_the_earlier_dataset(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
     with pytest.raises(RuntimeError), Workspace(str(out)) as work:
         fill(work.dataset, "new")
         raise RuntimeError
-    assert text_in(out) == "old"
+    assert fingerprint_of(out) == "old"
     assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.fixture
 def killed_at(tmp_path):
-    """Runs a build in a process of its own that is killed at a given point, over an earlier dataset with a note in it."""
+    """Return a function that runs a build over an earlier dataset with a user's file, and kills it at a given point."""
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
@@ -157,72 +159,72 @@ def killed_at(tmp_path):
         ("work_folder.foreign_names", {}, "old"),
     ],
 )
-def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed_at, tmp_path, point, patches, expected):
+def test_build_killed_while_publishing_loses_nothing(killed_at, tmp_path, point, patches, expected):
     out = killed_at(point, **patches)
     with Workspace(str(out)) as work:
         assert [entry.name for entry in work.dataset.iterdir()] == [".growing"]
-    assert text_in(out) == expected
+    assert fingerprint_of(out) == expected
     assert (out / "notes.txt").read_text() == "mine"
     assert os.listdir(tmp_path) == ["out"]
 
 
 def replace_dataset(out, can_exchange):
-    """With several files, a folder and a log in the earlier one, and something of the user's in two places."""
+    """Publish a dataset with several files, a folder and a log."""
     if not can_exchange:
-        workspaces.sys = type("sys", (), {"platform": "another"})
+        work_folder.sys = type("sys", (), {"platform": "another"})
     with Workspace(str(out)) as work:
-        write_both(work.dataset, "new")
+        write_dataset(work.dataset, "new")
         work.log.write_text("pieces")
         work.publish()
 
 
-FILES_OF_BOTH = ("files.jsonl", "train.jsonl", "parquet/train.parquet")
+DATASET_FILES = ("files.jsonl", "train.jsonl", "parquet/train.parquet")
 
 
-def write_both(folder, text):
+def write_dataset(folder, text):
     (folder / "parquet").mkdir(exist_ok=True)
-    for name in FILES_OF_BOTH:
+    for name in DATASET_FILES:
         (folder / name).write_text(text)
-    files = {name: {"bytes": len(text), "sha256": ""} for name in FILES_OF_BOTH}
+    files = {name: {"bytes": len(text), "sha256": ""} for name in DATASET_FILES}
     (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text, "files": files}))
 
 
-def whole_text(out):
-    """What a dataset is known by, where all of it is there, with what is the user's."""
-    text = text_in(out)
-    assert {(out / name).read_text() for name in FILES_OF_BOTH} == {text}
+def fingerprint_of_complete(out):
+    """Return the fingerprint of a dataset. Assert that all its files and the user's files are present."""
+    text = fingerprint_of(out)
+    assert {(out / name).read_text() for name in DATASET_FILES} == {text}
     assert [(out / name).read_text() for name in ("notes.txt", "parquet/notes.txt")] == ["mine", "mine"]
     return text
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_build_killed_at_any_step_is_followed_by_a_build_and_by_clean(tmp_path, can_exchange):
+def test_build_killed_at_any_change_can_be_followed_by_build_or_clean(tmp_path, can_exchange):
     def earlier(name):
         out = tmp_path / name / "out"
         out.mkdir(parents=True)
-        write_both(out, "old")
+        write_dataset(out, "old")
         (out / "notes.txt").write_text("mine")
         (out / "parquet/notes.txt").write_text("mine")
         return out
 
-    def replaced(out, last):
-        return (in_steps, out.parent, last, replace_dataset, out, can_exchange)
+    def replacing(out, kill_before):
+        return (count_changes, out.parent, kill_before, replace_dataset, out, can_exchange)
 
-    num_steps = in_a_process(*replaced(earlier("counted"), None))
+    num_steps = in_a_process(*replacing(earlier("counted"), None))
     assert num_steps > 30
     for step in range(1, num_steps + 1):
         out = earlier(f"{step}-cleaned")
-        killed(*replaced(out, step))
+        run_until_killed(*replacing(out, step))
         built = Path(shutil.copytree(out.parent, tmp_path / f"{step}-built"), "out")
         Workspace(str(out)).clean()
-        assert whole_text(out) in {"old", "new"}
+        assert fingerprint_of_complete(out) in {"old", "new"}
         replace_dataset(built, can_exchange=True)
-        assert whole_text(built) == "new"
+        assert fingerprint_of_complete(built) == "new"
         assert os.listdir(out.parent) == os.listdir(built.parent) == ["out"]
 
 
-def test_what_is_left_of_a_dataset_that_was_being_deleted_is_known_by_its_place_alone(tmp_path):
-    """A folder of the user's beside it, whatever it is called, stays."""
+def test_user_folders_with_the_name_of_discarded_data_are_kept(tmp_path):
+    """Data to be deleted is recognized only by its location in the work folder."""
     out = tmp_path / "out"
     for name in ("discarded", "out.discarded"):
         (tmp_path / name).mkdir()
@@ -232,7 +234,7 @@ def test_what_is_left_of_a_dataset_that_was_being_deleted_is_known_by_its_place_
     assert sorted(os.listdir(tmp_path)) == ["discarded", "out", "out.discarded"]
 
 
-def test_somebody_elses_work_folder_is_refused(tmp_path):
+def test_foreign_work_folder_is_refused(tmp_path):
     (tmp_path / "out.work/dataset").mkdir(parents=True)
     (tmp_path / "out.work/dataset/mine.csv").write_text("x")
     with pytest.raises(DatasetError, match="not a work folder"), Workspace(str(tmp_path / "out")):
@@ -241,7 +243,7 @@ def test_somebody_elses_work_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", ['{"manifest_version": 3}', "nonsense", '{"gristmill": "0", "format": 1}'])
-def test_another_programs_manifest_makes_no_dataset(tmp_path, content):
+def test_folder_with_a_manifest_of_another_program_is_refused(tmp_path, content):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/manifest.json").write_text(content)
     with pytest.raises(DatasetError, match="Name a new folder"), Workspace(str(tmp_path / "out")):
@@ -249,7 +251,7 @@ def test_another_programs_manifest_makes_no_dataset(tmp_path, content):
     assert (tmp_path / "out/manifest.json").read_text() == content
 
 
-def test_a_file_of_the_user_that_stands_in_the_way_is_named(tmp_path):
+def test_conflicting_user_file_is_named(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
@@ -261,12 +263,12 @@ def test_a_file_of_the_user_that_stands_in_the_way_is_named(tmp_path):
         fill(work.dataset, "new")
         (work.dataset / "test.jsonl").write_text("new")
         work.publish()
-    assert text_in(out) == "old"
+    assert fingerprint_of(out) == "old"
     assert (out / "test.jsonl").read_text() == "mine"
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_the_folders_permissions_stay(tmp_path):
+def test_permissions_of_the_folder_are_kept(tmp_path):
     out = tmp_path / "out"
     out.mkdir(mode=0o700)
     with Workspace(str(out)) as work:
@@ -283,12 +285,12 @@ def test_sources_inside_the_output_are_refused(tmp_path):
     work.refuse_sources([str(tmp_path), str(tmp_path / "output")])
 
 
-def test_the_root_of_all_is_no_output():
+def test_root_directory_is_refused_as_output():
     with pytest.raises(DatasetError, match="cannot be a dataset folder"):
         Workspace("/")
 
 
-def test_an_empty_folder_may_be_built_into(tmp_path):
+def test_empty_folder_is_accepted_as_output(tmp_path):
     (tmp_path / "out").mkdir()
     with Workspace(str(tmp_path / "out")) as work:
         fill(work.dataset, "new")
@@ -296,7 +298,7 @@ def test_an_empty_folder_may_be_built_into(tmp_path):
     assert (tmp_path / "out/manifest.json").exists()
 
 
-def test_a_link_is_followed_to_where_it_points(tmp_path):
+def test_output_symlink_is_followed(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     with Workspace(str(tmp_path / "link")) as work:
@@ -306,7 +308,7 @@ def test_a_link_is_followed_to_where_it_points(tmp_path):
     assert (tmp_path / "real/manifest.json").exists()
 
 
-def test_somebody_elses_folder_or_file_is_refused(tmp_path):
+def test_foreign_folder_or_file_is_refused(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/me.txt").write_text("x")
     (tmp_path / "file").write_text("x")
@@ -316,7 +318,7 @@ def test_somebody_elses_folder_or_file_is_refused(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "photos"]
 
 
-def test_a_second_build_refuses_while_the_first_runs(tmp_path):
+def test_second_build_is_refused_while_the_first_runs(tmp_path):
     out = str(tmp_path / "out")
     code = "import sys; from gristmill.pipeline.work_folder import Workspace\nwith Workspace(sys.argv[1]): print('in')"
     with Workspace(out):
@@ -327,19 +329,19 @@ def test_a_second_build_refuses_while_the_first_runs(tmp_path):
     assert "in" in subprocess.run([sys.executable, "-c", code, out], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
+def test_unwritable_location_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="cannot write beside"), Workspace(str(tmp_path / "file/out")):
         pass
 
 
-def test_too_little_space_is_said_before(tmp_path):
+def test_lack_of_disk_space_is_reported_before_writing(tmp_path):
     with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"needs .* MB, but only"):
         work.require_space(1 << 60)
 
 
 @pytest.mark.parametrize("page", [f"<!doctype html>{REPORT_MARK}", "<!doctype html>mine"])
-def test_a_report_goes_with_the_dataset_it_was_drawn_of_and_a_page_of_ones_own_stays(tmp_path, page):
+def test_report_is_deleted_with_its_dataset_but_a_user_page_is_kept(tmp_path, page):
     for text in ("old", "new"):
         with Workspace(str(tmp_path / "out")) as work:
             fill(work.dataset, text)
@@ -349,7 +351,7 @@ def test_a_report_goes_with_the_dataset_it_was_drawn_of_and_a_page_of_ones_own_s
     assert (tmp_path / "out" / REPORT).exists() == ("mine" in page)
 
 
-def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):
+def test_check_result_is_deleted_with_its_dataset(tmp_path):
     for text in ("old", "new"):
         with Workspace(str(tmp_path / "out")) as work:
             fill(work.dataset, text)
@@ -363,9 +365,9 @@ def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def interrupted_in(request, monkeypatch):
-    """A function of which the next call comes just after Ctrl-C."""
+    """Return a function that patches another one, so that a signal arrives just before its next call."""
 
-    def end(*_):
+    def raise_interrupt(*_):
         raise KeyboardInterrupt
 
     def patch(where, name):
@@ -378,13 +380,13 @@ def interrupted_in(request, monkeypatch):
 
         monkeypatch.setattr(where, name, first_interrupted)
 
-    handler = signal.signal(request.param, end)
+    handler = signal.signal(request.param, raise_interrupt)
     yield patch
     signal.signal(request.param, handler)
 
 
 @pytest.mark.parametrize(("where", "step"), [(shutil, "rmtree"), (os, "close")])
-def test_ctrl_c_waits_while_the_work_folder_is_cleared_up(tmp_path, interrupted_in, where, step):
+def test_ctrl_c_waits_until_the_work_folder_is_deleted(tmp_path, interrupted_in, where, step):
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out") as work:
         work.publish()
         interrupted_in(where, step)
@@ -392,14 +394,14 @@ def test_ctrl_c_waits_while_the_work_folder_is_cleared_up(tmp_path, interrupted_
 
 
 @pytest.mark.parametrize("step", ["mkdir", "open"])
-def test_ctrl_c_waits_while_the_work_folder_is_made(tmp_path, interrupted_in, step):
+def test_ctrl_c_waits_until_the_work_folder_is_created(tmp_path, interrupted_in, step):
     interrupted_in(os, step)
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out"):
         raise AssertionError
     assert not any(tmp_path.iterdir())
 
 
-def test_a_format_in_a_folder_of_its_own_is_replaced_and_what_is_the_users_there_stays(tmp_path):
+def test_format_folder_is_replaced_and_user_files_in_it_are_kept(tmp_path):
     files = {"files": {"parquet/train.parquet": {"bytes": 0, "sha256": ""}}}
     for text in ("old", "new"):
         with Workspace(str(tmp_path / "out")) as work:

@@ -33,7 +33,7 @@ from support.late_imports import Late
 from support.library_readers import READERS, ask
 from support.made_code import made_module
 from support.source_trees import write_tree
-from support.tokenizers_made_here import byte_level
+from support.trained_tokenizers import byte_level
 
 parquet = Late("pyarrow.parquet")
 

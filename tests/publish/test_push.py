@@ -13,7 +13,7 @@ from gristmill import Config, LicensesConfig, OutputConfig, SecretsConfig, build
 from gristmill.cli import main
 from gristmill.publish.gates import OVERRIDES
 from support import hub_server
-from support.builds import said
+from support.builds import messages
 from support.foreign_datasets import MADE_BY, made_foreign
 from support.source_trees import ROOT, write_tree
 
@@ -101,7 +101,7 @@ def uploaded_files(hub, repo_id=ID):
 def test_dry_run_writes_nothing_to_the_hub(hub, push, dataset):
     (dataset / "notes.txt").write_text("mine")
     code, out, err = push()
-    assert (code, said(err)) == (0, [])
+    assert (code, messages(err)) == (0, [])
     assert hub.requests
     assert hub.writes == []
     assert hub.repos == {}
@@ -122,7 +122,7 @@ def test_upload_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, dataset
     write_tree(dataset / ".git", {"config": "mine"})
     write_tree(tmp_path / "dataset.work", {"settings.json": "salt"})
     code, out, err = push("--upload", "--message", "the first one")
-    assert (code, said(err)) == (0, [])
+    assert (code, messages(err)) == (0, [])
     manifest = json.loads((dataset / "manifest.json").read_text())
     expected = {*manifest["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
     assert uploaded_files(hub) == contents(dataset, expected)
@@ -206,7 +206,7 @@ def test_selected_formats_are_uploaded_with_their_own_manifest(hub, push, datase
     manifest = edit_manifest(dataset, add_parquet)
     before = contents(dataset, ["manifest.json"])
     code, _, err = push("--upload", "--format", "jsonl")
-    assert (code, said(err)) == (0, [])
+    assert (code, messages(err)) == (0, [])
     files = uploaded_files(hub)
     sent = json.loads(files["manifest.json"])
     assert sent == manifest | {"formats": ["jsonl"], "files": sent["files"]}
@@ -350,7 +350,7 @@ def test_hub_error_is_reported_in_one_line(hub, push, dataset, fault, message):
     hub.acts.append(fault)
     code, out, err = push("--upload")
     assert (code, out) == (3, "")
-    (line,) = said(err)
+    (line,) = messages(err)
     assert line.startswith("gristmill: ")
     assert message in line
     assert ID not in hub.repos or set(hub.repos[ID].files()) == {".gitattributes"}

@@ -10,8 +10,8 @@ from gristmill.core.plain_files import PlainFolder
 from gristmill.core.records import Document, Drop, DropReason, SourceFile
 from gristmill.sources import documents
 from gristmill.sources.documents import read_bytes, read_document
+from support.environment import without_privileges
 from support.source_trees import write_tree
-from support.surroundings import without_privileges
 
 
 def file_at(path):

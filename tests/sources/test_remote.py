@@ -81,10 +81,10 @@ def test_interrupted_download_keeps_its_partial_file(s3, proxy, tmp_path):
 def test_stalled_read_is_repeated(s3, proxy, tmp_path):
     s3("x.bin", content()[:100_000])
     (file,) = list_files("s3://bucket/x.bin", timeout_seconds=0.5)
-    proxy.stalls = 2
+    proxy.num_to_stall = 2
     download(file, tmp_path / "x", timeout_seconds=0.5)
     assert (tmp_path / "x").read_bytes() == content()[:100_000]
-    assert (proxy.stalls, proxy.num_stalled) == (0, 2), "both stalled connections are still open"
+    assert (proxy.num_to_stall, proxy.num_stalled) == (0, 2), "both stalled connections are still open"
 
 
 def test_download_fails_after_all_attempts(s3, proxy, tmp_path):

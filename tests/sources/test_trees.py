@@ -13,8 +13,8 @@ from gristmill.core.errors import InputError
 from gristmill.core.records import DropReason
 from gristmill.sources import git as git_module
 from gristmill.sources.trees import scan
+from support.environment import without_privileges
 from support.source_trees import git, write_tree
-from support.surroundings import without_privileges
 
 
 def scanned_paths(root, **config):

@@ -13,7 +13,7 @@ from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write
 from gristmill.splits import span_join
 from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
 from gristmill.splits.span_join import Sides, compare
-from support.made_spans import VOCAB_SIZE, made_up
+from support.made_spans import VOCAB_SIZE, made_texts
 
 
 def grams(texts):
@@ -73,7 +73,7 @@ def compare_texts(folder, small, large, cut, num_partition_bits=0):
     st.integers(0, 2**40), st.sampled_from(["small", "large"]), st.sampled_from([0, 1, 4]), st.sampled_from([60, 10**6])
 )
 def test_result_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits, run_tokens):
-    small, large = made_up(random.Random(seed))
+    small, large = made_texts(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_join, "RUN_TOKENS", run_tokens)
         for name in ("TOKENS_PER_BATCH", "SPANS_PER_BATCH"):
@@ -98,7 +98,7 @@ def remove_cuts(ids, cuts):
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**40), st.sampled_from(["small", "large"]))
 def test_no_shared_span_that_counts_is_left_after_cutting(tmp_path_factory, seed, cut):
-    sides = dict(zip(("small", "large"), made_up(random.Random(seed)), strict=True))
+    sides = dict(zip(("small", "large"), made_texts(random.Random(seed)), strict=True))
     found = compare_texts(tmp_path_factory.mktemp("compare"), sides["small"], sides["large"], cut)
     sides[cut] = [part for number, ids in enumerate(sides[cut]) for part in remove_cuts(ids, found.get(number, ()))]
     assert not any(naive_small_ranges(ids, sides["large"]) for ids in sides["small"])

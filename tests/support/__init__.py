@@ -1,1 +1,1 @@
-"""What tests share: made-up code and tokenizers, servers on loopback, a browser, readers of other projects."""
+"""Helpers that tests share: generated code and tokenizers, loopback servers, a browser, readers of other libraries."""

@@ -1,4 +1,4 @@
-"""A real Chromium, driven headless: what a page does in it, what it asks the network for, what it complains about."""
+"""A real headless Chromium that records the console errors, dialogs and network requests of a page."""
 
 import os
 import shutil
@@ -9,8 +9,8 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
-PLACES = (
+EXECUTABLES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+MACOS_PATHS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
@@ -18,45 +18,45 @@ DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 RULES = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-    "resultTypes": ["violations"],  # to tell all that passed takes longer than to look
+    "resultTypes": ["violations"],  # listing the passed rules takes longer than checking them
 }
 AXE = Axe()
 
 
 def chromium_path() -> str | None:
-    found = (shutil.which(name) for name in NAMES)
-    return next(filter(None, found), None) or next(filter(os.path.isfile, PLACES), None)
+    found = (shutil.which(name) for name in EXECUTABLES)
+    return next(filter(None, found), None) or next(filter(os.path.isfile, MACOS_PATHS), None)
 
 
-class Watched:
-    """A page, with all that it complained about and asked for."""
+class WatchedPage:
+    """A page with its console errors, its dialogs and its requests to other addresses."""
 
-    def __init__(self, context: BrowserContext, own: str) -> None:
+    def __init__(self, context: BrowserContext, own_address: str) -> None:
         context.set_default_timeout(10_000)
         self.page: Page = context.new_page()
-        self.own = own
-        self.complaints: list[str] = []
-        self.strangers: list[str] = []
+        self.own_address = own_address
+        self.console_errors: list[str] = []
+        self.foreign_requests: list[str] = []
         self.dialogs: list[str] = []
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("dialog", self._interrupted)
-        context.on("request", self._asked)
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.console_errors.append(f"error: {error}"))
+        self.page.on("dialog", self._on_dialog)
+        context.on("request", self._on_request)
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning", "trace", "assert"}:
-            self.complaints.append(f"{message.type}: {message.text}")
+            self.console_errors.append(f"{message.type}: {message.text}")
 
-    def _interrupted(self, dialog: Dialog) -> None:
+    def _on_dialog(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
-    def _asked(self, request: Request) -> None:
-        if not request.url.startswith((self.own, "data:", "blob:", "about:")):
-            self.strangers.append(request.url)
+    def _on_request(self, request: Request) -> None:
+        if not request.url.startswith((self.own_address, "data:", "blob:", "about:")):
+            self.foreign_requests.append(request.url)
 
     def violations(self) -> list[str]:
-        """What axe-core finds, by WCAG 2.2 AA and its own best practice."""
+        """Return the violations of WCAG 2.2 AA and of axe-core's best practices."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(AXE.axe_script)
         found = self.page.evaluate("rules => axe.run(rules).then((results) => results.violations)", RULES)
@@ -66,38 +66,38 @@ class Watched:
         ]
 
     def is_quiet(self) -> bool:
-        """Asserts it: nothing complained about, nothing asked of anybody else, nobody interrupted."""
-        assert self.complaints == []
-        assert self.strangers == []
+        """Assert that the page logged no error, requested no other address and opened no dialog. Return True."""
+        assert self.console_errors == []
+        assert self.foreign_requests == []
         assert self.dialogs == []
         return True
 
-    def turn_to(self, own: str, viewport: dict[str, int], *, dark: bool) -> None:
-        self.own = own
+    def set_up(self, own_address: str, viewport: dict[str, int], *, dark: bool) -> None:
+        self.own_address = own_address
         self.page.set_viewport_size(viewport)
         self.page.emulate_media(media="null", color_scheme="dark" if dark else "light")
 
-    def leave(self) -> None:
-        """Nothing of what was looked at is left for the next address."""
+    def reset(self) -> None:
+        """Remove all state of the page, so that the next address starts without it."""
         self.page.unroute_all(behavior="ignoreErrors")
         self.page.mouse.move(0, 0)
         self.page.evaluate(
-            "() => { try { localStorage.clear(); sessionStorage.clear() } catch { /* a page of none */ } }"
+            "() => { try { localStorage.clear(); sessionStorage.clear() } catch { /* the page has no storage */ } }"
         )
         self.page.goto("about:blank")
         self.page.context.clear_cookies()
-        for seen in (self.complaints, self.strangers, self.dialogs):
-            seen.clear()
+        for recorded in (self.console_errors, self.foreign_requests, self.dialogs):
+            recorded.clear()
 
 
-_idle: dict[Browser, list[Watched]] = {}
-"""Pages that nobody looks at: another context takes a second and a half, another address in an old one a third."""
+_idle: dict[Browser, list[WatchedPage]] = {}
+"""Pages to be reused. A new context takes a second and a half, a new address in an existing one a third of a second."""
 
 
 @contextmanager
 def launched() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Its sandbox does not run as root; the pages are our own.
+        # Chromium's sandbox does not work as root, and only our own pages are opened.
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
         yield browser
         _idle.pop(browser, None)
@@ -106,22 +106,29 @@ def launched() -> Iterator[Browser]:
 
 @contextmanager
 def watched(
-    browser: Browser, own: str, *, viewport: dict[str, int] = DESKTOP, dark: bool = False, **options: object
-) -> Iterator[Watched]:
-    """`own`: how the addresses begin that it may ask for: `http://127.0.0.1:8000/`, or `file:///tmp/report.html`."""
+    browser: Browser, own_address: str, *, viewport: dict[str, int] = DESKTOP, dark: bool = False, **options: object
+) -> Iterator[WatchedPage]:
+    """Open a page that may request only addresses that begin with `own_address`.
+
+    Examples of `own_address` are `http://127.0.0.1:8000/` and `file:///tmp/report.html`.
+    """
     idle = _idle.setdefault(browser, [])
-    seen = idle.pop() if idle and not options else Watched(browser.new_context(reduced_motion="reduce", **options), own)
+    page = (
+        idle.pop()
+        if idle and not options
+        else WatchedPage(browser.new_context(reduced_motion="reduce", **options), own_address)
+    )
     try:
-        seen.turn_to(own, viewport, dark=dark)
-        yield seen
-        seen.leave()
+        page.set_up(own_address, viewport, dark=dark)
+        yield page
+        page.reset()
     except BaseException:
-        seen.page.context.close()  # whoever comes next gets another
+        page.page.context.close()  # a page in an unknown state is not reused
         raise
     if options:
-        seen.page.context.close()
+        page.page.context.close()
     else:
-        idle.append(seen)
+        idle.append(page)
 
 
 def file_address(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Commands in this process and in their own, builds that end badly, and what they leave."""
+"""Run commands and builds in this process or another one, kill them, and read the files they leave."""
 
 import hashlib
 import io
@@ -25,8 +25,8 @@ from gristmill import Config, build
 from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.pipeline.work_folder import Workspace
+from support.environment import default_signals
 from support.source_trees import ROOT
-from support.surroundings import default_signals
 
 KILLED = -signal.SIGKILL
 PROGRESS = re.compile(r"[\w ]+: (done|[\d,]+( of [\d,]+)? \w+)( in \d+\.\d s|(, \d+ s left)?)")
@@ -41,7 +41,7 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 def called(*words: object) -> "subprocess.CompletedProcess[str]":
-    """The same answer as `run`, without a new interpreter: for tests of what a command does, not of how it starts."""
+    """Run a command like `run`, but in this process. For tests of its behavior, not of its startup."""
     arguments = [str(word) for word in words]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as errors:
         code = main.run(arguments)
@@ -50,7 +50,7 @@ def called(*words: object) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
-    """A command that Ctrl-C interrupts, whatever this process inherited; killed at the end at the latest."""
+    """Run a command that Ctrl-C interrupts even if this process ignores it. Kill the command at the end."""
     with default_signals():
         process = subprocess.Popen([*map(str, words)], **options)
     with process:
@@ -60,20 +60,23 @@ def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Pop
             process.kill()
 
 
-def said(stderr: str) -> list[str]:
-    """Its lines, without those on steps that take a second or more: those are there if the machine is slow."""
+def messages(stderr: str) -> list[str]:
+    """Return the lines of stderr without progress, which appears only if a step takes a second or more."""
     return [line for line in stderr.splitlines() if not PROGRESS.fullmatch(line)]
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
-    """The exit code, and the one line that says why."""
+    """Return the exit code and the one line of the error message."""
     assert not done.stdout
-    (line,) = said(done.stderr)
+    (line,) = messages(done.stderr)
     return done.returncode, line.removeprefix("gristmill: ")
 
 
 def everything(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """A digest of every file but the manifest, and the manifest but for how the build went, with the cards told by it."""
+    """Return the digest of every file, and the manifest without the section `run`.
+
+    The cards contain parts of the manifest, so their digests are added to it under `cards`.
+    """
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
@@ -91,21 +94,21 @@ def make(source: Path, out: Path, **sections: Any) -> Any:
     return build(Config(sources=[str(source)], out=str(out), **sections))
 
 
-def work_of(out: Path) -> Path:
+def work_folder_of(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
 def copy_with_work(out: Path, to: Path) -> Path:
-    """A dataset and its work folder, or those of the two that are there."""
-    for folder, place in ((out, to), (work_of(out), work_of(to))):
+    """Copy a dataset and its work folder, each only if it exists."""
+    for folder, target in ((out, to), (work_folder_of(out), work_folder_of(to))):
         if folder.is_dir():
-            shutil.copytree(folder, place)
+            shutil.copytree(folder, target)
     return to
 
 
 def parts(out: Path) -> Mapping[str, tuple[int, int]]:
-    """Those in the work folder: which file each is, and of when."""
-    found = (work_of(out) / "prepared").glob("*.part")
+    """Return inode and modification time of each part in the work folder, keyed by name."""
+    found = (work_folder_of(out) / "prepared").glob("*.part")
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 
@@ -117,23 +120,26 @@ def wait_for(path: Path) -> None:
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function gives or raises. No other thread runs there, so that workers are forked, with all it patches."""
-    code, answer = _ended(function, arguments)
+    """Call the function in another process. Return its result or raise its exception.
+
+    No other thread runs in that process, so a build forks its workers, and they inherit all patches of the function.
+    """
+    code, result = _exit_code_and_result(function, arguments)
     assert code == 0
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
-def killed(function: Callable[..., Any], *arguments: Any) -> None:
-    """For a function that kills its process."""
-    assert _ended(function, arguments) == (KILLED, None)
+def run_until_killed(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a function that kills its own process, and assert that it does."""
+    assert _exit_code_and_result(function, arguments) == (KILLED, None)
 
 
 @contextmanager
 def started(function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """The process, which is killed at the end at the latest."""
-    process = _clean_processes().Process(target=function, args=arguments)
+    """Call the function in another process. Kill the process at the end if it still runs."""
+    process = _forkserver().Process(target=function, args=arguments)
     process.start()
     try:
         yield process
@@ -142,79 +148,87 @@ def started(function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         process.join(60)
 
 
-def _ended(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int | None, Any]:
-    near, far = _clean_processes().Pipe(duplex=False)
-    process = _clean_processes().Process(target=_answer, args=(far, function, arguments))
+def _exit_code_and_result(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int | None, Any]:
+    receiver, sender = _forkserver().Pipe(duplex=False)
+    process = _forkserver().Process(target=_send_result, args=(sender, function, arguments))
     process.start()
-    far.close()
-    with near:
+    sender.close()
+    with receiver:
         try:
-            answer = near.recv()
+            result = receiver.recv()
         except EOFError:
-            answer = None
+            result = None
     process.join(60)
-    return process.exitcode, answer
+    return process.exitcode, result
 
 
 @cache
-def _clean_processes() -> Any:
-    """Forked from one that has loaded everything and does nothing: at once there, whatever threads run in this one."""
-    processes = multiprocessing.get_context("forkserver")
-    own = ["gristmill.pipeline.build", "gristmill.pipeline.by_hand", "gristmill.cli.main", "support.preloaded"]
-    processes.set_forkserver_preload(["pytest", "hypothesis", *own])
-    with pytest.MonkeyPatch.context() as patch:  # until Python 3.12.4 it has no path but by the environment
+def _forkserver() -> Any:
+    """Return a context that forks processes from an idle one with all modules loaded.
+
+    They start at once, even if this process has other threads.
+    """
+    context = multiprocessing.get_context("forkserver")
+    modules = ["gristmill.pipeline.build", "gristmill.pipeline.by_hand", "gristmill.cli.main", "support.preload"]
+    context.set_forkserver_preload(["pytest", "hypothesis", *modules])
+    with pytest.MonkeyPatch.context() as patch:  # before Python 3.12.4 it gets its path only from the environment
         patch.setenv("PYTHONPATH", str(ROOT / "tests"), prepend=os.pathsep)
         forkserver.ensure_running()
-    return processes
+    return context
 
 
-def _answer(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _send_result(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     try:
-        answer = function(*arguments)
-    except Exception as error:  # noqa: BLE001 - it is raised again
-        answer = error
-    pipe.send(answer)
+        result = function(*arguments)
+    except Exception as error:  # noqa: BLE001 - the caller raises it again
+        result = error
+    pipe.send(result)
 
 
-def kill_here(*_: object) -> None:
+def kill_this_process(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate")
+CHANGE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate")
 
 
-def in_steps(ours: Path, last: int | None, function: Callable[..., Any], *arguments: Any) -> int:
-    """Call the function -> how many changes it makes to what is below a folder. It is killed before the last one."""
-    steps = 0
+def count_changes(folder: Path, kill_before: int | None, function: Callable[..., Any], *arguments: Any) -> int:
+    """Call the function and return the number of changes it makes to files and folders below `folder`.
 
-    def step() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == last:
-            kill_here()
+    The process is killed before change number `kill_before`, if given.
+    """
+    num_changes = 0
 
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
+    def count_change() -> None:
+        nonlocal num_changes
+        num_changes += 1
+        if num_changes == kill_before:
+            kill_this_process()
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             if (
                 isinstance(arguments[2], int)
                 and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-                and _is_in(ours, arguments[0])
+                and _is_in(folder, arguments[0])
             ):
-                step()
-        elif event in CHANGES and (_is_in(ours, arguments[0]) or arguments[-1] != -1):  # of a folder that is open
-            step()
+                count_change()
+        elif event in CHANGE_EVENTS and (
+            _is_in(folder, arguments[0]) or arguments[-1] != -1
+        ):  # relative to an open folder
+            count_change()
 
     exchange = Workspace._exchange
 
-    def exchange_in_steps(work: Workspace) -> None:  # by a call that has no event
-        step()
+    def counted_exchange(work: Workspace) -> None:  # its system call has no audit event
+        count_change()
         exchange(work)
-        step()
+        count_change()
 
-    Workspace._exchange = exchange_in_steps  # type: ignore[method-assign]
-    sys.addaudithook(look)
+    Workspace._exchange = counted_exchange  # type: ignore[method-assign]
+    sys.addaudithook(audit)
     function(*arguments)
-    return steps
+    return num_changes
 
 
 def _is_in(folder: Path, path: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A chat server on loopback that speaks OpenAI's protocol, and misbehaves as it is told."""
+"""A chat server on loopback that speaks OpenAI's protocol and fails as scripted."""
 
 import contextlib
 import http.server
@@ -31,18 +31,21 @@ def unfenced(name):
 
 
 class ChatServer(http.server.ThreadingHTTPServer):
-    """`script`: per name in the text, what is done to one request after the other; after that, answers are good."""
+    """Server whose `script` lists, for each name in a text, what to do with one request after the other.
+
+    Requests after those in the script get good answers.
+    """
 
     daemon_threads = True
-    request_queue_size = 128  # with five, a sixth connection waits a second
+    request_queue_size = 128  # with the default of 5, the sixth connection waits a second
 
     def __init__(self, script=None, host="127.0.0.1", wrap=None):
-        super().__init__((host, 0), Chat)
+        super().__init__((host, 0), ChatHandler)
         self.script = {name: list(acts) for name, acts in (script or {}).items()}
         self.seconds = 0.0
         self.requests = []
-        """Of each: its path, headers and JSON."""
-        self.num_now = self.num_at_most = self.num_sent = self.num_acted = 0
+        """Path, headers and JSON of each request."""
+        self.num_active = self.max_active = self.num_sent = self.num_acted = 0
         self.lock = threading.Lock()
         self.is_closing = threading.Event()
         self.scheme = "http"
@@ -62,10 +65,10 @@ class ChatServer(http.server.ThreadingHTTPServer):
         return sum(f"area_{name}(" in prompt for prompt in self.prompts())
 
     def prompts(self):
-        return [asked["messages"][0]["content"] for _, _, asked in self.requests if asked is not None]
+        return [request["messages"][0]["content"] for _, _, request in self.requests if request is not None]
 
     def handle_error(self, request, client_address):
-        """A client that hangs up is what is tested."""
+        """Print nothing: tests hang up on purpose."""
 
     def __enter__(self):
         self._thread.start()
@@ -78,10 +81,10 @@ class ChatServer(http.server.ThreadingHTTPServer):
         self._thread.join(10)
 
 
-class Chat(http.server.BaseHTTPRequestHandler):
+class ChatHandler(http.server.BaseHTTPRequestHandler):
     server: ChatServer
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or each answer waits 40 ms between head and body
+    disable_nagle_algorithm = True  # otherwise each answer waits 40 ms between headers and body
 
     def log_message(self, *_):
         pass
@@ -94,18 +97,18 @@ class Chat(http.server.BaseHTTPRequestHandler):
         return self.send_json({"object": "list", "data": [{"id": "first"}, {"id": "second"}]})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = asked["messages"][0]["content"]
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = request["messages"][0]["content"]
         name = re.search(r"area_(\w+)", prompt)[1]
         with self.server.lock:
-            self.server.requests.append((self.path, dict(self.headers), asked))
-            self.server.num_now += 1
-            self.server.num_at_most = max(self.server.num_at_most, self.server.num_now)
+            self.server.requests.append((self.path, dict(self.headers), request))
+            self.server.num_active += 1
+            self.server.max_active = max(self.server.max_active, self.server.num_active)
             acts = self.server.script.get(name) or []
             act = acts.pop(0) if acts else good
         time.sleep(self.server.seconds)
-        with self.server.lock:  # before the answer: whoever has it may ask again at once
-            self.server.num_now -= 1
+        with self.server.lock:  # before the answer, after which the client may send the next request
+            self.server.num_active -= 1
         if prompt.startswith("Describe") and act is good:
             act = says(f"A function area_{name} that multiplies.")
         act(self, name)
@@ -124,7 +127,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def hang_up(self):
-        """With a reset, as a process that dies does it."""
+        """Close the connection with a reset, as a dying process does."""
         self.close_connection = True
         with contextlib.suppress(OSError):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -148,7 +151,7 @@ def sends(body, status=200, kind="application/json", **headers):
 
 
 def fails(status, **headers):
-    """With a body that repeats what it was asked, as servers do; nobody may show it."""
+    """Answer with an error whose body repeats the request, as servers do. No output may contain it."""
     return lambda chat, name: chat.send_json({"error": {"message": f"{KEY} area_{name}"}}, status, **headers)
 
 
@@ -178,7 +181,7 @@ def is_silent(chat, _name):
 
 
 def drips(chat, name, pause=0.05):
-    """Each byte comes well within any timeout of the socket's own."""
+    """Send single bytes, each well within any timeout of the socket."""
     chat.send_response(200)
     body = json.dumps(completion(fenced(name))).encode()
     chat.send_header("Content-Length", str(len(body)))
@@ -198,7 +201,7 @@ def _drip(chat, data, pause):
 
 
 def never_ends(chat, _name):
-    """Says no length, and writes as long as anybody reads."""
+    """Send a body without a length for as long as the client reads."""
     chat.send_response(200)
     chat.send_header("Connection", "close")
     chat.end_headers()

@@ -1,4 +1,4 @@
-"""Windows by column, made up: what formats are to write and to read back as it was."""
+"""Generated batches of windows that formats must write and read back unchanged."""
 
 import itertools
 
@@ -15,13 +15,13 @@ PACKED = row_columns({When.ALWAYS, When.WINDOWS, When.PACK})
 SEGMENT = {"repo": "r", "path": "ä/b.py", "language": "Python", "start": 0, "lines": [1, 2]}
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-whole = st.integers(-(2**63), 2**63 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
 segments = st.fixed_dictionaries({"repo": texts, "path": texts, "start": st.integers(0, 2**53)})
 
 
 def schema_of(columns=PLAIN, length=300, vocab_size=50_265, pad_id=None):
-    wanted = {*columns, *([] if pad_id is None else [MASK])}
-    return Schema(tuple(name for name in COLUMNS if name in wanted), length, vocab_size, (0,), (2,), pad_id, 2)
+    names = {*columns, *([] if pad_id is None else [MASK])}
+    return Schema(tuple(name for name in COLUMNS if name in names), length, vocab_size, (0,), (2,), pad_id, 2)
 
 
 schemas = st.builds(
@@ -46,7 +46,7 @@ def _column(name, schema, num_rows, sizes):
     if kind is Kind.NUMBERS:
         return _numbers(num_rows, st.just(2) if name == "lines" else sizes, min(schema.vocab_size, 1 << 31) - 1)
     if kind is Kind.NUMBER:
-        return st.lists(whole, min_size=num_rows, max_size=num_rows).map(lambda values: np.array(values, np.int64))
+        return st.lists(int64s, min_size=num_rows, max_size=num_rows).map(lambda values: np.array(values, np.int64))
     if kind is Kind.FRACTION:
         return st.lists(st.floats(0, 9), min_size=num_rows, max_size=num_rows).map(np.array)
     one = texts if kind is Kind.TEXT else st.lists(segments, max_size=2)
@@ -54,20 +54,20 @@ def _column(name, schema, num_rows, sizes):
 
 
 @st.composite
-def _numbers(draw, num_rows, sizes, largest, kind=np.int64):
-    """Of any length, but not drawn one by one."""
+def _numbers(draw, num_rows, sizes, max_value, dtype=np.int64):
+    """Draw the lengths of lists and a seed for their values, because drawing each value is slow."""
     lengths = draw(st.lists(sizes, min_size=num_rows, max_size=num_rows))
     random = np.random.default_rng(draw(st.integers(0, 9)))
-    values = random.integers(0, largest, sum(lengths), endpoint=True).astype(kind)
-    values[:1] = largest
+    values = random.integers(0, max_value, sum(lengths), endpoint=True).astype(dtype)
+    values[:1] = max_value
     return Ragged(values, np.cumsum([0, *lengths]))
 
 
 def many(schema, num_rows, seed=1):
-    """As a build makes them: lengths that vary, names that repeat."""
+    """Return rows like those of a build, with varying lengths and repeated names."""
     random = np.random.default_rng(seed)
     sizes = random.integers(1, schema.length, num_rows, endpoint=True)
-    made = {
+    make_column = {
         Kind.TEXT: lambda: [f"tests/naïve_{number // 3}.py" for number in range(num_rows)],
         Kind.NUMBER: lambda: random.integers(0, 1 << 40, num_rows),
         Kind.FRACTION: lambda: random.random(num_rows),
@@ -75,16 +75,16 @@ def many(schema, num_rows, seed=1):
         Kind.OBJECTS: lambda: [[SEGMENT] * (number % 3) for number in range(num_rows)],
     }
     ids = random.integers(0, schema.vocab_size, sizes.sum()).astype(schema.id_type)
-    columns = {name: made[COLUMNS[name].kind]() for name in schema.natural}
+    columns = {name: make_column[COLUMNS[name].kind]() for name in schema.natural}
     if "lines" in columns:
         columns["lines"] = Ragged(np.arange(2 * num_rows), np.arange(num_rows + 1) * 2)
     return WindowBatch(Ragged(ids, np.cumsum([0, *sizes])), columns)
 
 
 def cut(batch, edges):
-    """The same rows in several batches."""
-    places = sorted({0, len(batch), *(edge % len(batch) for edge in edges)})
-    return [between(batch, start, stop) for start, stop in itertools.pairwise(places)]
+    """Split a batch into several."""
+    bounds = sorted({0, len(batch), *(edge % len(batch) for edge in edges)})
+    return [between(batch, start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def require_same(found, expected):

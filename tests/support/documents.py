@@ -1,4 +1,4 @@
-"""Documents for tests that need no files."""
+"""Document records for tests without files."""
 
 import hashlib
 
@@ -36,12 +36,12 @@ def placed(document, split):
 
 
 def documents_in(folder, part):
-    """All that step 1 left in a part, as train."""
+    """Return all documents that step 1 wrote to a part, placed in train."""
     offset, documents = 0, []
     for row, one in enumerate(PartReader(folder, part).documents()):
         facts = msgspec.structs.asdict(one)
-        own = {name: facts[name] for name in PreparedDocument.__struct_fields__ if name in facts}
-        place = {"part": part, "part_offset": offset, "part_row": row, "license": "", "license_from": None}
-        documents.append(placed(PreparedDocument(**own, **place), Split.TRAIN))
+        fields = {name: facts[name] for name in PreparedDocument.__struct_fields__ if name in facts}
+        location = {"part": part, "part_offset": offset, "part_row": row, "license": "", "license_from": None}
+        documents.append(placed(PreparedDocument(**fields, **location), Split.TRAIN))
         offset += one.part_bytes
     return documents

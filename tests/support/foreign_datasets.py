@@ -1,4 +1,4 @@
-"""A build, as if others had made its rows."""
+"""Datasets of foreign rows, made from builds."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ MADE_BY = "the method 'x' of gristmill bench"
 
 
 def made_foreign(folder: Path) -> Path:
-    """Its manifest says no more than that of foreign rows, and files.jsonl is gone."""
+    """Replace the manifest of a build by one of foreign rows, and delete files.jsonl."""
     manifest = read_manifest(folder)
     splits = {
         split: RowCounts(

@@ -1,4 +1,4 @@
-"""A small dataset of files whose names want to be more than names, with twins, a secret and two languages."""
+"""A small dataset with hostile file names, near-duplicates, a secret and two languages."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PICTURE = "<img src=x onerror=alert(1)>"
 TEMPLATE = "%{x}<extra>"
 BOLD = "<b>bold<"
 FOLDERS = (PICTURE, TEMPLATE, BOLD)
-TURNED = "a\u202eb.py"
+BIDI_NAME = "a\u202eb.py"
 AWS_KEY = "AKIAQYLPMN5HNM4OZ2XQ"
 
 
@@ -34,7 +34,7 @@ def c_text(name: str) -> str:
 
 
 def write_sources(root: Path) -> Path:
-    twin = python_text("twin").replace("value * 3 +", "value * 4 -")
+    near_duplicate = python_text("twin").replace("value * 3 +", "value * 4 -")
     return write_tree(
         root,
         {
@@ -43,9 +43,9 @@ def write_sources(root: Path) -> Path:
             f"{TEMPLATE}/{TEMPLATE}.py": python_text("template"),
             f"{BOLD}/b>&amp;.py": python_text("bold"),
             "</script>.py": python_text("script"),
-            TURNED: "",
+            BIDI_NAME: "",
             "twins/first.py": python_text("twin"),
-            "twins/second <script>alert(1)</script>.py".replace("</", "<"): twin,
+            "twins/second <script>alert(1)</script>.py".replace("</", "<"): near_duplicate,
             "native/code.c": c_text("native"),
             "native/more.c": c_text("more"),
             "key.py": f'KEY = "{AWS_KEY}"\n' + python_text("key"),

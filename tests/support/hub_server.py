@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks as much of the Hugging Face Hub's API as huggingface_hub needs to push."""
+"""A real HTTP server on loopback with the part of the Hugging Face Hub's API that huggingface_hub needs to push."""
 
 import base64
 import fnmatch
@@ -38,13 +38,13 @@ class HubServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Answer)
+        super().__init__(("127.0.0.1", 0), HubHandler)
         self.repos = {}
         self.large = {}
-        """What was put into large storage, by digest; a commit turns it into files."""
+        """Uploads to large storage, keyed by digest. A commit turns them into files."""
         self.requests = []
         self.acts = []
-        """(method, part of the path, what to do instead of an answer)"""
+        """Method, part of the path, and the function to call instead of answering."""
         self.lock = threading.Lock()
 
     @property
@@ -58,13 +58,13 @@ class HubServer(http.server.ThreadingHTTPServer):
     def add(self, repo_id, files=None, *, private=True):
         repo = self.repos[repo_id] = Repo(private=private)
         if files is not None:
-            repo.commit("main", {**repo.files(), **files}, "by hand")
+            repo.commit("main", {**repo.files(), **files}, "manual commit")
         return repo
 
 
-class Answer(http.server.BaseHTTPRequestHandler):
+class HubHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes: 40 ms each time
+    disable_nagle_algorithm = True  # headers and body are two writes, which otherwise cost 40 ms each time
 
     def log_message(self, *_):
         pass
@@ -93,65 +93,65 @@ class Answer(http.server.BaseHTTPRequestHandler):
             if path.startswith("/storage/"):
                 return self.store(path.removeprefix("/storage/"))
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self.say({"error": f"Invalid token {self.headers.get('Authorization')}"}, 401)
+                return self.send_json({"error": f"Invalid token {self.headers.get('Authorization')}"}, 401)
             return self.route(path)
 
     def route(self, path):
         if path == "/api/repos/create":
             return self.create()
         if path == "/api/validate-yaml":
-            return self.say({"errors": [], "warnings": [{"message": "no licence"}]})
+            return self.send_json({"errors": [], "warnings": [{"message": "no license"}]})
         if path.endswith(".git/info/lfs/objects/batch"):
             return self.batch()
         parts = path.strip("/").split("/")
         if parts[0] == "api":
-            owner, name, what, *rest = [*parts[2:], *[""] * 3][:5] if len(parts) < 6 else [*parts[2:5], *parts[5:]]
+            owner, name, resource, *rest = [*parts[2:], *[""] * 3][:5] if len(parts) < 6 else [*parts[2:5], *parts[5:]]
         else:
-            _, owner, name, what, *rest = parts
+            _, owner, name, resource, *rest = parts
         repo = self.server.repos.get(f"{owner}/{name}")
         if repo is None:
-            return self.say({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
+            return self.send_json({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
         revision = next(iter(rest), "") or "main"
-        if what == "branch":
+        if resource == "branch":
             repo.branches[revision] = repo.branches["main"]
-            return self.say({})
+            return self.send_json({})
         if revision not in repo.branches and revision not in repo.commits:
-            return self.say({"error": "Invalid rev id"}, 404, X_Error_Code="RevisionNotFound")
+            return self.send_json({"error": "Invalid rev id"}, 404, X_Error_Code="RevisionNotFound")
         act = {
-            "": self.tell,
-            "revision": self.tell,
+            "": self.repo_info,
+            "revision": self.repo_info,
             "tree": self.tree,
             "paths-info": self.paths_info,
             "preupload": self.preupload,
             "commit": self.commit,
             "resolve": self.resolve,
-        }.get(what)
+        }.get(resource)
         if act is None:
-            return self.say({"error": f"no such thing: {path}"}, 404)
+            return self.send_json({"error": f"unknown path: {path}"}, 404)
         return act(repo, f"{owner}/{name}", revision, "/".join(rest[1:]))
 
     def create(self):
-        asked = json.loads(self.body)
-        repo_id = f"{asked['organization']}/{asked['name']}"
-        assert asked["type"] == "dataset"
+        request = json.loads(self.body)
+        repo_id = f"{request['organization']}/{request['name']}"
+        assert request["type"] == "dataset"
         if repo_id in self.server.repos:
-            return self.say({"error": "You already created this dataset repo", "url": self.server.address}, 409)
-        self.server.add(repo_id, private=asked.get("visibility") == "private" or asked.get("private") is True)
-        return self.say({"url": f"{self.server.address}/datasets/{repo_id}"})
+            return self.send_json({"error": "You already created this dataset repo", "url": self.server.address}, 409)
+        self.server.add(repo_id, private=request.get("visibility") == "private" or request.get("private") is True)
+        return self.send_json({"url": f"{self.server.address}/datasets/{repo_id}"})
 
-    def tell(self, repo, repo_id, revision, _):
+    def repo_info(self, repo, repo_id, revision, _):
         oid = repo.branches.get(revision, revision)
         siblings = [{"rfilename": name} for name in sorted(repo.files(oid))]
-        return self.say({"id": repo_id, "sha": oid, "private": repo.private, "siblings": siblings, "tags": []})
+        return self.send_json({"id": repo_id, "sha": oid, "private": repo.private, "siblings": siblings, "tags": []})
 
     def tree(self, repo, _repo_id, revision, folder):
         files = repo.files(revision)
-        return self.say([self.entry(name, files[name]) for name in sorted(files) if name.startswith(folder)])
+        return self.send_json([self.entry(name, files[name]) for name in sorted(files) if name.startswith(folder)])
 
     def paths_info(self, repo, _repo_id, revision, _):
-        asked = urllib.parse.parse_qs(self.body.decode()).get("paths") or json.loads(self.body)["paths"]
+        names = urllib.parse.parse_qs(self.body.decode()).get("paths") or json.loads(self.body)["paths"]
         files = repo.files(revision)
-        return self.say([self.entry(name, files[name]) for name in asked if name in files])
+        return self.send_json([self.entry(name, files[name]) for name in names if name in files])
 
     def entry(self, name, content):
         found = {"type": "file", "path": name, "size": len(content), "oid": git_sha1(content)}
@@ -164,36 +164,36 @@ class Answer(http.server.BaseHTTPRequestHandler):
         return found
 
     def preupload(self, repo, _repo_id, revision, _):
-        asked = json.loads(self.body)
-        ignored = asked.get("gitIgnore", repo.files(revision).get(".gitignore", b"").decode()).split("\n")
+        request = json.loads(self.body)
+        ignored = request.get("gitIgnore", repo.files(revision).get(".gitignore", b"").decode()).split("\n")
         files = [
             {
                 "path": file["path"],
                 "uploadMode": "lfs" if file["path"].endswith(".jsonl") else "regular",
                 "shouldIgnore": any(fnmatch.fnmatch(file["path"], pattern) for pattern in ignored if pattern),
             }
-            for file in asked["files"]
+            for file in request["files"]
         ]
-        return self.say({"files": files})
+        return self.send_json({"files": files})
 
     def batch(self):
         objects = []
         for one in json.loads(self.body)["objects"]:
             href = f"{self.server.address}/storage/{one['oid']}?signature=TopSecretSignature"
-            has_it = one["oid"] in self.server.large
-            objects.append({**one, **({} if has_it else {"actions": {"upload": {"href": href}}})})
-        return self.say({"transfer": "basic", "objects": objects})
+            is_stored = one["oid"] in self.server.large
+            objects.append({**one, **({} if is_stored else {"actions": {"upload": {"href": href}}})})
+        return self.send_json({"transfer": "basic", "objects": objects})
 
     def store(self, oid):
         assert hashlib.sha256(self.body).hexdigest() == oid
         self.server.large[oid] = self.body
-        return self.say({})
+        return self.send_json({})
 
     def commit(self, repo, repo_id, revision, _):
         lines = [json.loads(line) for line in self.body.splitlines()]
         header = lines[0]["value"]
         if header.get("parentCommit", repo.branches[revision]) != repo.branches[revision]:
-            return self.say({"error": "A commit has happened since. Please refresh and try again."}, 412)
+            return self.send_json({"error": "A commit has happened since. Please refresh and try again."}, 412)
         files = dict(repo.files(revision))
         for line in lines[1:]:
             value = line["value"]
@@ -205,16 +205,16 @@ class Answer(http.server.BaseHTTPRequestHandler):
                 assert line["key"] == "deletedFile"
                 del files[value["path"]]
         oid = repo.commit(revision, files, header["summary"])
-        return self.say({"commitUrl": f"{self.server.address}/datasets/{repo_id}/commit/{oid}", "commitOid": oid})
+        return self.send_json({"commitUrl": f"{self.server.address}/datasets/{repo_id}/commit/{oid}", "commitOid": oid})
 
     def resolve(self, repo, _repo_id, revision, name):
         content = repo.files(revision).get(name)
         if content is None:
-            return self.say({"error": "Entry not found"}, 404, X_Error_Code="EntryNotFound")
+            return self.send_json({"error": "Entry not found"}, 404, X_Error_Code="EntryNotFound")
         headers = {"ETag": f'"{git_sha1(content)}"', "X_Repo_Commit": repo.branches.get(revision, revision)}
         return self.send(content, 200, "application/octet-stream", **headers)
 
-    def say(self, value, status=200, **headers):
+    def send_json(self, value, status=200, **headers):
         self.send(json.dumps(value).encode(), status, "application/json", **headers)
 
     def send(self, body, status, kind, **headers):
@@ -226,7 +226,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def hang_up(self):
-        """With a reset, as a process that dies does it."""
+        """Close the connection with a reset, as a dying process does."""
         self.close_connection = True
         with suppress(OSError):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -238,16 +238,16 @@ def git_sha1(content):
 
 
 def answers(status):
-    """With a body that repeats the token, as a server may; nobody may show it."""
-    return lambda answer: answer.say({"error": f"you sent {answer.headers.get('Authorization')}"}, status)
+    """Answer with an error whose body repeats the token, as a server may. No output may contain it."""
+    return lambda handler: handler.send_json({"error": f"you sent {handler.headers.get('Authorization')}"}, status)
 
 
-def babbles(answer):
-    answer.send(b"<html>It works!</html>", 200, "text/html")
+def babbles(handler):
+    handler.send(b"<html>It works!</html>", 200, "text/html")
 
 
-def hangs_up(answer):
-    answer.hang_up()
+def hangs_up(handler):
+    handler.hang_up()
 
 
 @contextmanager

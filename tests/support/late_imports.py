@@ -22,12 +22,14 @@ class Late:
         return self._imported()(*args, **kwargs)
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__") or attribute == "_mock_name":  # pytest looks for these while it collects
+        if attribute.startswith("__") or attribute == "_mock_name":  # pytest reads these while it collects
             raise AttributeError(attribute)
         return getattr(self._imported(), attribute)
 
     def __setattr__(self, attribute: str, value: object) -> None:
-        raise TypeError(f"to patch {self._module}, name {attribute} by its path: monkeypatch.setattr('module.name', …)")
+        raise TypeError(
+            f"cannot set {attribute} of {self._module}. Use its path: monkeypatch.setattr('module.name', …)"
+        )
 
 
 def late(module: str, *names: str) -> list[Late]:

@@ -1,7 +1,7 @@
-"""Writes and reads MDS and LitData with their own libraries, in a process of its own that stays for the next jobs.
+"""Write and read MDS and LitData with their own libraries, in another process that runs all jobs.
 
-Jobs with the libraries of trainers are in trainer_batches. All of them are installed without their dependencies into a folder beside the environment's (readers.txt), since those
-contradict this project's.
+Jobs for the libraries of trainers are in trainer_batches. readers.txt lists the libraries. They are installed into a
+separate folder of the environment, without their dependencies, which conflict with those of this project.
 """
 
 import atexit
@@ -24,32 +24,32 @@ READERS = Path(sys.prefix) / "readers"
 
 
 def ask(*jobs: dict[str, Any]) -> None:
-    """Runs jobs, each a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
+    """Run jobs. Each is a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
     if not READERS.is_dir():
-        pytest.skip("the libraries of readers.txt are not installed: make test does it")
-    process = _reader()
+        pytest.skip("the libraries of readers.txt are not installed. Run make test.")
+    process = _reader_process()
     print(json.dumps(jobs, default=str), file=process.stdin, flush=True)
-    trouble = process.stdout.readline()
-    assert trouble, "the process of the libraries died"
-    assert json.loads(trouble) is None, json.loads(trouble)
+    error = process.stdout.readline()
+    assert error, "the reader process died"
+    assert json.loads(error) is None, json.loads(error)
 
 
 @cache
-def _reader() -> Any:
-    """Imports of PyTorch and the two libraries take seconds: once for all tests."""
+def _reader_process() -> Any:
+    """Start the process once for all tests, because it takes seconds to import PyTorch and the two libraries."""
     path = os.pathsep.join((str(READERS), os.environ.get("PYTHONPATH", "")))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    from support.builds import running  # the process of the libraries does without
+    from support.builds import running  # not imported in the reader process
 
-    stays = ExitStack()
-    atexit.register(stays.close)
+    resources = ExitStack()
+    atexit.register(resources.close)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return stays.enter_context(running([sys.executable, __file__], env=environment, **pipes))
+    return resources.enter_context(running([sys.executable, __file__], env=environment, **pipes))
 
 
 @cache
 def streaming() -> Any:
-    """Without the package's __init__, which imports its image datasets and with them torchvision."""
+    """Import streaming.base without the package's __init__, which imports image datasets and torchvision."""
     spec = importlib.util.find_spec("streaming")
     assert spec is not None
     package = types.ModuleType("streaming")
@@ -62,7 +62,7 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
     import numpy as np
 
     with streaming().MDSWriter(columns=columns, out=folder, size_limit=size_limit) as writer:
-        for row in told(rows):
+        for row in read_rows(rows):
             for name, encoding in columns.items():
                 if encoding.startswith("ndarray:"):
                     row[name] = np.array(row[name], encoding.removeprefix("ndarray:"))
@@ -70,7 +70,7 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
 
 
 def read_mds(folder: str, rows: str) -> None:
-    # Not cleaned up with clean_stale_shared_memory: it would take that of other processes, and nothing is left here.
+    # No clean_stale_shared_memory: it would delete memory of other processes, and this one leaves none.
     dataset = streaming().StreamingDataset(local=folder, batch_size=1, shuffle=False)
     write_rows(rows, dataset, len(dataset))
 
@@ -80,7 +80,7 @@ def write_litdata(rows: str, folder: str, columns: dict[str, str], chunk_bytes: 
     from litdata.streaming.writer import BinaryWriter
 
     writer = BinaryWriter(folder, chunk_bytes=chunk_bytes)
-    for number, row in enumerate(told(rows)):
+    for number, row in enumerate(read_rows(rows)):
         for name, kind in columns.items():
             row[name] = torch.tensor(row[name], dtype=getattr(torch, kind)) if kind != "json" else json.dumps(row[name])
         writer[number] = row
@@ -96,7 +96,7 @@ def read_litdata(folder: str, rows: str) -> None:
 
 
 def collate_litdata(folder: str) -> None:
-    """Rows that are padded come as a batch from the loader of the library, as they are."""
+    """Assert that the library's loader collates padded rows into a batch unchanged."""
     from litdata import StreamingDataLoader, StreamingDataset
 
     dataset = StreamingDataset(folder, shuffle=False)
@@ -104,12 +104,12 @@ def collate_litdata(folder: str) -> None:
     assert batch["input_ids"].long().tolist() == [dataset[number]["input_ids"].tolist() for number in range(4)]
 
 
-def told(rows: str) -> list[dict[str, Any]]:
+def read_rows(rows: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(rows).read_bytes().splitlines()]
 
 
 def write_rows(path: str, dataset: Any, num_rows: int) -> None:
-    """Read by number, and once more in the order of training."""
+    """Write rows that were read by number. Assert that reading them in training order gives the same."""
     by_number = [plain(dataset[number]) for number in range(num_rows)]
     in_order = [plain(row) for row in islice(dataset, num_rows + 1)]
     assert in_order == by_number
@@ -117,23 +117,23 @@ def write_rows(path: str, dataset: Any, num_rows: int) -> None:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Arrays and tensors as lists."""
+    """Convert arrays and tensors to lists."""
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
 
 
 def serve() -> None:
-    """Answers each line of jobs with null, or with what went wrong. Whatever the libraries print goes elsewhere."""
+    """Answer each line of jobs with null or a traceback. Output of the libraries goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:
-        trouble = None
+        error = None
         try:
             for job in json.loads(line):
                 name = job.pop("do")
                 (globals().get(name) or getattr(importlib.import_module("trainer_batches"), name))(**job)
-        except Exception:  # noqa: BLE001 - the test that asked is to say it
-            trouble = traceback.format_exc()
-        print(json.dumps(trouble), file=answers, flush=True)
+        except Exception:  # noqa: BLE001 - the test that sent the job reports it
+            error = traceback.format_exc()
+        print(json.dumps(error), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Schemas and batches of windows, for tests of formats."""
+"""Hypothesis strategies for schemas and batches of windows, for tests of formats."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 @st.composite
 def made(draw):
-    """A schema, and some rows."""
+    """Draw a schema and a batch of its rows."""
     is_padded, is_packed = draw(st.booleans()), draw(st.booleans())
     others = [*BASE, *(["attention_mask"] if is_padded else []), *(name for name in MORE if draw(st.booleans()))]
     if is_packed:
@@ -54,7 +54,7 @@ def batches(draw, schema):
     ids = Ragged.of([draw(lists(0, schema.vocab_size - 1, size)) for size in sizes], schema.id_type)
     keys = list(dict.fromkeys(["repo", "path", "start", *draw(st.lists(st.sampled_from(sorted(SEGMENT_VALUES))))]))
     values = st.tuples(*(SEGMENT_VALUES[key] for key in keys))
-    segments = st.lists(values.map(lambda some: dict(zip(keys, some, strict=True))), min_size=1, max_size=3)
+    segments = st.lists(values.map(lambda row: dict(zip(keys, row, strict=True))), min_size=1, max_size=3)
     columns = {name: column(draw, schema, name, sizes, segments) for name in schema.natural}
     return WindowBatch(ids, columns)
 
@@ -72,8 +72,8 @@ def column(draw, schema, name, sizes, segments):
     return [draw(segments if kind is Kind.OBJECTS else TEXTS if name == "text" else NAMES) for _ in sizes]
 
 
-def lists(least, most, size):
-    return st.lists(st.integers(least, most), min_size=size, max_size=size)
+def lists(min_value, max_value, size):
+    return st.lists(st.integers(min_value, max_value), min_size=size, max_size=size)
 
 
 def plain_schema(**changes):
@@ -81,14 +81,14 @@ def plain_schema(**changes):
 
 
 def plain_batch(num_rows, schema=None):
-    """Many rows without hypothesis: row `n` has n % 12 + 1 ids."""
+    """Return many rows without hypothesis. Row `n` has n % 12 + 1 ids."""
     schema = schema or plain_schema()
     rng = np.random.default_rng(0)
     sizes = np.arange(num_rows) % schema.length + 1
     offsets = np.concatenate(([0], np.cumsum(sizes)))
-    made = {Kind.TEXT: ["a"] * num_rows, Kind.NUMBER: np.arange(num_rows), Kind.FRACTION: np.ones(num_rows)}
+    values = {Kind.TEXT: ["a"] * num_rows, Kind.NUMBER: np.arange(num_rows), Kind.FRACTION: np.ones(num_rows)}
     columns = {
-        **{name: made.get(COLUMNS[name].kind) for name in BASE},
+        **{name: values.get(COLUMNS[name].kind) for name in BASE},
         "path": [f"src/{number // 10}.py" for number in range(num_rows)],
         "repo": ["r"] * num_rows,
         "language": ["python"] * num_rows,
@@ -99,14 +99,14 @@ def plain_batch(num_rows, schema=None):
     return WindowBatch(Ragged(rng.integers(0, schema.vocab_size, offsets[-1]).astype(schema.id_type), offsets), columns)
 
 
-def cut_at(batch, places):
-    """The same rows in several batches, some of them empty."""
-    edges = [0, *sorted(place % (len(batch) + 1) for place in places), len(batch)]
+def cut_at(batch, positions):
+    """Split a batch into several, some of which may be empty."""
+    edges = [0, *sorted(position % (len(batch) + 1) for position in positions), len(batch)]
     return [between(batch, start, stop) for start, stop in pairwise(edges)]
 
 
 def require_same(batch, expected, schema):
-    """Also in the types of its arrays: as JSON rows, byte for byte."""
+    """Assert that the array types are those of the schema and that both batches give the same bytes as JSON rows."""
     assert batch.ids.values.dtype == schema.id_type
     assert list(batch.columns) == list(schema.natural)
     assert lines_of(batch, schema) == lines_of(expected, schema)

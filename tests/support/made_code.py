@@ -1,10 +1,10 @@
-"""A made-up library in several languages: the same bytes on every machine, under every version of Python.
+"""Generated library in several languages, with the same bytes on every machine and every version of Python.
 
-The standard library would be at hand, but each version of it is another corpus. Here every byte follows from the name
-of the file and from `Random.random()`, which Python promises to keep; its other methods may change.
+The standard library would be available too, but each version of it is a different corpus. Here every byte follows from
+the name of the file and from `Random.random()`, which Python promises to keep. Its other methods may change.
 
-Folders, names and sizes are those of a part of Python 3.11's library. Among the files are what real ones hold too:
-exact copies, tables that differ in a few lines, one licence text and one helper in many places, several languages.
+Folders, names and sizes are those of a part of Python 3.11's library. Like real code, the files include exact copies,
+tables that differ in a few lines, the same license text and the same helper in many files, and several languages.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ PLAIN_WORDS = _words("""
     the a of to is and in that it for not be this are if with as by when or on an from which must may only one at all
     has will can no each before after more than does use used return returns given called into where been other same
 """)
-ODD_WORDS = ("naïve", "Größe", "façade", "日本語", "→", "Łódź", "±", "“quoted”")
+NON_ASCII_WORDS = ("naïve", "Größe", "façade", "日本語", "→", "Łódź", "±", "“quoted”")
 ERRORS = ("ValueError", "TypeError", "KeyError", "OSError", "RuntimeError", "LookupError")
 IMPORTS = _words("os re sys time math types errno queue functools itertools threading weakref")
 
@@ -107,7 +107,7 @@ LIBRARY = {
     """,
     "clients": "README.md:3000 client.c:9000 client.go:7000 client.js:12000 client.ts:8000 client.rs:6000 Client.java:7000",
 }
-"""Each file and about how many bytes it has."""
+"""Files of each package with their approximate size in bytes."""
 TABLES = _words("""
     cp037 cp1006 cp1026 cp1125 cp1140 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp273 cp424
     cp437 cp500 cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp866
@@ -123,7 +123,7 @@ CODECS = _words("""
     raw_unicode_escape rot_13 shift_jis shift_jis_2004 shift_jisx0213 undefined unicode_escape utf_16 utf_16_be
     utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8 utf_8_sig uu_codec zlib_codec
 """)
-"""Modules of the folder `encodings`."""
+"""Further modules of the folder `encodings`."""
 COPIES = {
     "importlib/resources/_itertools.py": "importlib/metadata/_itertools.py",
     "xml/parsers/expat.py": "email/mime/base.py",
@@ -153,12 +153,12 @@ def _pairwise_overlaps(intervals, minimum=0):
 
 
 class Chance:
-    """Whatever is left to it follows from the names alone."""
+    """Random choices that depend only on the given names."""
 
     def __init__(self, *names: object) -> None:
         self._random = Random("/".join(map(str, names))).random
 
-    def comes(self, share: float) -> bool:
+    def happens(self, share: float) -> bool:
         return self._random() < share
 
     def below(self, end: int) -> int:
@@ -168,7 +168,7 @@ class Chance:
         return choices[self.below(len(choices))]
 
     def word(self, words: Sequence[str]) -> str:
-        """Early ones are common, late ones rare."""
+        """Choose a word. Words at the start of the list are common, words at the end rare."""
         return words[int(self._random() ** 2 * len(words))]
 
     def name(self) -> str:
@@ -180,7 +180,7 @@ class Chance:
         return f"{self.word(ADJECTIVES)}_{self.word(NOUNS)}" if shape < 4 else f"num_{self.word(NOUNS)}s"
 
     def function(self) -> str:
-        middle = f"_{self.word(ADJECTIVES)}" if self.comes(0.4) else ""
+        middle = f"_{self.word(ADJECTIVES)}" if self.happens(0.4) else ""
         return f"{self.word(VERBS)}{middle}_{self.word(NOUNS)}"
 
     def type(self) -> str:
@@ -189,8 +189,8 @@ class Chance:
     def sentence(self) -> str:
         pools = (PLAIN_WORDS, PLAIN_WORDS, NOUNS, NOUNS, VERBS, ADJECTIVES)
         words = [self.word(self.one_of(pools)) for _ in range(4 + self.below(11))]
-        if self.comes(0.02):
-            words.append(self.one_of(ODD_WORDS))
+        if self.happens(0.02):
+            words.append(self.one_of(NON_ASCII_WORDS))
         return " ".join(words).capitalize() + "."
 
     def number(self) -> str:
@@ -212,15 +212,15 @@ class PythonAuthor:
     def module(self, num_bytes: int) -> str:
         chance = self.chance
         pieces = [f'"""{chance.sentence()}\n\n{self._paragraph()}\n"""\n']
-        if num_bytes > 3000 and chance.comes(0.3):
+        if num_bytes > 3000 and chance.happens(0.3):
             pieces[:0] = ["".join(f"# {line}\n" for line in LICENSE_LINES)]
         if num_bytes > 1500:
-            pieces.append("".join(f"import {name}\n" for name in IMPORTS if chance.comes(0.3)))
+            pieces.append("".join(f"import {name}\n" for name in IMPORTS if chance.happens(0.3)))
             pieces.append("".join(f"{chance.name().upper()} = {self._literal()}\n" for _ in range(1 + chance.below(6))))
-        if num_bytes > 6000 and chance.comes(0.3):
+        if num_bytes > 6000 and chance.happens(0.3):
             pieces.append(SHARED_HELPER)
         while sum(map(len, pieces)) < num_bytes:
-            pieces.append(self._class() if chance.comes(0.3) else "".join(self._function("", [])))
+            pieces.append(self._class() if chance.happens(0.3) else "".join(self._function("", [])))
         return "\n\n".join(pieces)
 
     def _paragraph(self) -> str:
@@ -233,7 +233,7 @@ class PythonAuthor:
 
     def _class(self) -> str:
         chance = self.chance
-        base = f"({chance.one_of(('object', 'dict', 'Exception', chance.type()))})" if chance.comes(0.5) else ""
+        base = f"({chance.one_of(('object', 'dict', 'Exception', chance.type()))})" if chance.happens(0.5) else ""
         lines = [f'class {chance.type()}{base}:\n    """{chance.sentence()}"""\n\n']
         fields = [chance.name() for _ in range(1 + chance.below(4))]
         lines.append(f"    def __init__(self, {', '.join(dict.fromkeys(fields))}):\n")
@@ -246,19 +246,19 @@ class PythonAuthor:
         chance = self.chance
         names = list(dict.fromkeys(chance.name() for _ in range(chance.below(4))))
         parameters = [*first, *(f"{name}={chance.number()}" if index > 1 else name for index, name in enumerate(names))]
-        lines = [f"{indent}@functools.cache\n"] if chance.comes(0.04) and not first else []
+        lines = [f"{indent}@functools.cache\n"] if chance.happens(0.04) and not first else []
         lines.append(f"{indent}def {chance.function()}({', '.join(parameters)}):\n")
-        if chance.comes(0.6):
+        if chance.happens(0.6):
             lines.append(f'{indent}    """{chance.sentence()}"""\n')
         scope = [*first, *names]
         lines += self._block(indent + "    ", scope, 2 + chance.below(7))
         return [*lines, f"{indent}    return {self._expression(scope, 2)}\n"]
 
     def _block(self, indent: str, scope: list[str], count: int) -> list[str]:
-        """One that always does something."""
+        """Return `count` statements, some of them after a comment."""
         lines: list[str] = []
         for _ in range(count):
-            if self.chance.comes(0.15):
+            if self.chance.happens(0.15):
                 lines.append(f"{indent}# {self.chance.sentence()}\n")
             lines += self._statement(indent, scope)
         return lines
@@ -269,7 +269,7 @@ class PythonAuthor:
         if kind < 5 or not scope:
             name, value = chance.name(), self._expression(scope, 2)
             scope.append(name)
-            return [f"{indent}{name} = {value}{f'  # {chance.sentence()}' if chance.comes(0.08) else ''}\n"]
+            return [f"{indent}{name} = {value}{f'  # {chance.sentence()}' if chance.happens(0.08) else ''}\n"]
         if kind < 7:
             return [f"{indent}{self._call(scope, 2)}\n"]
         if kind == 7:
@@ -282,7 +282,7 @@ class PythonAuthor:
         few = 1 + chance.below(3)
         if kind < 12:
             lines = [f"{indent}if {self._condition(scope)}:\n", *self._block(inner, scope, few)]
-            return lines + ([f"{indent}else:\n", *self._block(inner, scope, 1)] if chance.comes(0.4) else [])
+            return lines + ([f"{indent}else:\n", *self._block(inner, scope, 1)] if chance.happens(0.4) else [])
         if kind < 14:
             name = chance.name()
             head = f"{indent}for {name} in {self._expression(scope, 1)}:\n"
@@ -310,9 +310,9 @@ class PythonAuthor:
 
     def _call(self, scope: list[str], depth: int) -> str:
         chance = self.chance
-        called = f"{chance.one_of(scope)}.{chance.function()}" if scope and chance.comes(0.6) else chance.function()
+        called = f"{chance.one_of(scope)}.{chance.function()}" if scope and chance.happens(0.6) else chance.function()
         arguments = [self._expression(scope, depth - 1) for _ in range(chance.below(3))]
-        if chance.comes(0.15):
+        if chance.happens(0.15):
             arguments.append(f"{chance.name()}={self._expression(scope, 0)}")
         return f"{called}({', '.join(arguments)})"
 
@@ -324,7 +324,7 @@ class PythonAuthor:
         if kind < 3:
             return str(chance.one_of(scope))
         if kind == 3:
-            return f"{chance.one_of(scope)}.{chance.name()}" if chance.comes(0.7) else chance.string()
+            return f"{chance.one_of(scope)}.{chance.name()}" if chance.happens(0.7) else chance.string()
         if kind < 8:
             return self._call(scope, depth)
         left, right = self._expression(scope, depth - 1), self._expression(scope, depth - 1)
@@ -340,7 +340,7 @@ class PythonAuthor:
 
 
 class Syntax(NamedTuple):
-    """Of a language with braces."""
+    """Templates for code in a language with braces."""
 
     comment: str
     opening: str
@@ -382,13 +382,13 @@ class BraceAuthor:
 
     def _statement(self, indent: str, scope: list[str]) -> str:
         chance, syntax = self.chance, self.syntax
-        if chance.comes(0.6) or len(indent) > 12:
+        if chance.happens(0.6) or len(indent) > 12:
             name, value = f"{chance.name()}{len(scope)}", self._expression(scope, 2)
             scope.append(name)
             return f"{indent}{syntax.variable.format(name, value)}{syntax.end}\n"
         inner = [*scope, "item"]
         head = syntax.loop.format("item", chance.one_of(scope))
-        if chance.comes(0.5):
+        if chance.happens(0.5):
             head = syntax.branch.format(f"{chance.one_of(scope)} {chance.one_of('<>')} {self._expression(scope, 1)}")
             inner = [*scope]
         body = "".join(self._statement(indent + "    ", inner) for _ in range(1 + chance.below(3)))
@@ -406,7 +406,7 @@ class BraceAuthor:
 
 
 def made_module(name: str, num_bytes: int) -> str:
-    """At least so many bytes, in the language that the name ends with; another text for each name."""
+    """Return a module of at least `num_bytes` in the language of the suffix. Each name gives a different text."""
     chance, suffix = Chance(name), Path(name).suffix
     if suffix == ".py":
         return PythonAuthor(chance).module(num_bytes)
@@ -419,20 +419,20 @@ def made_module(name: str, num_bytes: int) -> str:
 
 
 def made_table(family: str, name: str) -> str:
-    """A table of characters: of one family they differ in a few lines."""
+    """Return a table of characters. The tables of a family differ in a few lines."""
     common, own = Chance(family), Chance(family, name)
     lines = [f'"""Character table {name}, of the family {family}: {own.sentence()}"""\n\nimport codecs\n\nTABLE = (\n']
     for code in range(256):
         words = f"{common.word(ADJECTIVES)} {common.word(NOUNS)} {common.word(VERBS)}".upper()
         point = common.below(1 << 16)
-        if own.comes(0.06):
+        if own.happens(0.06):
             words, point = f"{own.word(ADJECTIVES)} {own.word(NOUNS)}".upper(), own.below(1 << 16)
         lines.append(f"    '\\u{point:04x}'     #  0x{code:02X} -> {words}\n")
     return "".join([*lines, ")\n"])
 
 
 def made_codec(name: str) -> str:
-    """Of these, one is as another but for its name."""
+    """Return a codec module. These modules differ only in the name."""
     title = name.title().replace("_", "")
     return f"""\
 #
@@ -463,7 +463,7 @@ def getregentry():
 
 
 def made_library() -> dict[str, str]:
-    """All files by their paths: some 300, and 4 MB."""
+    """Return the text of every file, keyed by path: about 300 files and 4 MB."""
     texts = {}
     for package, listed in LIBRARY.items():
         for name, _, size in (one.rpartition(":") for one in listed.split()):

@@ -1,10 +1,10 @@
-"""Made-up documents that share spans."""
+"""Generated documents that share spans."""
 
 VOCAB_SIZE = 50_000
 
 
-def made_up(rng):
-    """Texts that borrow from each other, with few ids so that chance repeats happen too."""
+def made_texts(rng):
+    """Return two lists of texts that share spans. They use few distinct ids, so that spans also repeat by chance."""
     pool = [[rng.randrange(rng.choice([3, 12, 400])) for _ in range(rng.randrange(1, 140))] for _ in range(4)]
 
     def text():

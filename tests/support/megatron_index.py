@@ -1,4 +1,4 @@
-"""Megatron's index file, read as its own reader does."""
+"""Reader of Megatron's index files."""
 
 import struct
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def parsed_idx(content):
-    """From the layout that Megatron-Core documents, field by field."""
+    """Return data type, lengths, pointers and documents, read field by field as Megatron-Core documents the layout."""
     assert content[:9] == b"MMIDIDX\x00\x00"
     assert struct.unpack_from("<Q", content, 9) == (1,)
     (code,) = struct.unpack_from("<B", content, 17)

@@ -1,4 +1,4 @@
-"""What is in an SVG that matplotlib has drawn: its texts, and the shapes by the ids that were given to them."""
+"""Texts and shapes of an SVG that matplotlib has drawn. Shapes are found by the ids given to them."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -7,6 +7,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
 
 Run = list[tuple[float, float]]
+"""Connected points of a path."""
 
 
 class Picture:
@@ -20,18 +21,18 @@ class Picture:
     def texts(self) -> list[str]:
         return [text.text or "" for text in self.root.iter(f"{SVG}text")]
 
-    def places(self) -> list[tuple[str, float, float]]:
-        """Each text, with where it begins or ends."""
+    def text_positions(self) -> list[tuple[str, float, float]]:
+        """Return each text with the position where it begins or ends."""
         found = self.root.iter(f"{SVG}text")
         return [(text.text or "", float(text.attrib["x"]), float(text.attrib["y"])) for text in found]
 
     def shapes(self, pattern: str) -> dict[str, list[Run]]:
-        """By id, those whose ids match: runs of places, each from an M on."""
+        """Return the shapes whose ids match, keyed by id. A shape is a list of runs, each of which starts at an M."""
         groups = [group for group in self.root.iter(f"{SVG}g") if re.fullmatch(pattern, group.get("id", ""))]
         return {group.attrib["id"]: _runs(group) for group in groups}
 
-    def spots(self, name: str) -> Run:
-        """Where markers are."""
+    def marker_positions(self, name: str) -> Run:
+        """Return the positions of markers."""
         (group,) = [group for group in self.root.iter(f"{SVG}g") if group.get("id") == name]
         return [(float(one.attrib["x"]), float(one.attrib["y"])) for one in group.iter(f"{SVG}use")]
 

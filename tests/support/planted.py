@@ -1,4 +1,4 @@
-"""A copy of a dataset with a fault planted in it, digests and all."""
+"""A copy of a dataset with a planted fault, and with digests that match it."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from gristmill.core.layout import CARDS, TOKENIZER, TOKENIZER_CONFIG
 
 
 class Planted:
-    """A copy of a dataset whose rows can be changed."""
+    """A copy of a dataset whose rows, files and manifest can be changed."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -28,41 +28,43 @@ class Planted:
     def windows_of(self, path, split="train"):
         return [row for row in self.rows[split] if row["path"] == path]
 
-    def long_file(self, split="train", least=6):
-        """The windows of a file that has many and no cuts."""
-        file = next(f for f in self.files if f["split"] == split and (f["windows"] or 0) >= least and not f["cuts"])
+    def long_file(self, split="train", min_windows=6):
+        """Return the windows of a file that has at least `min_windows` and no cuts."""
+        file = next(
+            f for f in self.files if f["split"] == split and (f["windows"] or 0) >= min_windows and not f["cuts"]
+        )
         return self.windows_of(file["path"], split)
 
     def cut_file(self):
         return next(file for file in self.files if file["status"] == "kept" and file["cuts"])
 
     def check(self, **options):
-        """Written down and mended, then checked: the failed checks."""
+        """Write the changes with correct digests, check the dataset, and return the examples of the failed checks."""
         for split, rows in self.rows.items():
             self._write(f"{split}.jsonl", rows)
         self._write("files.jsonl", self.files)
         self.manifest["fingerprint"] = self._fingerprint()
         self.manifest["content_sha256"] = self._content() or self.manifest["content_sha256"]
         (self.folder / "manifest.json").write_text(json.dumps(self.manifest))
-        for name in CARDS:  # told by the manifest that was
+        for name in CARDS:  # they were generated from the original manifest
             (self.folder / name).unlink(missing_ok=True)
         report = check(self.folder, workers=1, **options)
         return {one.name: one.examples for one in report.checks if one.status == "failed"}
 
     def _content(self):
-        """By the words of the reference; nothing where rows are no rows."""
-        whole = hashlib.sha256()
+        """Compute the content digest as the reference describes it, or None if the rows are invalid."""
+        content = hashlib.sha256()
         try:
-            named = {self.manifest["files"][f"{name}.jsonl"]["split"]: rows for name, rows in self.rows.items()}
+            by_split = {self.manifest["files"][f"{name}.jsonl"]["split"]: rows for name, rows in self.rows.items()}
             for split in ("train", "validation", "test"):
                 digests = b""
-                for row in named[split]:
-                    place = f"{split}\0{row['repo']}\0{row['path']}\0{row['start']}\0".encode()
-                    digests += hashlib.sha256(place + _digested(row)).digest()[:16]
-                whole.update(hashlib.sha256(digests).digest())
+                for row in by_split[split]:
+                    position = f"{split}\0{row['repo']}\0{row['path']}\0{row['start']}\0".encode()
+                    digests += hashlib.sha256(position + _digested(row)).digest()[:16]
+                content.update(hashlib.sha256(digests).digest())
         except (AttributeError, TypeError, LookupError, struct.error):
             return None
-        return whole.hexdigest()
+        return content.hexdigest()
 
     def _fingerprint(self):
         tokenizer = b"\0".join((self.folder / name).read_bytes() for name in (TOKENIZER, TOKENIZER_CONFIG))
@@ -84,7 +86,7 @@ class Planted:
 
 
 def _digested(row):
-    """The ids of a window without padding, or the text of a document."""
+    """Return the bytes that are digested: the ids of a window without padding, or the text of a document."""
     if "input_ids" not in row:
         return row["text"].encode()
     ids = row["input_ids"]
@@ -93,16 +95,16 @@ def _digested(row):
 
 
 def _line(row):
-    """A row, or what is said to be the line of one."""
+    """Encode a row. A string is used as the line itself."""
     if isinstance(row, str):
         return row.encode()
     try:
         return msgspec.json.encode(row)
-    except OverflowError:  # a number that is too large, which is what is tried
+    except OverflowError:  # a number that is too large, planted by a test
         return json.dumps(row, separators=(",", ":")).encode()
 
 
-def named(failed, check_name, row):
-    """That check is the only one, and its example names the file."""
+def require_only_failure(failed, check_name, row):
+    """Assert that only this check failed and that its first example names the file of the row."""
     assert list(failed) == [check_name]
     assert f"{row['repo']}/{row['path']}" in failed[check_name][0]

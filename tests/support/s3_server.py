@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, and a proxy before it; for every test that names the fixture."""
+"""Fixtures for a real S3 server on loopback and a proxy in front of it."""
 
 import socket
 import threading
@@ -13,19 +13,19 @@ BUCKET = "bucket"
 
 
 class Proxy:
-    """Hands bytes to and fro, and does what it is told to the next connections."""
+    """Proxy that forwards bytes, and cuts or stalls connections as configured."""
 
     def __init__(self, port):
         self.target = port
         self.drop_after: list[int] = []
-        """Per connection to come: bytes of an answer until it is cut."""
-        self.stalls = 0
-        """Connections to come that are held without an answer, as long as the proxy is there."""
+        """Numbers of bytes after which the answers of the next connections are cut."""
+        self.num_to_stall = 0
+        """Number of connections to stall from now on. They get no answer until the proxy is closed."""
         self.num_stalled = 0
-        """Those that are held now."""
+        """Number of connections that are stalled now."""
         self._is_closing = threading.Event()
         self.refused: list[bytes] = []
-        """Parts of addresses: the connection of each request for one is cut."""
+        """Parts of addresses. Each entry cuts the connection of one PUT request for it."""
         self.requests: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -36,14 +36,14 @@ class Proxy:
     def _accept(self):
         with suppress(OSError):
             while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self.target))
-                self._sockets += [near, far]
-                for arguments in ((near, far, True), (far, near, False)):
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.target))
+                self._sockets += [client, server]
+                for arguments in ((client, server, True), (server, client, False)):
                     threading.Thread(target=self._pass_on, args=arguments, daemon=True).start()
 
     def _pass_on(self, source, sink, is_request):
-        left = None
+        num_left = None
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 if is_request and self.refused and data.startswith(b"PUT ") and self.refused[0] in data[:200]:
@@ -54,18 +54,18 @@ class Proxy:
                         [data.partition(b"\r\n")[0]] if data[:4] in {b"GET ", b"PUT ", b"HEAD", b"POST"} else []
                     )
                 elif b"PartialContent" in data[:200] or b" 206 " in data[:20]:
-                    if self.stalls:
-                        self.stalls -= 1
+                    if self.num_to_stall:
+                        self.num_to_stall -= 1
                         self.num_stalled += 1
                         self._is_closing.wait(60)
                         self.num_stalled -= 1
                         break
-                    left = self.drop_after.pop(0) if self.drop_after else None
-                if left is not None:
-                    data = data[:left]
-                    left -= len(data)
+                    num_left = self.drop_after.pop(0) if self.drop_after else None
+                if num_left is not None:
+                    data = data[:num_left]
+                    num_left -= len(data)
                 sink.sendall(data)
-                if left == 0:
+                if num_left == 0:
                     break
         for one in (source, sink):
             with suppress(OSError):
@@ -110,7 +110,7 @@ def proxy(moto, monkeypatch):
 
 
 def clear_instances():
-    """Each is bound to the server that it was made for."""
+    """Clear cached file systems, because each is bound to the server that it was made for."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     fsspec.get_filesystem_class("http").clear_instance_cache()
 

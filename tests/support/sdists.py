@@ -1,4 +1,4 @@
-"""Programs with tests of their own: the outcome of each of their tests, before and after a change to their source."""
+"""Source distributions with tests, and the outcome of each test after a change to the source."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from support.surroundings import USER_HOME
+from support.environment import USER_HOME
 
 TIME_LIMIT_S = 120
 
@@ -23,9 +23,9 @@ class Sdist(NamedTuple):
     version: str
     sha256: str
     package: str
-    """The folder whose files are changed."""
+    """Folder whose files are changed."""
     options: tuple[str, ...] = ()
-    """For pytest."""
+    """Arguments of pytest."""
 
     @property
     def stem(self) -> str:
@@ -41,7 +41,7 @@ SDISTS = (
         "more_itertools",
         ("tests",),
     ),
-    # Its conftest.py asks for an older pytest.
+    # Its conftest.py requires an older pytest.
     Sdist(
         "boltons",
         "24.1.0",
@@ -53,9 +53,12 @@ SDISTS = (
 
 
 def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Path) -> dict[str, str]:
-    """Of each test: passed, skipped or failed. cache keeps the archive; work is a new folder."""
+    """Return passed, skipped or failed for each test.
+
+    The archive is kept in `cache` and unpacked in `work`, which must be a new folder.
+    """
     with tarfile.open(fetch(sdist, cache)) as archive:
-        # Python 3.11.4 brought filters, and 3.12 warns where none is named. The digest says that there is nothing to filter.
+        # Python 3.11.4 added filters, and 3.12 warns if none is given. The digest ensures that nothing needs filtering.
         archive.extractall(work, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     root = work / sdist.stem
     for path in sorted((root / sdist.package).rglob("*.py")):
@@ -63,7 +66,7 @@ def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Pa
     report = work / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}", *sdist.options]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and loading them takes a second
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin is needed, and loading them takes a second
     done = subprocess.run(
         command, cwd=root, env=environment, timeout=TIME_LIMIT_S, capture_output=True, text=True, check=False
     )
@@ -79,7 +82,7 @@ def _outcome(case: ET.Element) -> str:
 
 
 def fetch(sdist: Sdist, cache: Path) -> Path:
-    """From the index that pip uses. pip itself would build the sdist only to download it."""
+    """Download the sdist from the index that pip uses. pip itself would build an sdist to download it."""
     path = cache / f"{sdist.stem}.tar.gz"
     if not path.exists():
         page = f"{_index()}/{sdist.name}/"

@@ -1,4 +1,4 @@
-"""A dataset on which a training takes a fraction of a second, and what a training measured."""
+"""Datasets and a model for trainings that take a fraction of a second, and the metrics of a training."""
 
 import shutil
 from pathlib import Path
@@ -11,14 +11,14 @@ from gristmill.config.config import TokenizerConfig
 from gristmill.lab.training.metrics import read_metrics
 from support.made_code import made_module
 from support.source_trees import write_tree
-from support.tokenizers_made_here import roberta_like, starcoder_like
+from support.trained_tokenizers import roberta_like, starcoder_like
 
 NUM_MODULES = 20
 NUM_REPOS = 5
 
 
 def small_dataset(root: Path, **sections: Any) -> Path:
-    """785 windows to train on, 86 in validation, 41 in test; a vocabulary of 500."""
+    """Build a dataset with 785 windows in train, 86 in validation and 41 in test, and a vocabulary of 500."""
     (root / "tokenizer.json").write_text(roberta_like())
     folders = ("http", "json")
     modules = {
@@ -36,9 +36,9 @@ def small_dataset(root: Path, **sections: Any) -> Path:
 
 
 def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Path:
-    """For a causal model, of files that are shorter and longer than a window; a vocabulary of 500.
+    """Build a dataset for a causal model from files shorter and longer than a window, with a vocabulary of 500.
 
-    With the special tokens of a template, its tokenizer is that of a masked model.
+    If windows have the special tokens of a template, the tokenizer is that of a masked model.
     """
     is_masked = window.special_tokens == "template"
     tokenizer = root / ("masked-tokenizer" if is_masked else "tokenizer")
@@ -61,9 +61,9 @@ def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Pat
 
 
 def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
-    """A model in a folder, with the tokenizer of another folder. It has no dropout.
+    """Save a model without dropout in a folder, with the tokenizer of another folder.
 
-    Its random weights are large, so that an adapter beside them can change what it predicts.
+    Its random weights are large, so that an adapter can change its predictions.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -79,7 +79,7 @@ def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
 
 
 def plain(folder: Path) -> list[dict[str, Any]]:
-    """What was measured, but for clocks."""
+    """Return the metrics without times."""
     lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
     return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
 

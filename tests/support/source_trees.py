@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-"""The repository that these tests are in."""
+"""Root of the repository that contains these tests."""
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
 
 

@@ -1,4 +1,4 @@
-"""The eyes of the tests: they must see what is wrong with a page."""
+"""The browser helper reports the faults of a page and leaves nothing of it for the next test."""
 
 import pytest
 
@@ -17,11 +17,11 @@ def bad_page(tmp_path):
     return file_address(path)
 
 
-def test_complaints_strangers_dialogs_and_barriers_are_seen(chromium, bad_page):
+def test_errors_foreign_requests_dialogs_and_violations_are_reported(chromium, bad_page):
     with watched(chromium, bad_page) as seen:
         seen.page.goto(bad_page)
-        assert seen.strangers == ["http://127.0.0.1:9/picture.png"]
-        assert any("complaint" in one for one in seen.complaints)
+        assert seen.foreign_requests == ["http://127.0.0.1:9/picture.png"]
+        assert any("complaint" in one for one in seen.console_errors)
         assert seen.dialogs == ["look here"]
         found = {one.partition(":")[0] for one in seen.violations()}
         assert found >= {"html-has-lang", "image-alt", "button-name"}
@@ -29,7 +29,7 @@ def test_complaints_strangers_dialogs_and_barriers_are_seen(chromium, bad_page):
             seen.is_quiet()
 
 
-def test_a_page_that_is_used_again_has_nothing_of_what_was_there(chromium, bad_page, tmp_path):
+def test_reused_page_has_no_state_of_its_last_use(chromium, bad_page, tmp_path):
     other = tmp_path / "other.html"
     other.write_text("<!doctype html><title>other</title>")
     address = file_address(other)
@@ -52,7 +52,7 @@ def test_a_page_that_is_used_again_has_nothing_of_what_was_there(chromium, bad_p
         assert seen.is_quiet()
 
 
-def test_a_page_that_a_test_failed_with_is_not_used_again(chromium, bad_page):
+def test_page_of_a_failed_test_is_not_reused(chromium, bad_page):
     with pytest.raises(AssertionError), watched(chromium, bad_page) as seen:
         raise AssertionError
     assert seen.page.is_closed()

@@ -1,4 +1,4 @@
-"""The list of slow tests names tests that are there, and leaves some of every folder to `make test-quick`."""
+"""The list of slow tests names existing tests and leaves some of each folder for `make test-quick`."""
 
 import re
 
@@ -8,7 +8,7 @@ TESTS = ROOT / "tests"
 NAMES = [line for line in (TESTS / "slow.txt").read_text().splitlines() if not line.startswith("#")]
 
 
-def test_every_name_is_a_test():
+def test_every_name_is_an_existing_test():
     for name in NAMES:
         file, _, function = name.partition("::")
         assert (TESTS / file).is_file(), name

@@ -1,6 +1,6 @@
-"""Batches of exported folders, made by the trainers' own libraries: jobs of library_readers, in its process.
+"""Jobs of library_readers that make batches of exported folders with the trainers' own libraries.
 
-Each job follows the configuration that was exported and writes what a model would be given as JSON.
+Each job follows the exported configuration and writes as JSON what the model would receive.
 """
 
 import json
@@ -14,26 +14,26 @@ os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISA
 
 SHORT = 'output_dir="{}", max_steps=1, learning_rate=0.0, use_cpu=True, bf16=False, report_to=[], save_strategy="no"'
 NUM_LOGITS = 8
-"""Of each token, the first ones are compared."""
+"""Number of logits of each token that are compared."""
 
 
 def save_model(folder: str, tokenizer: str, length: int) -> None:
-    """A tiny causal model with random weights."""
+    """Save a tiny causal model with random weights."""
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    words = AutoTokenizer.from_pretrained(tokenizer)
+    loaded = AutoTokenizer.from_pretrained(tokenizer)
     config = LlamaConfig(
-        vocab_size=len(words),
+        vocab_size=len(loaded),
         max_position_embeddings=length,
-        eos_token_id=words.eos_token_id,
+        eos_token_id=loaded.eos_token_id,
         bos_token_id=None,
         **sizes,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
-    words.save_pretrained(folder)
+    loaded.save_pretrained(folder)
 
 
 def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> None:
@@ -41,8 +41,8 @@ def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> No
     import torch
 
     text = (Path(folder) / "train.py").read_text()
-    [place] = [line.strip() for line in text.splitlines() if "output_dir=" in line]
-    output = place[place.index("output_dir=") :].rstrip("),")
+    [arguments] = [line.strip() for line in text.splitlines() if "output_dir=" in line]
+    output = arguments[arguments.index("output_dir=") :].rstrip("),")
     text = text.replace("MODEL", model).replace(output, SHORT.format(Path(answer).with_suffix("")))
     names: dict[str, Any] = {}
     exec(compile(text, "train.py", "exec"), names)
@@ -66,7 +66,7 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
 
 
 def pack_with_axolotl(folder: str, answer: str) -> None:
-    """Load datasets by config.yaml as axolotl's prepare_datasets does, and collate some rows as one packed sequence."""
+    """Load datasets by config.yaml like axolotl's prepare_datasets, and collate some rows as one packed sequence."""
     import yaml
     from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
     from axolotl.utils.data.shared import load_dataset_with_config
@@ -79,17 +79,17 @@ def pack_with_axolotl(folder: str, answer: str) -> None:
     config = DictDefault(yaml.safe_load((Path(folder) / "config.yaml").read_text()))
     assert config.sample_packing
     assert config.eval_sample_packing
-    words = AutoTokenizer.from_pretrained(config.tokenizer_config)
-    told = {}
+    tokenizer = AutoTokenizer.from_pretrained(config.tokenizer_config)
+    result = {}
     for own in (*config.datasets, *config.test_datasets):
         loaded = load_dataset_with_config(own, use_auth_token=False)
-        wrapped, _ = get_dataset_wrapper(own, words, config, own.type, loaded)
+        wrapped, _ = get_dataset_wrapper(own, tokenizer, config, own.type, loaded)
         kept = handle_long_seq_in_dataset(wrapped, config.sequence_len, config)
         dataset, _ = process_datasets_for_packing(config, kept, None)
         rows = [dataset[row] for row in range(len(dataset))]
-        batch = V2BatchSamplerDataCollatorForSeq2Seq(words)([[dict(row) for row in rows[:4]]])
-        told[own.split] = {"rows": rows, "batch": {name: listed(value) for name, value in batch.items()}}
-    write(answer, told)
+        batch = V2BatchSamplerDataCollatorForSeq2Seq(tokenizer)([[dict(row) for row in rows[:4]]])
+        result[own.split] = {"rows": rows, "batch": {name: listed(value) for name, value in batch.items()}}
+    write(answer, result)
 
 
 def load_with_litgpt(folder: str, length: int, answer: str) -> None:
@@ -100,13 +100,13 @@ def load_with_litgpt(folder: str, length: int, answer: str) -> None:
     from litgpt.tokenizer import Tokenizer
 
     warnings.simplefilter("ignore")
-    told = yaml.safe_load((Path(folder) / "pretrain.yaml").read_text())
-    assert told["data"]["class_path"] == "litgpt.data.LitData"
-    data = LitData(**{**told["data"]["init_args"], "num_workers": 0})
+    config = yaml.safe_load((Path(folder) / "pretrain.yaml").read_text())
+    assert config["data"]["class_path"] == "litgpt.data.LitData"
+    data = LitData(**{**config["data"]["init_args"], "num_workers": 0})
     data.connect(batch_size=1, max_seq_length=length)
     loaders = {"train": data.train_dataloader(), "val": data.val_dataloader()}
     blocks = {name: [batch[0].tolist() for batch in loader] for name, loader in loaders.items()}
-    write(answer, {**blocks, "end_id": Tokenizer(told["tokenizer_dir"]).eos_id})
+    write(answer, {**blocks, "end_id": Tokenizer(config["tokenizer_dir"]).eos_id})
 
 
 def load_with_megatron(folder: str, length: int, answer: str) -> None:
@@ -122,10 +122,15 @@ def load_with_megatron(folder: str, length: int, answer: str) -> None:
     for name in ("--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"):
         parser.add_argument(name, action="store_true")
     given = parser.parse_args((Path(folder) / "args.txt").read_text().split())
-    words = AutoTokenizer.from_pretrained(given.tokenizer_model)
+    tokenizer = AutoTokenizer.from_pretrained(given.tokenizer_model)
 
-    # What a GPTDataset asks a tokenizer for.
-    asked = {"eod": words.eos_token_id, "vocab_size": len(words), "pad": words.pad_token_id, "unique_identifiers": {}}
+    # The attributes of a tokenizer that GPTDataset reads.
+    attributes = {
+        "eod": tokenizer.eos_token_id,
+        "vocab_size": len(tokenizer),
+        "pad": tokenizer.pad_token_id,
+        "unique_identifiers": {},
+    }
 
     config = GPTDatasetConfig(
         random_seed=1,
@@ -134,46 +139,49 @@ def load_with_megatron(folder: str, length: int, answer: str) -> None:
             ([path], None) for path in (given.train_data_path, given.valid_data_path, given.test_data_path)
         ],
         path_to_cache=str(Path(answer).with_suffix("")),
-        tokenizer=SimpleNamespace(**asked),
+        tokenizer=SimpleNamespace(**attributes),
         reset_position_ids=given.reset_position_ids,
         reset_attention_mask=given.reset_attention_mask,
         eod_mask_loss=given.eod_mask_loss,
     )
     splits = BlendedMegatronDatasetBuilder(GPTDataset, [None, None, None], lambda: True, config).build()
-    told = []
+    result = []
     for dataset in splits:
         samples = [dataset[number] for number in range(len(dataset))]
         documents = [dataset.dataset[number].tolist() for number in range(len(dataset.dataset))]
-        told.append(
+        result.append(
             {
                 "documents": documents,
                 "samples": [{name: listed(value) for name, value in one.items()} for one in samples],
             }
         )
-    write(answer, told)
+    write(answer, result)
 
 
 def load_with_torchtitan(folder: str, length: int, answer: str) -> None:
-    """Register the datasets by gristmill_config.py, whose train() needs Triton, and load them as it says."""
+    """Register the datasets with gristmill_config.py and load them as it configures.
+
+    Its train() is not called, because it needs Triton.
+    """
     from torchtitan.components.tokenizer import HuggingFaceTokenizer
     from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 
     exec((Path(folder) / "gristmill_config.py").read_text(), {})
-    words = HuggingFaceTokenizer(tokenizer_path=str(Path(folder) / "tokenizer"))
-    told = {}
+    tokenizer = HuggingFaceTokenizer(tokenizer_path=str(Path(folder) / "tokenizer"))
+    result = {}
     for split in ("train", "validation"):
         config = HuggingFaceTextDataLoader.Config(dataset=f"gristmill_{split}", infinite=False)
-        batches = config.build(dp_world_size=1, dp_rank=0, tokenizer=words, seq_len=length, local_batch_size=1)
-        told[split] = [
+        batches = config.build(dp_world_size=1, dp_rank=0, tokenizer=tokenizer, seq_len=length, local_batch_size=1)
+        result[split] = [
             {name: value[0].tolist() for name, value in (*inputs.items(), ("labels", labels))}
             for inputs, labels in batches
         ]
-    write(answer, told)
+    write(answer, result)
 
 
 def listed(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def write(path: str, told: Any) -> None:
-    Path(path).write_text(json.dumps(told))
+def write(path: str, value: Any) -> None:
+    Path(path).write_text(json.dumps(value))

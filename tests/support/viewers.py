@@ -1,4 +1,4 @@
-"""A viewer that answers over loopback, somebody who asks it, and small datasets to look at."""
+"""A viewer on loopback, a client for it, and small datasets to view."""
 
 import http.client
 import json
@@ -31,11 +31,11 @@ WORDS = [
     "数据",
     "value",
 ]
-ENDINGS = {"python": ".py", "javascript": ".js", "rust": ".rs"}
+SUFFIXES = {"python": ".py", "javascript": ".js", "rust": ".rs"}
 
 
 def prose(rng: random.Random, count: int) -> str:
-    """Lines of code in most languages."""
+    """Return lines that are code in most languages."""
 
     def word() -> str:
         return f"{rng.choice(WORDS)}{rng.randrange(99)}"
@@ -44,13 +44,15 @@ def prose(rng: random.Random, count: int) -> str:
 
 
 def sources(root: Path, num_files: int = 24) -> Path:
-    """Files of three languages and licences; a hostile name; some that are dropped."""
+    """Write files in three languages under several licenses, one with a hostile name and some that are dropped."""
     rng = random.Random(7)
     files: dict[str, str | bytes] = {}
     for number in range(num_files):
-        language = list(ENDINGS)[number % 3]
+        language = list(SUFFIXES)[number % 3]
         license_line = ("", "# SPDX-License-Identifier: MIT\n", "# SPDX-License-Identifier: ISC\n")[number // 3 % 3]
-        files[f"{'src' if number % 2 else 'lib/Deep'}/m{number:02d}{ENDINGS[language]}"] = license_line + prose(rng, 36)
+        files[f"{'src' if number % 2 else 'lib/Deep'}/m{number:02d}{SUFFIXES[language]}"] = license_line + prose(
+            rng, 36
+        )
     files |= {
         HOSTILE: prose(rng, 20) + "x = '\u202e'  # </script>\n",
         "src/tab\tand [x]*.py": prose(rng, 20),
@@ -78,8 +80,8 @@ def built(root: Path, way: str) -> Path:
     return root / way
 
 
-class Asking:
-    """A browser's part of it: one connection, and the cookie."""
+class ViewerClient:
+    """Client that keeps the cookie, as a browser does."""
 
     def __init__(self, viewing: Viewing) -> None:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
@@ -89,7 +91,7 @@ class Asking:
         self.cookie = {"Cookie": self.ask(f"/?key={self.key}")[1]["Set-Cookie"].partition(";")[0]}
 
     def ask(self, address: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Without the cookie; header names with _ for -."""
+        """Send a request without the cookie. In header names, `_` stands for `-`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.putrequest(method, address, skip_host="Host" in headers)
@@ -107,22 +109,23 @@ class Asking:
         return status, json.loads(body)
 
     def found(self, address: str, /, **fields: object) -> Any:
+        """Return the JSON of a successful answer."""
         status, answer = self.get(address, **fields)
         assert status == 200, answer
         return answer
 
-    def indexed(self) -> "Asking":
+    def indexed(self) -> "ViewerClient":
         assert self.opened.now().index.wait(30)
         return self
 
 
 @contextmanager
-def viewer(folder: Path, port: int = 0) -> Iterator[Asking]:
+def viewer(folder: Path, port: int = 0) -> Iterator[ViewerClient]:
     with served(folder, port) as viewing:
         thread = threading.Thread(target=viewing.server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            yield Asking(viewing)
+            yield ViewerClient(viewing)
         finally:
             viewing.server.shutdown()
             thread.join()

@@ -1,4 +1,4 @@
-"""Pieces of text at which rules for word starts differ."""
+"""Pieces of text for which the rules for word starts differ."""
 
 from gristmill.tokenizers.cuda.patterns import (
     CONTRACTIONS,
@@ -13,6 +13,10 @@ PIECES = [
     *("  ", "\r\n", "\n\n", " \n", "\n ", "!\n", "\x00", "\x1c", "\u200b"),
     *("a", "Z", "é", "字", "ß", LONG_S, "K", "e\u0301", "\u0301", "🙂", "👩\u200d💻", "'", "''", "’", "!", "_", "=="),
     *("0", "7", "42", "12345", "\u0663", "½", "Ⅷ", "\U00011de0", "\U00016ff4"),
-    *(f"'{letters}" for spelled in CONTRACTIONS for letters in (spelled, spelled.upper(), spelled.title())),
+    *(
+        f"'{letters}"
+        for contraction in CONTRACTIONS
+        for letters in (contraction, contraction.upper(), contraction.title())
+    ),
     *("'" + LONG_S, "'r", "'L", "'lLe", "'Re", "'vE"),
 ]

@@ -12,7 +12,7 @@ from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import tokenizer_for
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 
 LLAMA_LIKE = {
     "type": "TemplateProcessing",

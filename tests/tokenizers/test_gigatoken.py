@@ -13,8 +13,8 @@ from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
-from support import tokenizers_made_here as made
-from support.card_texts import NOT_UTF8, SCALARS, ids_by_reference
+from support import trained_tokenizers as made
+from support.gpu_texts import NOT_UTF8, SCALARS, ids_by_reference
 
 CONTROL_TEXTS = ["</s>", "<mask>", "<s>x</s>", " <mask> ", "<|endoftext|>", "<pad><unk>"]
 PATTERNS = {

@@ -10,7 +10,7 @@ import pytest
 
 from gristmill import Config, TokenizerConfig, build, load_tokenizer, plan
 from gristmill.core.errors import HubError, TokenizerError
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 from support.source_trees import write_tree
 
 COMMITS = {"main": "a" * 40, "v2": "b" * 40}

@@ -9,7 +9,7 @@ from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.tokenizer import tokenizer_for
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 
 
 def definition(text):

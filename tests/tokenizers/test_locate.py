@@ -8,7 +8,7 @@ from gristmill import load_tokenizer
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.definition import Template
 from gristmill.tokenizers.locate import BUNDLED_FILE, ROBERTA_TOKENS, locate
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 
 SAMPLE = b"def f(x):\n    return x  # <mask>\n"
 

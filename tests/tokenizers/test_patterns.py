@@ -13,8 +13,8 @@ import pytest
 from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.unicode_versions import is_nfc, is_within_unicode_16
-from support import tokenizers_made_here as made
-from support.card_texts import SCALARS, definition_of, ids_by_reference, revealing
+from support import trained_tokenizers as made
+from support.gpu_texts import SCALARS, definition_of, ids_by_reference, revealing
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -58,7 +58,7 @@ def definition(regexes, normalizer=None):
     splits = [
         {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False} for regex in regexes
     ]
-    tree = json.loads(made.byte_level_of([])) | {"normalizer": normalizer}
+    tree = json.loads(made.byte_level_with([])) | {"normalizer": normalizer}
     if splits:
         tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
     return revealing(definition_of(json.dumps(tree)), "revealing")

@@ -9,7 +9,7 @@ from gristmill import load_tokenizer
 from gristmill.cleaning.control_spellings import Spellings, respell, restored
 from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
-from support.real_tokenizers import NAMES, path_of
+from support.real_tokenizers import NAMES, tokenizer_path
 
 PIECES = [
     *"aZ7! '\n\t\r.,_-▁é字か각²€😀\u200b\u00a0\u0301\u0300",
@@ -31,7 +31,7 @@ PIECES = [
 
 @pytest.fixture(scope="module", params=NAMES)
 def engines(request):
-    path = path_of(request.param)
+    path = tokenizer_path(request.param)
     if not path.exists():
         pytest.skip(f"the tokenizer {request.param} is missing; npm downloads it")
     fast = load_tokenizer(str(path))

@@ -8,8 +8,8 @@ from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.window_frame import fim_frame, window_frame
-from support import tokenizers_made_here as made
-from support.real_tokenizers import path_of
+from support import trained_tokenizers as made
+from support.real_tokenizers import tokenizer_path
 
 DOCUMENTS = WindowConfig(special_tokens="documents")
 FAMILIES = {
@@ -25,9 +25,9 @@ FAMILIES = {
 
 
 def definition_of(name):
-    if not path_of(name).exists():
+    if not tokenizer_path(name).exists():
         pytest.skip(f"the tokenizer {name} was not downloaded")
-    return Definition(name=name, json=path_of(name).read_bytes(), config=b"{}")
+    return Definition(name=name, json=tokenizer_path(name).read_bytes(), config=b"{}")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

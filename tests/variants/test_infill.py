@@ -20,7 +20,7 @@ from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.variants.grammars import parse
 from gristmill.variants.infill import Infiller, InfillText, Sentinel
 from gristmill.variants.middles import Shares, find_nodes
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 from support.made_code import made_module
 
 PREFIX, MIDDLE, SUFFIX, END = 60_000, 60_001, 60_002, 60_003

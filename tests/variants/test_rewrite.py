@@ -173,7 +173,7 @@ def test_number_of_parallel_requests_is_limited(tmp_path, concurrency):
     with ChatServer() as server:
         server.seconds = 0.05
         rewritten(server, [task(f"n{number}") for number in range(12)], tmp_path, concurrency=concurrency)
-    assert server.num_at_most == concurrency
+    assert server.max_active == concurrency
 
 
 def test_tasks_are_consumed_only_slightly_ahead(tmp_path):

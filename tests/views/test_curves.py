@@ -71,8 +71,8 @@ def test_log_scales_draw_equal_ratios_at_equal_distances():
 def test_point_is_drawn_at_its_tick(log):
     picture = drawn(panel(Line("train", [Point(1, 1), Point(10, 10), Point(100, 100)]), log_x=log, log_y=log))
     (run,) = curve(picture)
-    at = {text: (x, y) for text, x, y in picture.places() if text == "100"}
-    tick = [(x, y) for text, x, y in picture.places() if text == "100"]
+    at = {text: (x, y) for text, x, y in picture.text_positions() if text == "100"}
+    tick = [(x, y) for text, x, y in picture.text_positions() if text == "100"]
     assert any(x == pytest.approx(run[-1][0], abs=0.01) for x, _ in tick), at
     assert any(abs(y - run[-1][1]) < 6 for _, y in tick), at
 
@@ -108,10 +108,10 @@ def test_band_of_another_length_than_its_line_is_rejected(edges):
 def test_values_that_are_not_finite_are_gaps_and_single_points_are_dots():
     picture = drawn(panel(line(1, 2, NAN, 3, INF, 4, 5, -INF, faint=True)))
     assert [len(run) for run in curve(picture) if len(run) > 1] == [2, 2]
-    assert len(picture.spots("panel-0-line-0-dots")) == 1
+    assert len(picture.marker_positions("panel-0-line-0-dots")) == 1
     picture = drawn(panel(line(1, 0, 10, -1), log_y=True))
     assert [run for run in curve(picture) if len(run) > 1] == []
-    assert len(picture.spots("panel-0-line-0-dots")) == 2
+    assert len(picture.marker_positions("panel-0-line-0-dots")) == 2
 
 
 @pytest.mark.parametrize("lines", [(), (line(),), (line(NAN, INF),)])
@@ -219,7 +219,7 @@ def test_line_has_the_same_color_in_every_panel():
 def test_legend_has_every_name_once_inside_the_picture():
     many = drawn(panel(*(line(1, 2, name=f"line {number}") for number in range(40))))
     assert sum(text.startswith("line ") for text in many.texts()) == 40
-    places = [(x, y) for text, x, y in many.places() if text.startswith("line ")]
+    places = [(x, y) for text, x, y in many.text_positions() if text.startswith("line ")]
     assert len(set(places)) == 40
     assert all(0 < x < many.size[0] and 0 < y < many.size[1] for x, y in places)
     (run,) = curve(many)

@@ -29,8 +29,8 @@ from gristmill.views.row import (
 from gristmill.views.syntax import KINDS, MAX_BLOCK_LENGTH, MAX_TEXT_LENGTH, highlight
 from gristmill.views.token_text import REPLACEMENT, decode_pieces, tokenizer_note
 from support.foreign_datasets import made_foreign
-from support.looked_at import EVIL, EVIL_TEXT, code, looks_of, make_packed, make_plain, make_varied
-from support.tokenizers_made_here import byte_level, sentence_piece_bpe, unigram, word_piece
+from support.row_datasets import HOSTILE_NAME, HOSTILE_TEXT, code, make_packed, make_plain, make_varied, row_views
+from support.trained_tokenizers import byte_level, sentence_piece_bpe, unigram, word_piece
 
 ANY_TEXT = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("ab \n\t\r\x00\x1b\u202eé日🎉▁")))
 
@@ -52,7 +52,7 @@ def packed(request, tmp_path_factory):
 
 def rows_with_views(folder):
     """Pair the view of each row of train with the row."""
-    return list(zip(looks_of(folder), open_dataset(folder)["train"], strict=True))
+    return list(zip(row_views(folder), open_dataset(folder)["train"], strict=True))
 
 
 @cache
@@ -202,9 +202,9 @@ def test_view_has_all_facts_and_ids_of_the_row(plain):
 
 
 def test_hostile_text_is_escaped(plain):
-    first, second = (view for view, row in rows_with_views(plain) if row["path"] == EVIL)
-    assert displayed(EVIL_TEXT).startswith(text_of(first))
-    assert displayed(EVIL_TEXT).endswith(text_of(second))
+    first, second = (view for view, row in rows_with_views(plain) if row["path"] == HOSTILE_NAME)
+    assert displayed(HOSTILE_TEXT).startswith(text_of(first))
+    assert displayed(HOSTILE_TEXT).endswith(text_of(second))
     assert "\\x1b[31mred" in text_of(first)
     assert "\\r\n\tindented" in text_of(second)
     assert {stroke.text for stroke in first.strokes if stroke.kind == UNPRINTABLE} >= {"\\x1b", "\\u202e"}
@@ -282,7 +282,7 @@ def test_row_not_made_by_a_build_may_lack_facts(plain, tmp_path):
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
     view, full = (look_at(open_dataset(path), "train", 1) for path in (folder, plain))
     assert text_of(view) == text_of(full)
-    assert (view.windows[0].path, view.windows[0].lines) == (EVIL, (0, 0))
+    assert (view.windows[0].path, view.windows[0].lines) == (HOSTILE_NAME, (0, 0))
     assert window_facts(view.windows[0]) == window_facts(full.windows[0])[2:3]
     assert list(overlap_notes(full))
     assert not list(overlap_notes(view))  # adjacent rows may be unrelated

@@ -13,7 +13,7 @@ from gristmill import DatasetError, open_dataset
 from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
 from gristmill.views.row_html import ROW_STYLE, row_html
 from support.browser import file_address, watched
-from support.looked_at import looks_of, make_packed, make_plain
+from support.row_datasets import make_packed, make_plain, row_views
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +47,21 @@ class Page(HTMLParser):
 
 
 def test_html_contains_the_text_of_the_row(plain, packed):
-    for view in [*looks_of(plain), *looks_of(packed)]:
+    for view in [*row_views(plain), *row_views(packed)]:
         page = Page(row_html(view))
         assert page.text == "".join(stroke.text for stroke in view.strokes)
         assert page.open == []
 
 
 def test_html_has_only_harmless_tags(plain, packed):
-    for view in [*looks_of(plain), *looks_of(packed)]:
+    for view in [*row_views(plain), *row_views(packed)]:
         tags = Page(row_html(view)).tags
         assert {tag for tag, _ in tags} == {"section", "p", "b", "pre", "span"}
         assert {name for _, attributes in tags for name in attributes} <= {"class", "title"}
 
 
 def test_every_token_has_its_id_and_marks(plain):
-    for view in looks_of(plain):
+    for view in row_views(plain):
         tokens = {}
         for _, attributes in Page(row_html(view)).tags:
             number, colon, index = attributes.get("title", "").partition(": id ")
@@ -78,7 +78,7 @@ def test_every_token_has_its_id_and_marks(plain):
 
 
 def test_packed_windows_are_separate_blocks(packed):
-    view = next(view for view in looks_of(packed) if len(view.windows) > 1)
+    view = next(view for view in row_views(packed) if len(view.windows) > 1)
     blocks = [attributes for _, attributes in Page(row_html(view)).tags if attributes.get("class") == "window"]
     assert [one["title"] for one in blocks] == [f"{window.repo}/{window.path}" for window in view.windows]
 
@@ -93,7 +93,7 @@ def test_style_applies_only_to_the_row():
 
 
 def test_no_accessibility_violations_in_light_and_dark(plain, packed, tmp_path, chromium):
-    rows = "".join(map(row_html, [*looks_of(plain)[:3], *looks_of(packed)[:2]]))
+    rows = "".join(map(row_html, [*row_views(plain)[:3], *row_views(packed)[:2]]))
     path = tmp_path / "rows.html"
     path.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Rows</title><style>{ROW_STYLE}</style>'

@@ -12,7 +12,7 @@ from gristmill.core.errors import OutputError
 from gristmill.lab.bench import bench as benching
 from gristmill.lab.bench.bench_markdown import HEADING, Page
 from gristmill.lab.bench.bench_result import PHASES
-from support.surroundings import without_privileges
+from support.environment import without_privileges
 
 
 @pytest.fixture

@@ -311,14 +311,14 @@ def test_everything_in_the_chart_is_inside_it():
     for runs in shapes.values():
         for run in runs:
             assert all(0 <= x <= width and 0 <= y <= height for x, y in run)
-    for _, x, y in picture.places():
+    for _, x, y in picture.text_positions():
         assert 0 < x < width
         assert 0 < y < height
 
 
 def test_bars_are_in_proportion():
     picture = Picture(chart_svg(bench(ORIGINAL, GRISTMILL)))
-    x_of = {text: x for text, x, _ in picture.places()}
+    x_of = {text: x for text, x, _ in picture.text_positions()}
     start = x_of["seconds · times as fast"]
     assert (x_of["2.00 s · 68x"] - start - 6) * 68 == pytest.approx(x_of["136 s"] - start - 6, rel=0.02, abs=4)
     ends = [max(x for name, (run,) in picture.shapes(rf"seconds-{row}-.*").items() for x, _ in run) for row in (0, 1)]

@@ -37,7 +37,7 @@ from gristmill.lab.bench.process import Ran, run
 from gristmill.lab.bench.scripts.original import expand
 from support.builds import called, running
 from support.source_trees import write_tree
-from support.tokenizers_made_here import word_piece
+from support.trained_tokenizers import word_piece
 
 SAME_ROWS_WITH_COPIES = ("original", "threads", "batch")
 SAME_ROWS_WITHOUT = ("datasets", "floor", "gristmill-plain")

@@ -19,7 +19,7 @@ from support.late_imports import late
 from support.made_code import made_module
 from support.short_trainings import causal_dataset, tiny_llama
 from support.source_trees import write_tree
-from support.tokenizers_made_here import roberta_like
+from support.trained_tokenizers import roberta_like
 
 (compare,) = late("gristmill.lab.comparison.compare", "compare")
 

@@ -31,7 +31,7 @@ from support.builds import files_table, make
 from support.foreign_datasets import made_foreign
 from support.short_trainings import causal_dataset
 from support.source_trees import write_tree
-from support.tokenizers_made_here import byte_level
+from support.trained_tokenizers import byte_level
 
 ALL_TRAIN, ALL_TEST = SplitConfig(shares="100/0/0"), SplitConfig(shares="0/0/100")
 SPAN = 50

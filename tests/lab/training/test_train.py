@@ -43,10 +43,10 @@ from gristmill.dataset.token_edges import Vocabulary
 from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
 from gristmill.lab.training.train_config import MIN_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
 from support.builds import called, refusal
+from support.environment import default_signals
 from support.late_imports import Late, late
 from support.short_trainings import losses, plain, small_dataset, tiny_llama
 from support.source_trees import ROOT
-from support.surroundings import default_signals
 
 torch = Late("torch")
 AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer = late(
@@ -1049,7 +1049,7 @@ def test_preset_of_the_dataset_decides_the_objective(tmp_path, tree, preset, obj
 
 
 def test_tokenizer_without_mask_token_trains_causally(tmp_path, tree):
-    from support.tokenizers_made_here import byte_level
+    from support.trained_tokenizers import byte_level
 
     (tmp_path / "tokenizer.json").write_text(byte_level())
     code = tree(

@@ -30,7 +30,7 @@ from gristmill.tokenizers.sentinels import fim_ids, mask_id
 from gristmill.windows.cut import WindowShape, cut
 from support.late_imports import late
 from support.source_trees import write_tree
-from support.tokenizers_made_here import word_piece
+from support.trained_tokenizers import word_piece
 
 (AutoTokenizer,) = late("transformers", "AutoTokenizer")
 SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"

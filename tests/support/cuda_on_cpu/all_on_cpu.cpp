@@ -1,4 +1,4 @@
-// The kernels, with one function to launch any of them by name.
+// The kernels, and a function that launches any of them by name.
 #include "cuda_on_cpu.h"
 
 #include "all.cu"

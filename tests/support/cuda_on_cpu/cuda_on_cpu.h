@@ -1,7 +1,7 @@
-// Enough of CUDA to run the kernels on a CPU, for tests on machines without a card.
+// The part of CUDA that the kernels need, implemented on a CPU, for tests on machines without a GPU.
 //
-// Blocks run one after the other; the threads of a block are fibers that hand over at barriers and warp operations. The
-// kernels' source is taken as it is. What this cannot show: races, and anything about time.
+// Blocks run one after the other. The threads of a block are fibers that switch at barriers and warp operations. The
+// source of the kernels is unchanged. This cannot show races or measure time.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -37,7 +37,7 @@ struct Index {
 static Index threadIdx, blockIdx, gridDim;
 
 namespace fibers {
-constexpr unsigned STACK = 256 << 10, MOST_THREADS = 1024;
+constexpr unsigned STACK = 256 << 10, MAX_THREADS = 1024;
 struct Barrier {
     unsigned arrived = 0, phase = 0;
 };
@@ -45,10 +45,10 @@ struct Warp {
     Barrier barrier;
     unsigned long long values[2][32];
 };
-// A fiber is made once and goes from block to block. Jumps take it there and back: swapcontext would ask the kernel
-// twice each time, which was half of all time.
+// A fiber is created once and reused for all blocks. Fibers switch with longjmp, because swapcontext makes two system
+// calls each time, which took half of the total time.
 struct Fiber {
-    jmp_buf place;
+    jmp_buf position;
     ucontext_t begin;
     bool is_begun = false, is_over = false;
 };
@@ -60,7 +60,7 @@ static unsigned num_threads;
 static void (*body)();
 
 inline void hand_over() {
-    if (!_setjmp(threads[threadIdx.x].place)) _longjmp(scheduler, 1);
+    if (!_setjmp(threads[threadIdx.x].position)) _longjmp(scheduler, 1);
 }
 
 inline void arrive(Barrier& barrier, unsigned expected) {
@@ -73,7 +73,7 @@ inline void arrive(Barrier& barrier, unsigned expected) {
     while (barrier.phase == phase) hand_over();
 }
 
-// All lanes' values of this operation.
+// Returns the values of all lanes for this operation.
 inline const unsigned long long* exchange(unsigned long long mine) {
     Warp& warp = warps[threadIdx.x / 32];
     unsigned long long* values = warp.values[warp.barrier.phase % 2];
@@ -82,7 +82,7 @@ inline const unsigned long long* exchange(unsigned long long mine) {
     return values;
 }
 
-inline void life() {
+inline void run_bodies() {
     while (true) {
         body();
         threads[threadIdx.x].is_over = true;
@@ -91,19 +91,19 @@ inline void life() {
 }
 
 inline void make_fibers() {
-    threads.resize(MOST_THREADS);
+    threads.resize(MAX_THREADS);
     for (Fiber& fiber : threads) {
         getcontext(&fiber.begin);
         fiber.begin.uc_stack.ss_sp = malloc(STACK);
         fiber.begin.uc_stack.ss_size = STACK;
-        makecontext(&fiber.begin, life, 0);
+        makecontext(&fiber.begin, run_bodies, 0);
     }
 }
 
-// Until it hands over.
+// Runs a fiber until it hands over.
 __attribute__((noinline)) inline void run(Fiber& fiber) {
     if (_setjmp(scheduler)) return;
-    if (fiber.is_begun) _longjmp(fiber.place, 1);
+    if (fiber.is_begun) _longjmp(fiber.position, 1);
     fiber.is_begun = true;
     setcontext(&fiber.begin);
 }

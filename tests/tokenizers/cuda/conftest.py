@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from support.cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
+from support.cuda_on_cpu.gpu_on_cpu import GpuOnCpu, compiled
 
 
 @pytest.fixture(scope="session")
 def make_gpu(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[tuple[str, ...]], CardOnCpu]:
+) -> Callable[[tuple[str, ...]], GpuOnCpu]:
     """Return a function that simulates a GPU for given compile options.
 
     The kernels are compiled once for all workers and cached for the next run.
@@ -22,4 +22,4 @@ def make_gpu(
     else:
         own = tmp_path_factory.getbasetemp()
         folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return lambda options: CardOnCpu(compiled(folder, options))
+    return lambda options: GpuOnCpu(compiled(folder, options))

@@ -12,7 +12,7 @@ from gristmill.core.errors import NotOnGpuError
 from gristmill.tokenizers.cuda.character_classes import LEFT_TO_CPU, character_classes, stable_code_points
 from gristmill.tokenizers.cuda.patterns import QWEN2, Pattern
 from gristmill.tokenizers.tokenizer import tokenizer_for
-from support.card_texts import SCALARS, definition_named, definition_of, with_nfc
+from support.gpu_texts import SCALARS, definition_named, definition_of, with_nfc
 
 
 @cache

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gristmill.tokenizers.cuda.chunks import cut_into_pieces, group_into_chunks
 from gristmill.tokenizers.cuda.cuda_tokenizer import splice
-from support.card_texts import REVEALING, definition_named, ids_by_reference, joined
+from support.gpu_texts import REVEALING, definition_named, ids_by_reference, joined
 
 DOCUMENTS = st.lists(
     st.lists(st.sampled_from([b"a", b"\n", b"x\ny", b" ", b"}\n(", b"\n\n", "é".encode(), b"7\n7"]), max_size=30).map(b"".join),

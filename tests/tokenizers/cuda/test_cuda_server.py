@@ -37,7 +37,7 @@ from gristmill.tokenizers.cuda.exchange import Address
 from gristmill.tokenizers.cuda.serving import server_for
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
-from support import stand_ins, tokenizers_made_here
+from support import fake_encoders, trained_tokenizers
 from support.builds import everything, files_table, in_a_process, refusal, run, started, wait_for
 from support.source_trees import write_tree
 
@@ -135,7 +135,9 @@ def built(source, tmp_path):
     """Build with a stand-in for the GPU, in a separate process that forks the workers."""
 
     def builds(stand_in, *, waits_for="socket", **options):
-        make_encoder = partial(*((stand_ins.made, stand_in) if isinstance(stand_in, type) else (stand_in,)), tmp_path)
+        make_encoder = partial(
+            *((fake_encoders.make, stand_in) if isinstance(stand_in, type) else (stand_in,)), tmp_path
+        )
         config = config_for(source, tmp_path / "out", **options)
         gpu, notes, left = in_a_process(served_build, config, make_encoder, tmp_path, waits_for)
         assert not left
@@ -146,7 +148,7 @@ def built(source, tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_build_gives_the_same_bytes(built, source, expected, tmp_path, workers):
-    gpu, notes = built(stand_ins.CpuEncoder, workers=workers)
+    gpu, notes = built(fake_encoders.CpuEncoder, workers=workers)
     assert everything(tmp_path / "out") == expected
     assert notes == []
     rows = [row for row in files_table(tmp_path / "out").values() if row["tokens"]]
@@ -154,7 +156,7 @@ def test_a_build_gives_the_same_bytes(built, source, expected, tmp_path, workers
     assert gpu.bytes == sum(
         (source / row["path"]).stat().st_size for row in files_table(tmp_path / "out").values() if row["tokens"]
     )
-    assert gpu.documents_on_cpu == sum(row["bytes"] >= stand_ins.LARGE for row in rows) > 0
+    assert gpu.documents_on_cpu == sum(row["bytes"] >= fake_encoders.LARGE for row in rows) > 0
     assert 0 < gpu.seconds_busy < gpu.seconds_ready
     assert gpu.trouble is None
 
@@ -162,7 +164,7 @@ def test_a_build_gives_the_same_bytes(built, source, expected, tmp_path, workers
 def test_texts_of_windows_are_the_same(built, source, tmp_path):
     output = OutputConfig(with_text=True)
     build(config_for(source, tmp_path / "cpu", device="cpu", output=output))
-    gpu, _ = built(stand_ins.CpuEncoder, output=output)
+    gpu, _ = built(fake_encoders.CpuEncoder, output=output)
     assert gpu.documents
     assert everything(tmp_path / "out") == everything(tmp_path / "cpu")
 
@@ -171,12 +173,12 @@ def test_texts_of_windows_are_the_same(built, source, tmp_path):
 @pytest.mark.parametrize(
     "case",
     [
-        (stand_ins.Dying, "socket", r"its process died \(exit code -9\)"),
-        (stand_ins.Failing, "socket", "RuntimeError: an illegal memory access was encountered"),
-        (stand_ins.Wrong, "socket", "its answer makes no sense"),
-        (stand_ins.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
-        (stand_ins.refusing, "end", "this tokenizer has rules of its own"),
-        (stand_ins.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
+        (fake_encoders.DyingEncoder, "socket", r"its process died \(exit code -9\)"),
+        (fake_encoders.FailingEncoder, "socket", "RuntimeError: an illegal memory access was encountered"),
+        (fake_encoders.WrongEncoder, "socket", "its answer makes no sense"),
+        (fake_encoders.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
+        (fake_encoders.refusing, "end", "this tokenizer has its own rules"),
+        (fake_encoders.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
     ],
 )
 def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, tmp_path, workers, case):
@@ -189,7 +191,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
     """It hangs for ten minutes. Each worker waits for a quarter of its own time limit."""
-    gpu, notes = built(stand_ins.Hanging)
+    gpu, notes = built(fake_encoders.HangingEncoder)
     assert everything(tmp_path / "out") == expected
     assert gpu.trouble == "its process no longer answers"
     assert len(notes) == 1
@@ -206,7 +208,7 @@ def build_dying_over_batches(config, make_encoder, marks):
 
 def test_a_worker_death_on_a_batch_is_retried_file_by_file(source, expected, tmp_path):
     """The batch is processed again, file by file."""
-    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    make_encoder = partial(fake_encoders.make, fake_encoders.CpuEncoder, tmp_path)
     in_a_process(build_dying_over_batches, config_for(source, tmp_path / "out"), make_encoder, tmp_path)
     assert everything(tmp_path / "out") == expected
 
@@ -227,7 +229,7 @@ def build_dying_over_a_text(config, make_encoder, marks, text):
 
 
 def test_a_text_that_kills_workers_is_found_in_its_batch(source, tmp_path):
-    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    make_encoder = partial(fake_encoders.make, fake_encoders.CpuEncoder, tmp_path)
     config = config_for(source, tmp_path / "out", skip_failed=True)
     in_a_process(build_dying_over_a_text, config, make_encoder, tmp_path, (source / BAD).read_bytes())
     failed = {path for path, row in files_table(tmp_path / "out").items() if row["reason"] == "failed"}
@@ -251,7 +253,7 @@ def build_that_ends(config, make_encoder, marks):
 
 
 def test_a_failed_build_leaves_no_gpu_process(source, tmp_path):
-    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    make_encoder = partial(fake_encoders.make, fake_encoders.CpuEncoder, tmp_path)
     config = config_for(source, tmp_path / "out")
     assert in_a_process(build_that_ends, config, make_encoder, tmp_path) == (True, set())
 
@@ -271,7 +273,7 @@ def build_and_stay(config, make_encoder, marks, waits_for):
 
 @pytest.mark.parametrize(
     ("stand_in", "waits_for"),
-    [(partial(stand_ins.made, stand_ins.CpuEncoder), "socket"), (stand_ins.never_ready, "start")],
+    [(partial(fake_encoders.make, fake_encoders.CpuEncoder), "socket"), (fake_encoders.never_ready, "start")],
 )
 def test_a_killed_build_ends_its_gpu_process(source, tmp_path, stand_in, waits_for):
     config = config_for(source, tmp_path / "out")
@@ -284,11 +286,11 @@ def test_a_killed_build_ends_its_gpu_process(source, tmp_path, stand_in, waits_f
 
 
 @contextmanager
-def served(tokenizer, folder, kind=stand_ins.CpuEncoder):
+def served(tokenizer, folder, kind=fake_encoders.CpuEncoder):
     """Yield the tokenizer of a worker and the GPU process, without a build."""
     tokenizer.definition.write(folder)
     run_config = RunConfig(device="cuda")
-    with server_for(run_config, tokenizer, folder, partial(stand_ins.made, kind, folder)) as server:
+    with server_for(run_config, tokenizer, folder, partial(fake_encoders.make, kind, folder)) as server:
         until(lambda: is_listening(pid_in(folder)))
         yield client.served(tokenizer, server.address), server
 
@@ -303,7 +305,7 @@ def assert_same(found, expected):
 
 
 def with_far_ids():
-    tree = tokenizers_made_here.byte_level().replace('"vocab":{', '"vocab":{"far":100000,', 1)
+    tree = trained_tokenizers.byte_level().replace('"vocab":{', '"vocab":{"far":100000,', 1)
     return FastTokenizer.load(Definition(name="far", json=tree.encode(), config=b"{}"))
 
 
@@ -313,7 +315,7 @@ def with_far_ids():
 def test_empty_documents_and_batches_larger_than_shared_memory(tmp_path, make_tokenizer):
     cpu = make_tokenizer()
     large = b"def largest(of_them):\n    return max(of_them)\n\n" * 20_000
-    with served(cpu, tmp_path, stand_ins.Pinning) as (tokenizer, server):
+    with served(cpu, tmp_path, fake_encoders.PinningEncoder) as (tokenizer, server):
         small = [b"", b"x = 1\n\n", b"", "größe 😀\r\n".encode(), b""]
         batches = ([b""], small, [large, b"", large], [large.swapcase(), b"", large], [])
         found = [tokenizer.encode_many(texts, with_starts=True) for texts in batches]
@@ -372,9 +374,9 @@ def test_the_cpu_encodes_if_no_process_listens(codebert):
 
 def test_a_tokenizer_without_gigatoken_is_left_to_the_cpu(tmp_path):
     tokenizer = huggingface.ReferenceTokenizer(
-        Definition(name="wp", json=tokenizers_made_here.word_piece().encode(), config=b"{}")
+        Definition(name="wp", json=trained_tokenizers.word_piece().encode(), config=b"{}")
     )
-    make_encoder = partial(stand_ins.never_ready, tmp_path)
+    make_encoder = partial(fake_encoders.never_ready, tmp_path)
     with server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
         assert server.end() == GpuFacts(trouble="the tokenizer 'wp' runs on the CPU alone")
     assert client.served(tokenizer, Address.new(1.0)) is tokenizer

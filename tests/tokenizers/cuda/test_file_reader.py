@@ -12,7 +12,7 @@ from gristmill.core.errors import InputError, TokenizerError
 from gristmill.tokenizers.cuda import file_reader
 from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
 from gristmill.tokenizers.cuda.reader_process import read_files
-from support.card_texts import definition_named
+from support.gpu_texts import definition_named
 
 CHUNK_BYTES = 1 << 16
 

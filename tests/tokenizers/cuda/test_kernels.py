@@ -20,9 +20,9 @@ from gristmill.tokenizers.cuda.engine import Engine
 from gristmill.tokenizers.cuda.merge_tables import MergeTables, hash_word
 from gristmill.tokenizers.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizers.tokenizer import tokenizer_for
-from support import card_texts
-from support import tokenizers_made_here as made
-from support.card_texts import (
+from support import gpu_texts
+from support import trained_tokenizers as made
+from support.gpu_texts import (
     REVEALING,
     TRAINED,
     assert_same,
@@ -127,27 +127,27 @@ def test_random_characters(loaded, name, texts):
 @every_pattern
 def test_characters_in_context(fresh, name):
     """Fill all 128 tiles of a large chunk."""
-    assert_on_card(fresh(name, chunk_bytes=LARGE_CHUNK_BYTES), card_texts.scalars_in_context(step=97, all_below=0x3000))
+    assert_on_card(fresh(name, chunk_bytes=LARGE_CHUNK_BYTES), gpu_texts.scalars_in_context(step=97, all_below=0x3000))
 
 
 @every_vocabulary
 def test_apostrophes_and_contractions(loaded, name):
-    assert_on_card(loaded(name), card_texts.apostrophes())
+    assert_on_card(loaded(name), gpu_texts.apostrophes())
 
 
 @every_vocabulary
 def test_contractions_at_edges_of_groups_and_documents(loaded, name):
-    assert_on_card(loaded(name), card_texts.contractions_at_edges())
+    assert_on_card(loaded(name), gpu_texts.contractions_at_edges())
 
 
 @every_vocabulary
 def test_runs_across_groups(loaded, name):
-    assert_on_card(loaded(name), card_texts.runs_of(range(30, 35)))
+    assert_on_card(loaded(name), gpu_texts.runs_of(range(30, 35)))
 
 
 @every_pattern
 def test_runs_that_end_with_their_document(loaded, name):
-    assert_on_card(loaded(name), card_texts.runs_end_to_end(75))
+    assert_on_card(loaded(name), gpu_texts.runs_end_to_end(75))
 
 
 @every_pattern
@@ -172,7 +172,7 @@ def test_runs_beyond_the_search_limit_are_left_to_the_cpu(loaded, name):
 @pytest.mark.parametrize("edge", [32, 8192])
 @every_vocabulary
 def test_documents_that_end_near_edges(loaded, name, edge):
-    assert_on_card(loaded(name), card_texts.documents_around(edge))
+    assert_on_card(loaded(name), gpu_texts.documents_around(edge))
 
 
 @every_tokenizer
@@ -198,7 +198,7 @@ def test_words_of_many_lengths(loaded, name):
 
 @pytest.mark.parametrize("num_bytes", [700, 5000, 100_000])
 def test_words_that_are_runs_of_one_character(loaded, num_bytes):
-    assert_on_card(loaded("codebert"), card_texts.runs_that_are_one_word(num_bytes))
+    assert_on_card(loaded("codebert"), gpu_texts.runs_that_are_one_word(num_bytes))
 
 
 @pytest.mark.parametrize("num_bytes", [700, 5000])
@@ -212,22 +212,22 @@ def test_a_word_longer_than_ten_tiles(loaded):
 
 @every_tokenizer
 def test_long_words_that_repeat_or_use_two_letters(loaded, name):
-    words = [*card_texts.periodic(700), *card_texts.periodic(3000), *card_texts.runs_that_are_one_word(1200)]
-    words += [random_letters(3000, alphabet=b"ab"), card_texts.english_without_spaces(3000)]
+    words = [*gpu_texts.periodic(700), *gpu_texts.periodic(3000), *gpu_texts.runs_that_are_one_word(1200)]
+    words += [random_letters(3000, alphabet=b"ab"), gpu_texts.english_without_spaces(3000)]
     assert_reference(loaded(name), words)
 
 
 @every_tokenizer
-@pytest.mark.parametrize("kind", card_texts.NOT_UTF8)
+@pytest.mark.parametrize("kind", gpu_texts.NOT_UTF8)
 def test_invalid_utf8_is_an_error_with_the_document_number(loaded, kind, name):
-    for documents in card_texts.around_not_utf8(kind):
+    for documents in gpu_texts.around_not_utf8(kind):
         with pytest.raises(TokenizerError, match=r"^document 2: the tokenizer .* accepts only valid Unicode: byte"):
             loaded(name).encode_batch(documents)
 
 
-@pytest.mark.parametrize(("kind", "name"), [*zip(card_texts.NOT_UTF8, cycle(TRAINED), strict=False)])
+@pytest.mark.parametrize(("kind", "name"), [*zip(gpu_texts.NOT_UTF8, cycle(TRAINED), strict=False)])
 def test_invalid_utf8_is_an_error_in_every_method(loaded, kind, name):
-    for documents in card_texts.around_not_utf8(kind):
+    for documents in gpu_texts.around_not_utf8(kind):
         with pytest.raises(TokenizerError, match=r"^document 2: "):
             loaded(name).encode_joined(*joined(documents))
         with pytest.raises(TokenizerError, match=r"^document 2: "):
@@ -238,7 +238,7 @@ def test_invalid_utf8_is_an_error_in_every_method(loaded, kind, name):
 @no_deadline
 @given(documents=st.lists(st.one_of(st.binary(max_size=40), st.text(max_size=10).map(str.encode)), max_size=8))
 def test_random_bytes(loaded, name, documents):
-    bad = [number for number, document in enumerate(documents) if not card_texts.is_utf8(document)]
+    bad = [number for number, document in enumerate(documents) if not gpu_texts.is_utf8(document)]
     if bad:
         with pytest.raises(TokenizerError, match=rf"^document {bad[0]}: "):
             loaded(name).encode_batch(documents)
@@ -287,9 +287,9 @@ def test_unmarked_control_tokens_are_encoded_as_text(make_gpu):
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k"])
 def test_ids_above_65_535_take_32_bits(make_gpu, name):
-    definition = card_texts.with_ids_above(definition_named(name), 1 << 16)
+    definition = gpu_texts.with_ids_above(definition_named(name), 1 << 16)
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES)
-    documents = [*card_texts.apostrophes(), code_like(5000), *(random_letters(size) for size in (5, 14, 40, 80, 700))]
+    documents = [*gpu_texts.apostrophes(), code_like(5000), *(random_letters(size) for size in (5, 14, 40, 80, 700))]
     assert tokenizer.encode_batch(documents).ids.dtype == np.uint32
     assert_on_card(tokenizer, documents)
 
@@ -300,19 +300,19 @@ def test_ids_that_fit_take_16_bits(loaded):
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen2"])
 def test_merges_out_of_order(make_gpu, name):
-    definition = card_texts.with_merges_out_of_order(definition_named(name))
+    definition = gpu_texts.with_merges_out_of_order(definition_named(name))
     assert not MergeTables.of(definition).is_in_order
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES)
     documents = [random_letters(size) for size in (*range(1, 40), 100, 700)]
-    assert_reference(tokenizer, [*documents, code_like(5000), card_texts.english_without_spaces(2000)])
+    assert_reference(tokenizer, [*documents, code_like(5000), gpu_texts.english_without_spaces(2000)])
 
 
 @pytest.mark.parametrize("is_shuffled", [False, True], ids=["in order", "shuffled"])
 def test_long_words_under_random_merges(make_gpu, is_shuffled):
     for seed in range(4):
-        definition = card_texts.with_random_merges(seed, is_shuffled=is_shuffled)
+        definition = gpu_texts.with_random_merges(seed, is_shuffled=is_shuffled)
         assert_reference(
-            CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=1 << 17), card_texts.of_two_letters(seed)
+            CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=1 << 17), gpu_texts.words_of_two_letters(seed)
         )
 
 
@@ -321,7 +321,7 @@ def under_merges(make_gpu):
     """Return a function that compares ids under given merges and returns the number of words that the CPU encoded."""
 
     def assert_same_under(merges, words):
-        definition = definition_of(made.byte_level_of(merges))
+        definition = definition_of(made.byte_level_with(merges))
         return assert_reference(CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=1 << 17), words)
 
     return assert_same_under
@@ -360,35 +360,35 @@ def test_a_token_that_only_a_later_merge_produces(under_merges):
 # Both widths of ids with both families of patterns. The kernels have no other variants here.
 @pytest.mark.parametrize(("name", "first_id"), [*zip(TRAINED, cycle([0, 1 << 16]), strict=False)])
 def test_words_that_are_one_token_without_a_merge(make_gpu, name, first_id):
-    definition = card_texts.with_exceptions(definition_named(name), card_texts.exceptional_words())
-    definition = card_texts.with_ids_above(definition, first_id) if first_id else definition
+    definition = gpu_texts.with_exceptions(definition_named(name), gpu_texts.exceptional_words())
+    definition = gpu_texts.with_ids_above(definition, first_id) if first_id else definition
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES)
-    for word in card_texts.exceptional_words():
+    for word in gpu_texts.exceptional_words():
         assert_on_card(tokenizer, [word, b"x" + word])
     tokenizer.forget()
     for _ in range(2):  # new words, then known ones
-        assert_on_card(tokenizer, card_texts.around_exceptions())
+        assert_on_card(tokenizer, gpu_texts.around_exceptions())
 
 
 def test_a_word_with_the_hash_of_an_exception_is_no_exception(make_gpu):
     """The words were found by inverting the hash. They have the same length, and all 64 bits of the hash are equal."""
     same, other = b"wordsofsamehashx", b"AOfzMayhMzUtNLlX"
     assert hash_word(same) == hash_word(other)
-    definition = card_texts.with_exceptions(definition_named("cl100k"), [same])
+    definition = gpu_texts.with_exceptions(definition_named("cl100k"), [same])
     assert_on_card(
         CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES), [same, other, other + b" " + same]
     )
 
 
 def test_exceptions_of_two_bytes_need_no_extra_kernel(make_gpu):
-    definition = definition_of(made.byte_level_of([("a", "b")], ["qz"], ignore_merges=True))
+    definition = definition_of(made.byte_level_with([("a", "b")], ["qz"], ignore_merges=True))
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES)
     assert_on_card(tokenizer, [b"qz", b"qzq qz", b" qz", b"abqz"])
     assert "apply_exceptions" not in str(tokenizer._engine._stages)
 
 
 def test_exceptions_are_found_even_if_the_pool_is_full(make_gpu):
-    definition = card_texts.with_exceptions(definition_named("gpt2"), [random_letters(60)])
+    definition = gpu_texts.with_exceptions(definition_named("gpt2"), [random_letters(60)])
     tables, pattern = MergeTables.of(definition), Pattern.of(definition)
     gpu, sizes = make_gpu(compile_options(pattern, tables.id_bits)), structs.Sizes.of(CHUNK_BYTES, tables.id_bits)
     engine = Engine(gpu, tables, character_classes(pattern), sizes._replace(pool_ids=20, arena_bytes=64))
@@ -399,7 +399,7 @@ def test_exceptions_are_found_even_if_the_pool_is_full(make_gpu):
 
 
 def test_ignore_merges_without_exceptions(make_gpu):
-    definition = definition_of(made.byte_level_of([("a", "b"), ("ab", "c")], ignore_merges=True))
+    definition = definition_of(made.byte_level_with([("a", "b"), ("ab", "c")], ignore_merges=True))
     assert_on_card(CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES), [b"abc", b"abcabc", b"cab"])
 
 
@@ -409,7 +409,7 @@ def normalizing(make_gpu):
 
     @cache
     def tokenizer(name):
-        return CudaTokenizer.with_gpu(card_texts.with_nfc(definition_named(name)), make_gpu, chunk_bytes=CHUNK_BYTES)
+        return CudaTokenizer.with_gpu(gpu_texts.with_nfc(definition_named(name)), make_gpu, chunk_bytes=CHUNK_BYTES)
 
     return tokenizer
 
@@ -425,7 +425,7 @@ def num_left_to_cpu(texts):
 
 @every_tokenizer
 def test_documents_that_nfc_may_change_are_left_to_the_cpu(normalizing, name):
-    documents, num_changed = card_texts.changed_by_nfc()
+    documents, num_changed = gpu_texts.changed_by_nfc()
     assert assert_reference(normalizing(name), documents) == num_changed
 
 
@@ -433,7 +433,7 @@ def test_documents_that_nfc_may_change_are_left_to_the_cpu(normalizing, name):
 def test_text_in_nfc_is_encoded_on_the_gpu(normalizing, name):
     pieces = [piece for piece in SETTLED if not num_left_to_cpu([piece])]
     texts = ["".join(pieces), *pieces, "각 가 힣 が ガ ñ Å ≠", "\u1100\u1100 \u3131"]
-    assert_on_card(normalizing(name), [*(text.encode() for text in texts), *card_texts.documents_around(32)])
+    assert_on_card(normalizing(name), [*(text.encode() for text in texts), *gpu_texts.documents_around(32)])
 
 
 def test_a_combining_mark_does_not_join_the_previous_document(normalizing):
@@ -451,15 +451,15 @@ def test_random_characters_with_nfc(normalizing, texts):
 
 def test_characters_in_context_with_nfc(make_gpu):
     tokenizer = CudaTokenizer.with_gpu(
-        card_texts.with_nfc(definition_named("revealing qwen2")), make_gpu, chunk_bytes=LARGE_CHUNK_BYTES
+        gpu_texts.with_nfc(definition_named("revealing qwen2")), make_gpu, chunk_bytes=LARGE_CHUNK_BYTES
     )
-    documents = card_texts.scalars_in_context(step=197, all_below=0x3000)
+    documents = gpu_texts.scalars_in_context(step=197, all_below=0x3000)
     num_unstable = num_left_to_cpu(document.decode() for document in documents)
     assert 0 < assert_reference(tokenizer, documents) == num_unstable < len(documents) / 2
 
 
 def test_a_large_document_is_cut_where_nfc_does_not_join(make_gpu):
-    definition = card_texts.with_nfc(definition_named("qwen2"))
+    definition = gpu_texts.with_nfc(definition_named("qwen2"))
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=3000)
     lines = b"".join(b"x = 1;\n" + line for line in ("e\u0301\n".encode(), "=\u0338y\n".encode(), b"a\n") * 300)
     assert assert_reference(tokenizer, [b"before", lines, code_like(8000)]) > 1
@@ -492,7 +492,7 @@ def test_a_cleared_table_has_no_ids_of_earlier_words(make_gpu):
     definition = definition_named("codebert")
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES, num_slots=1024)
     for turn in range(12):
-        assert_on_card(tokenizer, [card_texts.words_of_one_id(definition, 150, 150 * turn)])
+        assert_on_card(tokenizer, [gpu_texts.words_of_one_id(definition, 150, 150 * turn)])
     assert tokenizer._engine.num_clears > 0
 
 
@@ -542,7 +542,7 @@ def test_a_large_document_without_a_safe_cut_is_left_to_the_cpu(fresh):
 def test_documents_at_the_edges_of_chunks(fresh, name):
     assert_on_card(
         fresh(name, chunk_bytes=2000),
-        [document for edge in (32, 500) for document in card_texts.documents_around(edge)],
+        [document for edge in (32, 500) for document in gpu_texts.documents_around(edge)],
     )
 
 

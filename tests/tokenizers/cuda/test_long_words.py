@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from gristmill.tokenizers.cuda.merge_tables import EMPTY, MergeTables, bpe
 from gristmill.tokenizers.definition import Definition
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 
 TEXT = st.text("abc", min_size=1, max_size=50)
 
@@ -33,7 +33,7 @@ class Merging:
 
     @classmethod
     def of(cls, merges):
-        return cls(Definition(name="test", json=made.byte_level_of(merges).encode(), config=b"{}"))
+        return cls(Definition(name="test", json=made.byte_level_with(merges).encode(), config=b"{}"))
 
     def one_by_one(self, text):
         return bpe([self.byte_ids[byte] for byte in text], self.ranks, self.products)
@@ -95,7 +95,7 @@ def test_merging_one_by_one_gives_the_reference_ids(is_in_order, data, text):
     merges = data.draw(merge_lists(is_in_order=is_in_order))
     merging = Merging.of(merges)
     assert merging.tables.is_in_order or not is_in_order
-    assert merging.one_by_one(text.encode()) == Tokenizer.from_str(made.byte_level_of(merges)).encode(text).ids
+    assert merging.one_by_one(text.encode()) == Tokenizer.from_str(made.byte_level_with(merges)).encode(text).ids
 
 
 @pytest.mark.parametrize("is_in_order", [True, False])

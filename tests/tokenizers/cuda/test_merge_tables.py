@@ -16,7 +16,7 @@ from gristmill.tokenizers.cuda.merge_tables import EMPTY, NO_ID, MergeTables, bp
 from gristmill.tokenizers.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2, Pattern
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
-from support import tokenizers_made_here as made
+from support import trained_tokenizers as made
 from support.word_starts_in_numpy import word_starts
 
 TEXTS = [
@@ -89,7 +89,7 @@ def test_entries_beyond_the_end_of_the_table_wrap_around():
 
 
 def test_the_byte_alphabet_matches_the_reference():
-    engine = Tokenizer.from_str(made.byte_level_of([]))
+    engine = Tokenizer.from_str(made.byte_level_with([]))
     encoded = [engine.pre_tokenizer.pre_tokenize_str(chr(byte))[0][0] for byte in range(0x21)]
     assert "".join(encoded) == byte_characters()[:0x21]
     assert engine.pre_tokenizer.pre_tokenize_str("é")[0][0] == byte_characters()[0xC3] + byte_characters()[0xA9]
@@ -120,15 +120,15 @@ def test_a_merge_before_the_token_it_uses_is_out_of_order(codebert):
 
 def test_a_token_produced_again_after_its_use_is_out_of_order():
     once = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "d")]
-    assert MergeTables.of(definition(made.byte_level_of(once))).is_in_order
-    assert not MergeTables.of(definition(made.byte_level_of([*once, ("a", "bc")]))).is_in_order
+    assert MergeTables.of(definition(made.byte_level_with(once))).is_in_order
+    assert not MergeTables.of(definition(made.byte_level_with([*once, ("a", "bc")]))).is_in_order
 
 
 def test_an_id_beyond_two_bytes_needs_32_bits():
     def move(tree):
         tree["model"]["vocab"]["ab"] = 70_000
 
-    tables = MergeTables.of(changed(made.byte_level_of([("a", "b")]), move))
+    tables = MergeTables.of(changed(made.byte_level_with([("a", "b")]), move))
     assert (tables.id_bits, tables.pair_ids[ord("a") | ord("b") << 8]) == (32, 70_000)
 
 
@@ -144,13 +144,13 @@ def test_merges_may_be_pairs_or_strings():
 def test_exceptions_are_tokens_that_merges_do_not_produce():
     merges = [("b", "c"), ("a", "b"), ("ab", "c"), ("x", "y")]
     tokens = ["qz", "Ġqzx", "▁", "q z", "\xadq"]  # no text contains the last three
-    content = made.byte_level_of(merges, tokens, ignore_merges=True)
+    content = made.byte_level_with(merges, tokens, ignore_merges=True)
     tables = MergeTables.of(definition(content))
     assert {token.content for token in tables.exceptions} == {b"abc", b"qz", b" qzx"}
     engine = Tokenizer.from_str(content)
     assert all(engine.encode(word.decode()).ids == [index] for word, index in tables.exceptions)
     assert tables.pair_ids[ord("q") | ord("z") << 8] == engine.token_to_id("qz")
-    assert MergeTables.of(definition(made.byte_level_of(merges, tokens))).exceptions == ()
+    assert MergeTables.of(definition(made.byte_level_with(merges, tokens))).exceptions == ()
 
 
 def test_a_control_token_in_the_vocabulary_is_an_exception_as_in_the_reference():
@@ -158,7 +158,7 @@ def test_a_control_token_in_the_vocabulary_is_an_exception_as_in_the_reference()
         token = {"id": tree["model"]["vocab"]["PAD"], "content": "PAD", "special": True, "normalized": False}
         tree["added_tokens"] = [{**token, "single_word": False, "lstrip": False, "rstrip": False}]
 
-    marked = changed(made.byte_level_of([], ["PAD"], ignore_merges=True), mark)
+    marked = changed(made.byte_level_with([], ["PAD"], ignore_merges=True), mark)
     (exception,) = MergeTables.of(marked).exceptions
     assert ReferenceTokenizer(marked).encode(b"PAD").control_id == exception.id
 
@@ -172,7 +172,7 @@ def encoded_by_tables(content, text):
 
 @pytest.mark.parametrize("pattern", [GPT2, STARCODER2, CL100K, QWEN2], ids=lambda pattern: pattern.name)
 def test_patterns_and_tables_give_the_reference_ids(pattern):
-    content = made.of_pattern(pattern)
+    content = made.byte_level_for(pattern)
     assert Pattern.of(definition(content)) == pattern
     for text in TEXTS:
         assert encoded_by_tables(content, text.encode()) == Tokenizer.from_str(content).encode(text).ids
@@ -244,7 +244,7 @@ def test_unsupported_tokenizers_are_rejected_with_the_reason(named):
 def test_too_many_merges_are_rejected(monkeypatch):
     monkeypatch.setattr(merging, "MAX_MERGES", 3)
     with pytest.raises(NotOnGpuError, match="4 merges, and 3 is the most"):
-        MergeTables.of(definition(made.byte_level_of([("a", letter) for letter in "bcde"])))
+        MergeTables.of(definition(made.byte_level_with([("a", letter) for letter in "bcde"])))
 
 
 def test_damaged_merges_are_an_error():

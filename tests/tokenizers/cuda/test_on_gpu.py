@@ -20,9 +20,9 @@ from gristmill import Config, Progress, RunConfig, build, load_tokenizer
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.cuda.character_classes import stable_code_points
 from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
-from support import card_texts
+from support import gpu_texts
 from support.builds import everything, in_a_process
-from support.card_texts import (
+from support.gpu_texts import (
     REVEALING,
     SCALARS,
     TRAINED,
@@ -34,7 +34,7 @@ from support.card_texts import (
     joined,
     random_letters,
 )
-from support.tokenizers_made_here import byte_level_of
+from support.trained_tokenizers import byte_level_with
 
 with suppress(ModuleNotFoundError):
     import pytest
@@ -95,7 +95,7 @@ def assert_revealed(documents, num_documents):
 
 
 def test_every_scalar_in_context():
-    assert_revealed(card_texts.scalars_in_context(), 40_000)
+    assert_revealed(gpu_texts.scalars_in_context(), 40_000)
 
 
 def test_adjacent_scalars():
@@ -104,25 +104,25 @@ def test_adjacent_scalars():
 
 
 def test_apostrophes_and_contractions():
-    assert_for_each_pattern([*card_texts.contractions_at_edges(), *card_texts.apostrophes()], num_on_cpu=0)
+    assert_for_each_pattern([*gpu_texts.contractions_at_edges(), *gpu_texts.apostrophes()], num_on_cpu=0)
 
 
 def test_runs_across_groups_and_tiles():
-    assert_for_each_pattern(card_texts.runs_of([*range(30, 35), *range(62, 67), *range(8190, 8195)]))
-    assert_for_each_pattern(card_texts.runs_end_to_end(600))
+    assert_for_each_pattern(gpu_texts.runs_of([*range(30, 35), *range(62, 67), *range(8190, 8195)]))
+    assert_for_each_pattern(gpu_texts.runs_end_to_end(600))
 
 
 def test_runs_beyond_the_search_limit():
-    assert_for_each_pattern(card_texts.runs_of([4063, 4064, *range(4094, 4099), 4128, 5000, 20_000]))
+    assert_for_each_pattern(gpu_texts.runs_of([4063, 4064, *range(4094, 4099), 4128, 5000, 20_000]))
 
 
 def test_documents_that_end_near_edges_of_groups_and_tiles():
-    assert_for_each_pattern([*card_texts.documents_around(32), *card_texts.documents_around(8192)], num_on_cpu=0)
+    assert_for_each_pattern([*gpu_texts.documents_around(32), *gpu_texts.documents_around(8192)], num_on_cpu=0)
 
 
 def test_documents_that_end_near_edges_of_chunks():
     for name in (*TRAINED, *REVEALING):
-        assert_reference(on_small_chunks(name), card_texts.documents_around(1 << 20))
+        assert_reference(on_small_chunks(name), gpu_texts.documents_around(1 << 20))
 
 
 def test_empty_documents():
@@ -155,16 +155,16 @@ def test_words_of_ten_megabytes():
 
 
 def test_a_word_of_ten_megabytes_like_english():
-    assert_reference(on_card("codebert"), [b"x ", card_texts.english_without_spaces(10 * MB), b" y"])
+    assert_reference(on_card("codebert"), [b"x ", gpu_texts.english_without_spaces(10 * MB), b" y"])
 
 
 def test_words_of_every_length():
     letters = random_letters(1 * MB)
     words = [letters[length : 2 * length] for length in range(1, 1200)]
-    runs = [run for length in (700, 5000, 100_000) for run in card_texts.runs_that_are_one_word(length)]
+    runs = [run for length in (700, 5000, 100_000) for run in gpu_texts.runs_that_are_one_word(length)]
     assert_for_each_pattern([*words, *(b" " + word for word in words)], num_on_cpu=0)
     assert_reference(on_card("codebert"), runs, num_on_cpu=0)
-    assert_for_each_pattern([*runs, *card_texts.periodic(5000), random_letters(5000, alphabet=b"ab")])
+    assert_for_each_pattern([*runs, *gpu_texts.periodic(5000), random_letters(5000, alphabet=b"ab")])
 
 
 def refused(tokenizer, documents):
@@ -178,17 +178,17 @@ def refused(tokenizer, documents):
 
 def test_invalid_utf8_is_an_error_with_the_document_number():
     for name in TRAINED:
-        for kind in card_texts.NOT_UTF8:
-            for documents in card_texts.around_not_utf8(kind):
+        for kind in gpu_texts.NOT_UTF8:
+            for documents in gpu_texts.around_not_utf8(kind):
                 assert str(refused(on_card(name), documents)).startswith("document 2: "), (name, kind)
 
 
 def test_random_bytes():
     generator = np.random.default_rng(0)
     documents = [generator.bytes(int(size)) for size in generator.integers(1, 300, 20_000)]
-    valid = [document for document in documents if card_texts.is_utf8(document)]
+    valid = [document for document in documents if gpu_texts.is_utf8(document)]
     for number, document in enumerate(documents[:300]):
-        if not card_texts.is_utf8(document):
+        if not gpu_texts.is_utf8(document):
             around = [*valid, document, *documents[number : number + 50]]
             assert str(refused(on_card("codebert"), around)).startswith(f"document {len(valid)}: ")
     for name in TRAINED:
@@ -210,7 +210,7 @@ def test_a_cleared_table_has_no_ids_of_earlier_words():
     tokenizer = on_small_chunks("codebert", num_slots=1024)
     for turn in range(60):
         assert_reference(
-            tokenizer, [card_texts.words_of_one_id(tokenizer.definition, 150, 150 * turn)] * 20, num_on_cpu=0
+            tokenizer, [gpu_texts.words_of_one_id(tokenizer.definition, 150, 150 * turn)] * 20, num_on_cpu=0
         )
     assert tokenizer._engine.num_clears > 0
 
@@ -224,59 +224,59 @@ def test_known_and_forgotten_words_give_the_same_ids():
 
 
 def test_ids_above_65_535():
-    definition = card_texts.with_ids_above(definition_named("gpt2"), 1 << 16)
+    definition = gpu_texts.with_ids_above(definition_named("gpt2"), 1 << 16)
     tokenizer = CudaTokenizer.load(definition)
-    documents = [*card_texts.apostrophes(), *(code_like(10_000, seed) for seed in range(50)), random_letters(100_000)]
+    documents = [*gpu_texts.apostrophes(), *(code_like(10_000, seed) for seed in range(50)), random_letters(100_000)]
     assert tokenizer.encode_batch(documents).ids.dtype == np.uint32
     assert_reference(tokenizer, documents, num_on_cpu=0)
 
 
 def test_merges_out_of_order():
     for name in TRAINED:
-        tokenizer = CudaTokenizer.load(card_texts.with_merges_out_of_order(definition_named(name)), chunk_bytes=1 << 20)
+        tokenizer = CudaTokenizer.load(gpu_texts.with_merges_out_of_order(definition_named(name)), chunk_bytes=1 << 20)
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 400)])
         assert_reference(tokenizer, [code_like(10_000, seed) for seed in range(50)])
-        assert_reference(tokenizer, [random_letters(20_000), card_texts.english_without_spaces(20_000)])
+        assert_reference(tokenizer, [random_letters(20_000), gpu_texts.english_without_spaces(20_000)])
 
 
 def test_words_that_are_one_token_without_a_merge():
     sizes = np.random.default_rng(0).integers(3, 40, 2000).tolist()
     chosen = [random_letters(size, seed) for seed, size in enumerate(sizes)]
     for name in TRAINED:
-        words = sorted({*card_texts.exceptional_words(), *chosen})
-        definition = card_texts.with_exceptions(definition_named(name), words)
+        words = sorted({*gpu_texts.exceptional_words(), *chosen})
+        definition = gpu_texts.with_exceptions(definition_named(name), words)
         tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
         for _ in range(2):  # new words, then known ones
-            assert_reference(tokenizer, card_texts.around_exceptions(), num_on_cpu=0)
+            assert_reference(tokenizer, gpu_texts.around_exceptions(), num_on_cpu=0)
             assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
 
 
 def test_a_token_that_only_a_later_merge_produces():
-    definition = card_texts.definition_of(byte_level_of([("aa", "a"), ("a", "a")]))
+    definition = gpu_texts.definition_of(byte_level_with([("aa", "a"), ("a", "a")]))
     assert_reference(CudaTokenizer.load(definition, chunk_bytes=1 << 20), [b"a" * length for length in range(1, 3000)])
 
 
 def test_long_words_under_random_merges():
     for seed in range(40):
-        definition = card_texts.with_random_merges(seed, is_shuffled=seed % 2 == 1)
+        definition = gpu_texts.with_random_merges(seed, is_shuffled=seed % 2 == 1)
         tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
-        assert_reference(tokenizer, card_texts.of_two_letters(seed, num_words=200, longest=4000))
+        assert_reference(tokenizer, gpu_texts.words_of_two_letters(seed, num_words=200, longest=4000))
 
 
 def test_only_text_that_nfc_may_change_is_left_to_the_cpu():
     stable = frozenset(map(chr, stable_code_points().tolist()))
-    documents, _ = card_texts.changed_by_nfc()
-    documents += [*card_texts.scalars_in_context(step=31), *(code_like(10_000, seed) for seed in range(50))]
+    documents, _ = gpu_texts.changed_by_nfc()
+    documents += [*gpu_texts.scalars_in_context(step=31), *(code_like(10_000, seed) for seed in range(50))]
     num_unstable = sum(not stable.issuperset(document.decode()) for document in documents)
     for name in REVEALING:
-        tokenizer = over_small_chunks(card_texts.with_nfc(definition_named(name)), num_slots=SLOTS_FOR_ALL)
+        tokenizer = over_small_chunks(gpu_texts.with_nfc(definition_named(name)), num_slots=SLOTS_FOR_ALL)
         assert_reference(tokenizer, documents, num_on_cpu=num_unstable)
 
 
 def test_kernels_compiled_for_an_older_gpu():
     for name in TRAINED:
         tokenizer = CudaTokenizer.load(definition_named(name), chunk_bytes=1 << 20, architecture="80")
-        assert_reference(tokenizer, [*card_texts.apostrophes(), *card_texts.documents_around(8192)], num_on_cpu=0)
+        assert_reference(tokenizer, [*gpu_texts.apostrophes(), *gpu_texts.documents_around(8192)], num_on_cpu=0)
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 600)], num_on_cpu=0)
 
 
@@ -355,8 +355,8 @@ def test_ids_in_gpu_memory_are_torch_tensors_without_a_copy():
 
 
 def test_ids_in_gpu_memory_include_those_from_the_cpu():
-    definition = card_texts.with_nfc(definition_named("qwen2"))
-    documents, num_changed = card_texts.changed_by_nfc()
+    definition = gpu_texts.with_nfc(definition_named("qwen2"))
+    documents, num_changed = gpu_texts.changed_by_nfc()
     batch = CudaTokenizer.load(definition).encode_batch(documents, to="card")
     assert_same(_fetched(batch), documents, expected_of(definition, documents))
     assert batch.num_on_cpu == num_changed

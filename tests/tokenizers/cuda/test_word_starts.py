@@ -24,7 +24,7 @@ from gristmill.tokenizers.cuda.patterns import (
     QWEN2_REGEX,
     STARCODER2,
 )
-from support.card_texts import SCALARS
+from support.gpu_texts import SCALARS
 from support.source_trees import ROOT
 from support.word_pieces import PIECES
 from support.word_starts_in_numpy import word_starts

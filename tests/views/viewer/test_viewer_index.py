@@ -18,8 +18,8 @@ from gristmill.views.viewer import viewer_dataset, window_index
 from gristmill.views.viewer.current_dataset import CurrentDataset
 from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
 from support.builds import run
+from support.environment import without_privileges
 from support.foreign_datasets import made_foreign
-from support.surroundings import without_privileges
 from support.viewers import built, viewer
 
 

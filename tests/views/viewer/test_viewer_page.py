@@ -16,7 +16,7 @@ from gristmill.core.names import printable
 from gristmill.core.records import DropReason
 from gristmill.dataset.dataset import Dataset
 from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
-from support.browser import DESKTOP, PHONE, Watched, watched
+from support.browser import DESKTOP, PHONE, WatchedPage, watched
 from support.builds import files_table
 from support.source_trees import write_tree
 from support.viewers import viewer
@@ -114,7 +114,7 @@ def address(dataset: Dataset) -> Iterator[str]:
 
 
 @contextmanager
-def open_tab(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[Watched]:
+def open_tab(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[WatchedPage]:
     """Open a page at a path, and let the key become a cookie."""
     own, key = address.split("?")
     with watched(chromium, own, **options) as tab:
@@ -581,7 +581,7 @@ def test_errors_are_displayed_and_can_be_retried(chromium, address):
             page.unroute("**/api/row?*")
             page.get_by_role("button", name="Try again").click()
             expect(page.locator(".code")).to_be_visible()
-        assert tab.strangers == []
+        assert tab.foreign_requests == []
 
 
 def test_listed_row_omits_facts_that_are_unknown(chromium, address):

@@ -26,7 +26,7 @@ from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
 from support.pictures import Picture
 from support.source_trees import ROOT, write_tree
-from support.tokenizers_made_here import byte_level, word_piece
+from support.trained_tokenizers import byte_level, word_piece
 
 TREE = {
     **{

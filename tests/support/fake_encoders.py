@@ -1,4 +1,4 @@
-"""What stands in for the card behind the process that owns one: the CPU's engine, and ways in which a card can fail."""
+"""Encoders that replace the GPU in its server process: one uses the CPU, the others fail in different ways."""
 
 import os
 import signal
@@ -11,22 +11,24 @@ import numpy as np
 from gristmill.core.errors import NotOnGpuError
 from gristmill.tokenizers.tokenizer import tokenizer_in
 
-FAILS_AT = 3
-"""Which request it fails at: some have been answered by then."""
+FAILING_REQUEST = 3
+"""Number of the first request that fails. Those before it are answered."""
 LARGE = 20_000
-"""Documents of so many bytes count as done by the CPU."""
+"""Documents of at least this many bytes are reported as encoded on the CPU."""
 
 
 class CpuEncoder:
-    def __init__(self, folder, marks):
+    """Encoder that uses the CPU. It writes its process id and other notes into the folder `notes`."""
+
+    def __init__(self, folder, notes):
         self._tokenizer = tokenizer_in(folder)
-        self._num_asked = 0
-        self._marks = marks
-        (marks / "pid").write_text(str(os.getpid()))
+        self._num_requests = 0
+        self._notes = notes
+        (notes / "pid").write_text(str(os.getpid()))
 
     def encode(self, text, offsets, out):
-        self._num_asked += 1
-        if self._num_asked >= FAILS_AT:
+        self._num_requests += 1
+        if self._num_requests >= FAILING_REQUEST:
             self._fail()
         edges = offsets.tolist()
         documents = [text[start:end].tobytes() for start, end in pairwise(edges)]
@@ -39,55 +41,55 @@ class CpuEncoder:
         pass
 
 
-class Pinning(CpuEncoder):
-    """Notes the memory that it is told of."""
+class PinningEncoder(CpuEncoder):
+    """Encoder that records which memory it is asked to register."""
 
     def register(self, memory):
-        with (self._marks / "memory").open("a") as stream:
+        with (self._notes / "memory").open("a") as stream:
             stream.write(f"+{len(memory)}\n")
 
     def unregister(self, memory):
-        with (self._marks / "memory").open("a") as stream:
+        with (self._notes / "memory").open("a") as stream:
             stream.write(f"-{len(memory)}\n")
 
 
-class Dying(CpuEncoder):
+class DyingEncoder(CpuEncoder):
     def _fail(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Failing(CpuEncoder):
+class FailingEncoder(CpuEncoder):
     def _fail(self):
         raise RuntimeError("an illegal memory access was encountered\nmore of it")
 
 
-class Hanging(CpuEncoder):
+class HangingEncoder(CpuEncoder):
     def _fail(self):
         time.sleep(600)
 
 
-class Wrong(CpuEncoder):
+class WrongEncoder(CpuEncoder):
     def encode(self, text, offsets, out):
         id_offsets, num_on_cpu = super().encode(text, offsets, out)
         out[: id_offsets[-1]] = 65_535
         return id_offsets, num_on_cpu
 
 
-def never_ready(marks: Path, folder: Path):
-    (marks / "pid").write_text(str(os.getpid()))
+def never_ready(notes: Path, folder: Path):
+    (notes / "pid").write_text(str(os.getpid()))
     time.sleep(600)
 
 
-def refusing(marks: Path, folder: Path):
-    (marks / "pid").write_text(str(os.getpid()))
-    raise NotOnGpuError("this tokenizer has rules of its own")
+def refusing(notes: Path, folder: Path):
+    (notes / "pid").write_text(str(os.getpid()))
+    raise NotOnGpuError("this tokenizer has its own rules")
 
 
-def broken(marks: Path, folder: Path):
-    (marks / "pid").write_text(str(os.getpid()))
+def broken(notes: Path, folder: Path):
+    (notes / "pid").write_text(str(os.getpid()))
     os.write(2, b"libnvrtc.so.12: cannot open\n")
     os._exit(3)
 
 
-def made(kind: type[CpuEncoder], marks: Path, folder: Path) -> CpuEncoder:
-    return kind(folder, marks)
+def make(kind: type[CpuEncoder], notes: Path, folder: Path) -> CpuEncoder:
+    return kind(folder, notes)

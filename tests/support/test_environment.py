@@ -1,4 +1,4 @@
-"""Tests give the same for anybody, anywhere: what they inherit does not reach them."""
+"""Tests do not depend on the user, the machine or anything that their process inherits."""
 
 import ast
 import asyncio
@@ -16,39 +16,40 @@ import pytest
 from tqdm import tqdm
 
 from support.builds import running
-from support.surroundings import end_lasting_threads, without_privileges
+from support.environment import stop_library_threads, without_privileges
 
-HERE = Path(__file__).parents[1]
-WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+TESTS = Path(__file__).parents[1]
+SLEEPING_COMMAND = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
 
-def test_inherited_variables_and_umask_are_gone():
-    code = "import json, os; from support.surroundings import settle; settle(); print(json.dumps([dict(os.environ), os.umask(0)]))"
-    odd = ("GRISTMILL_X", "HF_HOME", "NO_COLOR", "COLUMNS", "GIT_DIR", "LANG", "RANK", "DISPLAY", "AWS_PROFILE")
+def test_inherited_variables_and_umask_are_replaced():
+    code = "import json, os; from support.environment import set_up_environment; set_up_environment(); print(json.dumps([dict(os.environ), os.umask(0)]))"
+    removed = ("GRISTMILL_X", "HF_HOME", "NO_COLOR", "COLUMNS", "GIT_DIR", "LANG", "RANK", "DISPLAY", "AWS_PROFILE")
     given = {
         "PATH": os.environ["PATH"],
         "HOME": "/nowhere",
         "TERM": "dumb",
         "http_proxy": "x",
-        **dict.fromkeys(odd, "x"),
+        **dict.fromkeys(removed, "x"),
     }
-    words = [sys.executable, "-c", code]
-    answer = subprocess.run(words, cwd=HERE, env=given, umask=0o077, capture_output=True, check=True).stdout
-    found, umask = json.loads(answer)
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, cwd=TESTS, env=given, umask=0o077, capture_output=True, check=True).stdout
+    found, umask = json.loads(output)
     assert umask == 0o022
-    assert not {*odd} & found.keys()
+    assert not {*removed} & found.keys()
     assert (found["TERM"], found["http_proxy"], found["no_proxy"]) == ("xterm-256color", "x", "127.0.0.1,localhost")
     assert "HOME" not in found
 
 
-def test_these_tests_are_settled(home):
+def test_environment_of_these_tests_is_set_up(home):
     assert Path.home() == home
     assert "GIT_DIR" not in os.environ
     assert os.environ["LC_ALL"] == "C.UTF-8"
 
 
 @pytest.fixture
-def ignoring():
+def ignored_signals():
+    """Ignore and block SIGINT and SIGTERM in this process."""
     earlier = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, earlier)
     yield
@@ -58,25 +59,25 @@ def ignoring():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_is_interrupted_though_the_tests_ignore_it(ignoring, number):
-    with running(WAITS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+def test_command_is_interrupted_even_if_the_test_process_ignores_signals(ignored_signals, number):
+    with running(SLEEPING_COMMAND, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.readline()
         process.send_signal(number)
         assert process.wait(20) == -number
     assert signal.getsignal(number) is signal.SIG_IGN
 
 
-def test_no_command_outlives_a_test_that_fails():
-    with pytest.raises(AssertionError), running(WAITS, stdout=subprocess.PIPE) as process:
+def test_failed_test_leaves_no_running_command():
+    with pytest.raises(AssertionError), running(SLEEPING_COMMAND, stdout=subprocess.PIPE) as process:
         raise AssertionError
     assert process.returncode == -signal.SIGKILL
 
 
-def test_commands_that_run_beside_a_test_are_started_in_one_place():
-    """By `running` of builds.py, which sees to signals and to their end."""
+def test_background_commands_are_started_by_one_function():
+    """Only `running` of builds.py starts them. It sets their signals and ends them."""
     calls = {
         path.name: ast.unparse(node.func)
-        for path in sorted(HERE.rglob("*.py"))
+        for path in sorted(TESTS.rglob("*.py"))
         if b"Popen" in path.read_bytes()
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Popen")
@@ -84,7 +85,7 @@ def test_commands_that_run_beside_a_test_are_started_in_one_place():
     assert calls == {"builds.py": "subprocess.Popen"}
 
 
-def test_nobody_may_write_and_read_only_where_asked(tmp_path):
+def test_without_privileges_denies_writing_and_optionally_reading(tmp_path):
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed/file").touch(mode=0o400)
     (tmp_path / "closed").chmod(0o500)
@@ -98,9 +99,9 @@ def test_nobody_may_write_and_read_only_where_asked(tmp_path):
         (tmp_path / "closed/file").read_bytes()
 
 
-def test_no_thread_of_a_library_stays():
+def test_no_thread_of_a_library_is_left():
     for _ in range(2):
         assert list(tqdm(range(2), file=io.StringIO())) == [0, 1]
         assert fsspec.asyn.sync(fsspec.asyn.get_loop(), asyncio.sleep, 0, "done") == "done"
-        end_lasting_threads()
+        stop_library_threads()
         assert not {"fsspecIO", "tqdm_monitor"} & {thread.name for thread in threading.enumerate()}

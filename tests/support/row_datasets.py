@@ -1,4 +1,4 @@
-"""Small datasets with all that a row can be: neighbours, repeats, variants, several windows, and hostile text."""
+"""Small datasets whose rows have neighbors, repeats, variants, several windows or hostile text."""
 
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,8 @@ from gristmill.views.row import RowLook, look_at
 from support.codebert_with import MARKERS, codebert_with
 from support.source_trees import write_tree
 
-EVIL = "<img src=x onerror=alert(1)>.py"
-EVIL_TEXT = (
+HOSTILE_NAME = "<img src=x onerror=alert(1)>.py"
+HOSTILE_TEXT = (
     "# <script>alert(1)</script> &amp; </pre>\n"
     "title = '\x1b[31mred\x1b[0m \x1b]0;owned\x07 \u202egnorw\u202c \x9b2J'\n"
     "party = 'é🎉日本\u200b\ufeff'\r\n"
@@ -27,7 +27,7 @@ EVIL_TEXT = (
 
 
 def code(name: str, count: int) -> str:
-    """Python with names of its own, so that no two files are alike."""
+    """Return Python code whose names contain `name`, so that no two files are similar."""
     lines = (
         f"def {name}_{number}(first):\n    total = first * {number}\n    return total\n" for number in range(count)
     )
@@ -35,17 +35,17 @@ def code(name: str, count: int) -> str:
 
 
 @cache
-def looks_of(folder: Path) -> list[RowLook]:
-    """At every row of train."""
+def row_views(folder: Path) -> list[RowLook]:
+    """Return a view of each row of train."""
     dataset = open_dataset(folder)
     tokenizer = dataset.tokenizer
     return [look_at(dataset, "train", number, tokenizer) for number in range(len(dataset["train"]))]
 
 
 def make_plain(root: Path) -> Path:
-    """Text as it may come, in windows of 48 that share 12."""
+    """Build a dataset of hostile and plain text, with windows of 48 tokens that overlap by 12."""
     files = {
-        EVIL: EVIL_TEXT,
+        HOSTILE_NAME: HOSTILE_TEXT,
         "long.py": code("long", 12),
         "a.md": "# A\n\nJust words.\n",
         "b.md": "# Bee\n\nMore of them.\n",
@@ -57,7 +57,7 @@ def make_plain(root: Path) -> Path:
 
 
 def make_varied(root: Path) -> Path:
-    """Repeats, variants of three kinds, the text beside the ids, padded, in zstd."""
+    """Build a padded dataset with repeats, variants and texts, compressed with zstd."""
     counts = {"one": 9, "two": 9, "three": 9, "tiny": 1}
     source = write_tree(root / "varied", {f"{name}.py": code(name, count) for name, count in counts.items()})
     config = Config(
@@ -75,7 +75,7 @@ def make_varied(root: Path) -> Path:
 
 
 def make_packed(root: Path, pack: str) -> Path:
-    """Several windows a row, in Parquet alone."""
+    """Build a dataset with several windows per row, only in Parquet."""
     counts = {"one": 2, "two": 2, "three": 2, "four": 9}
     source = write_tree(root / "packed", {f"{name}.py": code(name, count) for name, count in counts.items()})
     config = Config(

@@ -1,4 +1,4 @@
-"""What a build loads first, for the process from which those of tests are forked: each has it at once."""
+"""Load what every build loads first, so that processes forked for tests start with it."""
 
 import rensa  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""A dataset of this project's own tests, and whether a format, read by whomever, holds the same."""
+"""A dataset built from this project's tests, and assertions that a format returns the same rows."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,13 +14,13 @@ from gristmill.formats.jsonl_rows import batch_of_lines
 from support.source_trees import ROOT
 
 
-class Built(NamedTuple):
+class BuiltDataset(NamedTuple):
     schema: Schema
     content_sha256: str
     rows: dict[Split, WindowBatch]
 
     @classmethod
-    def of_tests(cls, out: Path) -> "Built":
+    def build_from_tests(cls, out: Path) -> "BuiltDataset":
         manifest = build(Config(sources=[str(ROOT / "tests")], out=str(out)))
         schema = Schema.of(manifest)
         rows = {split: out.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in manifest.splits}
@@ -32,25 +32,26 @@ class Built(NamedTuple):
             form.write([batch], Target(folder, split, self.schema))
 
     def require_content(self, read: Callable[[Split], WindowBatch]) -> None:
+        """Assert that `read` returns the content of the build."""
         assert len(self.rows) > 1
         found = content_of({split: [row_digests(split, read(split))] for split in self.rows})
         assert found == self.content_sha256
 
     def require_rows(self, folder: Path) -> None:
-        """In <split>.jsonl, as a library read them."""
+        """Assert that the rows that a library read and wrote to <split>.jsonl have the content of the build."""
         lines = {split: folder.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in self.rows}
         self.require_content(lambda split: batch_of_lines(lines[split], self.schema))
 
     def require_read(self, form: Format, folder: Path) -> None:
-        """By our own reader."""
+        """Assert that our reader returns the content of the build."""
         readers = {split: form.open(folder, split, self.schema) for split in self.rows}
         self.require_content(lambda split: readers[split].read(0, len(readers[split])))
 
 
 def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
-    """Of the digests of each split's rows, in their order."""
+    """Return the content digest of the row digests of each split, given in row order."""
     content = Content()
     for split, digests in rows.items():
-        for some in digests:
-            content.add(split, some)
+        for rows_digest in digests:
+            content.add(split, rows_digest)
     return content.sha256()

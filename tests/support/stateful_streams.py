@@ -3,8 +3,11 @@
 from torch.utils.data import IterableDataset, get_worker_info
 
 
-class Telling(IterableDataset):
-    """What StatefulDataLoader of torchdata does: each worker's copy has a state of its own, which goes back there."""
+class StateReportingStream(IterableDataset):
+    """Stream that yields worker, row and state, and can start from the state of each worker.
+
+    torchdata's StatefulDataLoader does the same: each worker's copy of a stream has its own state.
+    """
 
     def __init__(self, stream, states=None):
         self.stream, self.states = stream, states

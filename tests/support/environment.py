@@ -1,9 +1,9 @@
-"""The surroundings of a test: the same for root and anybody, in any clone, shell, terminal or locale.
+"""The environment of tests, which is the same for root and any other user, in any clone, shell, terminal and locale.
 
-`settle()` fixes the environment and the umask for the process of the tests and all that it starts.
-`default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must count.
-`start_no_monitor()` is for the process of the tests, `end_lasting_threads()` and `give_memory_back()` for the end of a
-module.
+`set_up_environment()` fixes the environment variables and the umask of the test process and of all processes it starts.
+`default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must have an effect.
+`disable_tqdm_monitor()` is called once per test process, `stop_library_threads()` and `release_memory()` at the end of
+each test module.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from gristmill.tokenizers import tokenizer
 from gristmill.tokenizers.locate import locate
 
 KEPT = ("PATH", "PYTHONPATH", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "USER", "LOGNAME", "SHELL")
-KEPT_BEGINNINGS = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "SSL_", "REQUESTS_", "LD_", "DYLD_", "CUDA_", "NVIDIA_")
-KEPT_ENDINGS = ("_PROXY",)
-"""All other variables go: a test that wants one sets it."""
+KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "SSL_", "REQUESTS_", "LD_", "DYLD_", "CUDA_", "NVIDIA_")
+KEPT_SUFFIXES = ("_PROXY",)
+"""All other variables are removed. A test that needs one sets it."""
 FIXED = {
     "LC_ALL": "C.UTF-8",
     "TERM": "xterm-256color",
     "NO_PROXY": "127.0.0.1,localhost",
     "no_proxy": "127.0.0.1,localhost",
     "GIT_CONFIG_SYSTEM": os.devnull,
-    "OMP_NUM_THREADS": "1",  # several tests run at once: each training takes one core
+    "OMP_NUM_THREADS": "1",  # several tests run at once, so each training uses one core
 }
 USER_HOME = pwd.getpwuid(os.getuid()).pw_dir
 CAPABILITY_VERSION_3 = 0x20080522
@@ -42,7 +42,7 @@ PR_SET_SECUREBITS, SECBIT_NOROOT = 28, 1
 """From Linux's capability.h, prctl.h and securebits.h."""
 
 
-def settle() -> None:
+def set_up_environment() -> None:
     kept = {name: value for name, value in os.environ.items() if _is_kept(name.upper())}
     os.environ.clear()
     os.environ.update(kept, **FIXED, TMPDIR=os.path.realpath(tempfile.gettempdir()))
@@ -50,13 +50,14 @@ def settle() -> None:
 
 
 def _is_kept(name: str) -> bool:
-    return name in KEPT or name.startswith(KEPT_BEGINNINGS) or name.endswith(KEPT_ENDINGS)
+    return name in KEPT or name.startswith(KEPT_PREFIXES) or name.endswith(KEPT_SUFFIXES)
 
 
-def start_no_monitor() -> None:
-    """Of progress bars, by tqdm: a thread that stays. Beside any other thread a build spawns its workers.
+def disable_tqdm_monitor() -> None:
+    """Stop tqdm from starting the thread that monitors progress bars and never ends.
 
-    Each is an interpreter then, which takes twenty times as long as a fork.
+    If another thread runs, a build spawns its workers. Each is then a new interpreter, which takes 20 times as long to
+    start as a fork.
     """
     with suppress(ImportError):
         from tqdm import tqdm
@@ -64,24 +65,24 @@ def start_no_monitor() -> None:
         tqdm.monitor_interval = 0
 
 
-def end_lasting_threads() -> None:
-    """End the one that fsspec starts once and keeps; it starts another where it is needed."""
+def stop_library_threads() -> None:
+    """Stop the thread that fsspec keeps. fsspec starts another one when it needs it."""
     fsspec = sys.modules.get("fsspec.asyn")
     if fsspec is not None and fsspec.loop[0] is not None:
-        _forget_instances(fsspec.AsyncFileSystem)
-        gc.collect()  # what is left of them closes its connections, while the loop runs
+        _clear_instances(fsspec.AsyncFileSystem)
+        gc.collect()  # deleted instances close their connections, for which the loop must run
         (loop,), (thread,) = fsspec.loop, fsspec.iothread
-        asyncio.run_coroutine_threadsafe(_finish_all(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(_finish_tasks(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(60)
         loop.close()
         fsspec.loop[0] = fsspec.iothread[0] = None
 
 
-def give_memory_back() -> None:
-    """Forget all tokenizers but the bundled one: a process keeps each that it has loaded, some 100 MB for a large model.
+def release_memory() -> None:
+    """Unload all tokenizers except the bundled one, and with glibc return free memory to the system.
 
-    And give back what is free, where the C library can be asked to: glibc.
+    A process keeps each tokenizer that it has loaded, which is about 100 MB for a large model.
     """
     bundled = locate("codebert").key
     for key in tokenizer._loaded.keys() - {bundled}:
@@ -91,14 +92,14 @@ def give_memory_back() -> None:
         trim(0)
 
 
-def _forget_instances(file_system: Any) -> None:
-    """Each is bound to the loop."""
+def _clear_instances(file_system: Any) -> None:
+    """Clear cached file systems of a class and its subclasses, because each is bound to the loop."""
     file_system.clear_instance_cache()
     for kind in file_system.__subclasses__():
-        _forget_instances(kind)
+        _clear_instances(kind)
 
 
-async def _finish_all() -> None:
+async def _finish_tasks() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others, timeout=20)
@@ -107,7 +108,7 @@ async def _finish_all() -> None:
 
 @contextmanager
 def default_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM end this process and the commands it starts in here, even if it inherited them ignored.
+    """Let SIGINT and SIGTERM end this process and the commands it starts, even if it inherited them as ignored.
 
     A shell without job control ignores SIGINT in background jobs, and a child inherits that.
     """
@@ -124,20 +125,22 @@ def default_signals() -> Iterator[None]:
 
 @contextmanager
 def without_privileges(*, may_read: bool = False) -> Iterator[None]:
-    """Permissions count in here, for this process and the commands it starts, also if it is root's.
+    """Enforce file permissions for this process and the commands it starts, even if it runs as root.
 
-    Root stays the owner of its files, so code in a closed home can be loaded. `may_read`: permissions count for
-    writing only, so that code of another owner can be loaded too.
+    Root remains the owner of its files, so code in a private home directory can be loaded. With `may_read`, only write
+    permissions are enforced, so that code of another owner can be loaded too.
     """
     if os.geteuid() != 0:
         yield
         return
     if sys.platform != "linux":
-        pytest.skip("root may do everything here, whatever the permissions")
+        pytest.skip("root ignores file permissions on this platform")
     header, sets = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     _call("capget", header, sets)
-    effective = sets[0]  # of the first 32 capabilities; what is permitted stays, so that they can be taken back
-    _call("prctl", PR_SET_SECUREBITS, SECBIT_NOROOT, 0, 0, 0)  # else a command of root's has them all again
+    effective = sets[0]  # the first 32 capabilities. They stay permitted, so that they can be enabled again
+    _call(
+        "prctl", PR_SET_SECUREBITS, SECBIT_NOROOT, 0, 0, 0
+    )  # otherwise a command started by root has all of them again
     try:
         sets[0] = effective & ~(CAP_DAC_OVERRIDE if may_read else CAP_DAC_OVERRIDE | CAP_DAC_READ_SEARCH)
         _call("capset", header, sets)
@@ -149,6 +152,6 @@ def without_privileges(*, may_read: bool = False) -> Iterator[None]:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """A function of libc that answers with 0."""
+    """Call a libc function that returns 0 on success."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")

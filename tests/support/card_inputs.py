@@ -1,4 +1,4 @@
-"""What dataset cards are told from: sources, a dataset in two formats, and names that would break a page."""
+"""Input of dataset cards: source files, a dataset in two formats, and names that could break a page."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ HOSTILE = (
 
 
 def write_sources(folder: Path) -> Path:
-    """Files that are nobody's duplicates, one without text, and one with a secret in it."""
+    """Write files without duplicates, an empty file and a file with a secret."""
     folder.mkdir()
     for number in range(24):
         names = [f"v{number}_{index}_{(number * 7919 + index * 104729) % 1000003}" for index in range(40)]
@@ -41,7 +41,7 @@ def write_sources(folder: Path) -> Path:
 
 
 def hostile_manifest(manifest, name):
-    """With the name in the place of every name that comes from others."""
+    """Return the manifest with `name` in place of every name that users or other projects choose."""
     replace = msgspec.structs.replace
     return replace(
         manifest,
@@ -61,7 +61,7 @@ def hostile_manifest(manifest, name):
 
 
 def with_parquet(folder: Path, to: Path, manifest):
-    """The same dataset, also in Parquet."""
+    """Copy the dataset, add its rows as Parquet, and return the changed manifest."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""Small tokenizers of every model type, trained on the spot: no vocabulary is downloaded for a test."""
+"""Small tokenizers of every model type, trained when they are needed, so that no test downloads a vocabulary."""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def word_piece() -> str:
 
 @cache
 def word_piece_on_spaces() -> str:
-    """Splits at spaces alone, so that `[MASK]` reaches the vocabulary as one word."""
+    """Train a tokenizer that splits only at spaces, so that `[MASK]` is looked up as one word."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     return _trained(
         models.WordPiece(unk_token="[UNK]"),
@@ -108,18 +108,20 @@ def byte_level(
     return tokenizer.to_str()
 
 
-def of_pattern(pattern: Pattern) -> str:
-    """One for each that a GPU knows."""
+def byte_level_for(pattern: Pattern) -> str:
+    """Train a tokenizer with a pattern that the GPU supports."""
     if pattern.digits == "apart":
         return byte_level(digits_apart=True)
     regexes = {GPT2: None, CL100K: CL100K_REGEX, QWEN2: QWEN2_REGEX}
     return byte_level(regexes[pattern])
 
 
-def byte_level_of(merges: Sequence[tuple[str, str]], tokens: Sequence[str] = (), *, ignore_merges: bool = False) -> str:
-    """Not trained: these merges, and these tokens that none of them makes."""
-    made = [left + right for left, right in merges]
-    vocabulary = dict.fromkeys((*sorted(pre_tokenizers.ByteLevel.alphabet()), *made, *tokens))
+def byte_level_with(
+    merges: Sequence[tuple[str, str]], tokens: Sequence[str] = (), *, ignore_merges: bool = False
+) -> str:
+    """Return an untrained tokenizer with these merges, and with tokens that no merge makes."""
+    merged = [left + right for left, right in merges]
+    vocabulary = dict.fromkeys((*sorted(pre_tokenizers.ByteLevel.alphabet()), *merged, *tokens))
     model = models.BPE(
         {token: index for index, token in enumerate(vocabulary)}, list(merges), ignore_merges=ignore_merges
     )
@@ -130,7 +132,7 @@ def byte_level_of(merges: Sequence[tuple[str, str]], tokens: Sequence[str] = (),
 
 @cache
 def roberta_like(vocab_size: int = 500) -> str:
-    """Small enough that a model with it trains in seconds, with all that CodeBERT's has."""
+    """Train a tokenizer with all features of CodeBERT's, so small that a model with it trains in seconds."""
     control = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer = _trained(
         models.BPE(),
@@ -149,7 +151,10 @@ def roberta_like(vocab_size: int = 500) -> str:
 
 @cache
 def starcoder_like(vocab_size: int = 500) -> str:
-    """A causal model's: nothing around a text, a token that ends it, and markers of repositories and middles."""
+    """Train a tokenizer for causal models.
+
+    It adds nothing around a text, and has an end token and markers for repositories and fill in the middle.
+    """
     tokenizer = _trained(
         models.BPE(),
         trainers.BpeTrainer(

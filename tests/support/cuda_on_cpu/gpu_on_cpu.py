@@ -1,4 +1,4 @@
-"""A Card whose kernels run on this machine's CPU: see cuda_on_cpu.h. Everything happens at once, in order."""
+"""A Gpu whose kernels run on this machine's CPU, with cuda_on_cpu.h. All operations run immediately and in order."""
 
 import ctypes
 import fcntl
@@ -23,15 +23,15 @@ STRUCTURES = ("Engine", "Chunk", "Result", "Counters", "TableState", "Entry")
 
 
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
-    """Once for all processes that share the folder, as long as sources, options and compiler are the same."""
+    """Compile the kernels unless the folder has them for the same sources, options and compiler."""
     command = [*COMPILE, *options]
     library = folder / f"kernels-{_digest(*command)}.so"
     with library.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
-            begun = library.with_suffix(".begun")
-            subprocess.run([*command, "-o", str(begun), str(HERE / "all_on_cpu.cpp")], check=True)
-            os.replace(begun, library)
+            unfinished = library.with_suffix(".unfinished")
+            subprocess.run([*command, "-o", str(unfinished), str(HERE / "all_on_cpu.cpp")], check=True)
+            os.replace(unfinished, library)
     return library
 
 
@@ -43,7 +43,7 @@ def _digest(*command: str) -> str:
     return hashlib.sha256(b"\0".join(contents)).hexdigest()[:16]
 
 
-class CardOnCpu:
+class GpuOnCpu:
     name = "the CPU"
     num_processors = 1
 
