@@ -14,8 +14,8 @@ from pathlib import Path
 
 from measure import STDLIB, cold_build, machine_text, measure_medians
 
-from gristmill.checks.documents import spellings_in
-from gristmill.cleaning.control_spellings import Spellings, respell, with_spellings
+from gristmill.checks.documents import find_control_tokens
+from gristmill.cleaning.control_spellings import Spellings, indices_with_spellings, respell
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Respelling
 from gristmill.sources.decode import Decoded, decode
@@ -83,8 +83,8 @@ def _print_spellings(runs: int) -> None:
     num_bytes = sum(map(len, texts))
     batches = _batches(texts)
     found = Counter(one.spelling for text in texts for one in _respellings(text, spellings))
-    seconds = _min_seconds(lambda: [with_spellings(batch, spellings) for batch in batches], runs)
-    seconds_in_check = _min_seconds(lambda: [list(spellings_in(text, names)) for text in texts], runs)
+    seconds = _min_seconds(lambda: [indices_with_spellings(batch, spellings) for batch in batches], runs)
+    seconds_in_check = _min_seconds(lambda: [list(find_control_tokens(text, names)) for text in texts], runs)
     print(
         f"\nSearch for the text of control tokens ({len(names)} names and {len(SPELLING_SHAPES)} patterns) in the "
         "Python"

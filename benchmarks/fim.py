@@ -18,7 +18,7 @@ from typing import NamedTuple
 from measure import STDLIB, cold_build, machine_text, measure_medians
 
 import gristmill
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.sources.languages import language_of
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.middles import Middle, Shares, choose_middle, find_nodes
@@ -138,7 +138,7 @@ def language_row(language: str, sources: Sequence[Source], runs: int) -> str:
 
 def choose_middles(sources: Sequence[Source], kind: str) -> list[Middle]:
     """Choose a middle of this kind for each piece of the sources."""
-    rng, shares = Dice(0), MIDDLE_KINDS[kind]
+    rng, shares = SeededRandom(0), MIDDLE_KINDS[kind]
     chosen = []
     for language, text in sources:
         nodes = find_nodes(parse(text, language)) if shares.syntax else None

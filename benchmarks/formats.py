@@ -27,12 +27,12 @@ from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.arrow import ARROW
-from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
+from gristmill.formats.arrow_tables import ROWS_AT_ONCE, make_tables
 from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Format, Target
 from gristmill.formats.jsonl import JSONL
-from gristmill.formats.jsonl_rows import batch_of_lines
+from gristmill.formats.jsonl_rows import parse_lines
 from gristmill.formats.litdata import LITDATA
 from gristmill.formats.mds import MDS
 from gristmill.formats.megatron import MEGATRON
@@ -90,7 +90,7 @@ def arrow_in_bulk(rows: Rows) -> BulkWrite:
 def one_table(rows: Rows) -> Any:
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
-    return pa.concat_tables(tables_of(pa, rows.batches, rows.schema)[1]).combine_chunks()
+    return pa.concat_tables(make_tables(pa, rows.batches, rows.schema)[1]).combine_chunks()
 
 
 def jsonl_in_bulk(rows: Rows) -> BulkWrite:
@@ -194,7 +194,7 @@ def build_rows(sources: Sequence[str], folder: Path) -> Rows:
     lines = chain.from_iterable((folder / name).open("rb") for name in names)
     batches = []
     while batch_lines := list(islice(lines, ROWS_PER_BATCH)):
-        batches.append(batch_of_lines(batch_lines, schema))
+        batches.append(parse_lines(batch_lines, schema))
     return Rows(batches, schema)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gristmill.core.progress import Progress
 from gristmill.lab.bench.bench import this_machine
-from gristmill.lab.bench.process import Ran, run
+from gristmill.lab.bench.process import ProcessResult, run
 
 STDLIB = sysconfig.get_path("stdlib")
 GRISTMILL = os.path.join(os.path.dirname(sys.executable), "gristmill")
@@ -63,5 +63,5 @@ def machine_text(*packages: str) -> str:
     return f"{here.platform}, {here.cores} cores, Python {here.python}, {versions}"
 
 
-def _run(command: Sequence[str], *, watched: bool) -> Ran:
+def _run(command: Sequence[str], *, watched: bool) -> ProcessResult:
     return run(command[0], command, progress=Progress(), watched=watched)

@@ -18,7 +18,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig, SplitConfig, WindowConfig
 from gristmill.core.manifest import Manifest
 from gristmill.core.schema import Schema
-from gristmill.formats.jsonl_rows import batch_of_lines
+from gristmill.formats.jsonl_rows import parse_lines
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.planning.overlap_choice import PlanOptions
 
@@ -88,7 +88,7 @@ def parquet_bytes(folder: str) -> int:
     dataset = gristmill.open_dataset(folder)
     schema = Schema.of(dataset.manifest)
     splits = [list(map(orjson.dumps, rows)) for rows in dataset.values()]
-    return sum(num_parquet_bytes([batch_of_lines(lines, schema)], schema) for lines in splits)
+    return sum(num_parquet_bytes([parse_lines(lines, schema)], schema) for lines in splits)
 
 
 def print_samples(source: str, windows: int) -> None:

@@ -19,20 +19,20 @@ from gristmill.config.settings import RunConfig
 from gristmill.core.layout import FILES
 from gristmill.core.progress import Progress
 from gristmill.core.records import SourceFile, Split, TokenizedDocument
-from gristmill.dedup.signatures import NUM_BANDS, end_to_end
+from gristmill.dedup.signatures import NUM_BANDS, concatenate_ids
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.finish import FilesTable
-from gristmill.pipeline.intake import Intake, read_license_files, take_in
+from gristmill.pipeline.inputs import Inputs, read_inputs, read_license_files
 from gristmill.pipeline.parts import SUFFIX, FileKeys, Part, PartReader, ids_bytes, write_part
 from gristmill.pipeline.pieces import piece_tasks, pieces_of
-from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.prepare import make_batches, prepare_all, sort_parts
 from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner
 from gristmill.sources.trees import Scan
-from gristmill.splits.shared_spans import anchors_of
+from gristmill.splits.shared_spans import find_anchors
 
 MAX_SPREAD = 60
 """Number of task durations that are recorded for each function."""
@@ -107,13 +107,13 @@ def measure(folder: str) -> Sample:
         progress = Progress(quiet=True)
         _, context = load(config, work.folder)
         started = time.perf_counter()
-        intake = take_in(config, [], work.fetched, leave_out=())
+        inputs = read_inputs(config, [], work.fetched, leave_out=())
         scan_seconds = time.perf_counter() - started
-        found_files, found_bytes = len(intake.found.files), intake.found.num_bytes
-        tasks = list(batches(intake.found.files, config.run))
+        found_files, found_bytes = len(inputs.found.files), inputs.found.num_bytes
+        tasks = list(make_batches(inputs.found.files, config.run))
         with TimedRunner() as runner:
-            parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
-            decided = decide(context, intake, parts, runner, progress)
+            parts = sort_parts(prepare_all(context, inputs.sources, tasks, runner, progress))
+            decided = decide(context, inputs, parts, runner, progress)
             scratch_bytes = folder_bytes(context.scratch)
             pieces = pieces_of(context, decided.decision)
             shape_all(context, decided.decision, work, runner, progress)
@@ -188,7 +188,7 @@ def scan_peak(num_files: int) -> int:
         for number in range(num_files)
     ]
     read_license_files([], Scan(files, [], {}, [], {}))
-    tasks = list(batches(files, RunConfig()))
+    tasks = list(make_batches(files, RunConfig()))
     assert tasks
     return stop_tracing()
 
@@ -199,10 +199,10 @@ def decide_peak(num_documents: int) -> int:
         config = Config(sources=["."], out=str(work.target))
         _, context = load(config, work.folder)
         parts = [write_synthetic_part(context, first) for first in range(0, num_documents, DOCUMENTS_PER_PART)]
-        intake = Intake([], Scan([], [], {}, [], {}), {}, [])
+        inputs = Inputs([], Scan([], [], {}, [], {}), {}, [])
         tracemalloc.start()
         with LocalRunner(1) as runner:
-            decided = decide(context, intake, parts, runner, Progress(quiet=True))
+            decided = decide(context, inputs, parts, runner, Progress(quiet=True))
             tasks = piece_tasks(context, pieces_of(context, decided.decision), work)
         assert tasks
         return stop_tracing()
@@ -217,7 +217,8 @@ def write_synthetic_part(context: Context, first: int) -> str:
     bands = rng.integers(0, 1 << 63, (DOCUMENTS_PER_PART, NUM_BANDS), dtype=np.uint64)
     name = hashlib.sha256(str(first).encode()).hexdigest()[:40] + SUFFIX
     write_part(
-        context.prepared / name, Part(blocks, bands, anchors_of(*end_to_end(ids)), documents, (), (), (), FileKeys())
+        context.prepared / name,
+        Part(blocks, bands, find_anchors(*concatenate_ids(ids)), documents, (), (), (), FileKeys()),
     )
     return name
 

@@ -16,12 +16,12 @@ import numpy as np
 from measure import GRISTMILL, STDLIB, cold_build, machine_text, measure_medians, measure_peak_mb, time_command
 
 import gristmill
-from gristmill.checks.spans import shared_with_train
+from gristmill.checks.spans import measure_overlap
 from gristmill.cleaning.pages import Page
-from gristmill.cleaning.rules import Limits, judge
+from gristmill.cleaning.rules import Limits, apply_rules
 from gristmill.config.settings import RulesConfig
-from gristmill.dedup.clusters import GramSets, find_clusters, groups_of
-from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys, end_to_end
+from gristmill.dedup.clusters import GramSets, candidate_groups, find_clusters
+from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys, concatenate_ids
 
 PLAIN = Path(__file__).with_name("plain.toml")
 SPLIT_METHODS = {
@@ -65,7 +65,7 @@ def print_rule_speed(source: str) -> None:
     for _ in range(5):
         started = time.perf_counter()
         for path_text, text in pages:
-            judge(Page(path_text, "python", text), limits)
+            apply_rules(Page(path_text, "python", text), limits)
         seconds.append(time.perf_counter() - started)
     megabytes = sum(len(text) for _, text in pages) / 1e6
     print(f"All rules: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5).")
@@ -114,7 +114,7 @@ def leakage_of_shuffled_windows(out: str) -> list[float]:
 
 
 def leaked_share(held_out: list[Ids], train: list[Ids]) -> float:
-    num_leaked = sum(shared.num_span_tokens for shared in shared_with_train(held_out, train))
+    num_leaked = sum(shared.num_span_tokens for shared in measure_overlap(held_out, train))
     return num_leaked / sum(map(len, held_out))
 
 
@@ -144,7 +144,7 @@ def print_recall() -> None:
     arrays = [np.array(ids, np.uint16) for ids in texts]
     grams = GramSets(arrays.__getitem__)
     clusters = find_clusters(
-        groups_of(band_keys(*end_to_end(arrays)).T), len(arrays), lambda pair: grams.jaccard(*pair)
+        candidate_groups(band_keys(*concatenate_ids(arrays)).T), len(arrays), lambda pair: grams.jaccard(*pair)
     )
     found = {cluster.first for cluster in clusters}
     print("\nRecall of near-duplicates, for 6,000 random texts, each with a changed copy (seed 0):\n")

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from measure import STDLIB, cold_build, machine_text, measure_medians
 
 import gristmill
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.sources.languages import language_of
-from gristmill.variants.code_layout import lay_out_again
+from gristmill.variants.code_layout import vary_layout
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, Parsed, parse
 from gristmill.variants.noise import Noise
@@ -28,10 +28,10 @@ from gristmill.variants.rename import rename
 MAX_MEGABYTES = 8
 """Maximum amount of source per language."""
 MAX_FILE_BYTES = 1 << 18
-GRAMMAR_VARIANTS: dict[str, Callable[[Parsed, Dice], bytes | None]] = {
+GRAMMAR_VARIANTS: dict[str, Callable[[Parsed, SeededRandom], bytes | None]] = {
     "rename": rename,
     "comments": vary_comments,
-    "format": lay_out_again,
+    "format": vary_layout,
 }
 
 
@@ -99,11 +99,11 @@ def read_texts(folder: Path | None, language: str) -> list[bytes]:
     return texts
 
 
-def time_variants(parsed: Sequence[Parsed], vary: Callable[[Parsed, Dice], bytes | None]) -> Timed:
+def time_variants(parsed: Sequence[Parsed], vary: Callable[[Parsed, SeededRandom], bytes | None]) -> Timed:
     made: list[bytes | None] = []
 
     def once() -> None:
-        made[:] = [vary(one, Dice(number)) for number, one in enumerate(parsed)]
+        made[:] = [vary(one, SeededRandom(number)) for number, one in enumerate(parsed)]
 
     return Timed(min(_run_seconds(once)), sum(one is not None for one in made))
 
@@ -128,7 +128,7 @@ def print_noise_speed() -> None:
     def add_noise() -> None:
         for number, document in enumerate(ids):
             for start in range(0, len(document), 254):
-                noise.corrupt(document[start : start + 510], Dice(number))
+                noise.corrupt(document[start : start + 510], SeededRandom(number))
 
     print(f"\n`noise`, windows of 512 with overlap 256: {megabytes / min(_run_seconds(add_noise)):.1f} MB/s.")
     print()

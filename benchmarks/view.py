@@ -25,7 +25,7 @@ from measure import GRISTMILL, STDLIB, machine_text
 
 from gristmill import Config, Manifest, SamplingConfig, build
 from gristmill.core.records import Split
-from gristmill.views.viewer.viewer_folder import view_folder
+from gristmill.views.viewer.viewer_folder import viewer_folder_path
 
 ABSENT_WORD = "quicksilver"
 """Word that no window contains, so that a search reads all of them."""
@@ -183,7 +183,7 @@ def measure(folder: Path, num_rows: int) -> Measured:
     with open_viewer(folder) as viewer:
         viewer.log_in()
         seconds["again"] = index_seconds(viewer)
-    index_bytes = sum(path.stat().st_size for path in view_folder(folder).rglob("*") if path.is_file())
+    index_bytes = sum(path.stat().st_size for path in viewer_folder_path(folder).rglob("*") if path.is_file())
     return Measured(timings, memory, seconds, index_bytes)
 
 

@@ -21,9 +21,9 @@ import gristmill
 from gristmill.config.settings import WindowConfig
 from gristmill.core.columns import When, window_columns
 from gristmill.core.schema import Schema
-from gristmill.formats.arrow_tables import import_pyarrow, tables_of
+from gristmill.formats.arrow_tables import import_pyarrow, make_tables
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import Rows, Tokens, batch_of_rows, num_emitted
+from gristmill.formats.document_columns import Rows, Tokens, batch_from_rows, num_emitted
 from gristmill.formats.jsonl_rows import row_content, row_sizes
 from gristmill.formats.parquet import write_options
 from gristmill.windows.cut import WindowShape, cut_all
@@ -106,7 +106,7 @@ def print_parquet_sizes() -> None:
     print("\nSize of the same rows as Parquet with zstd, in MB:\n")
     print("| encoding | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")
-    batches = [batch_of_rows(make_rows(overlap), SCHEMA) for overlap in (0, 256)]
+    batches = [batch_from_rows(make_rows(overlap), SCHEMA) for overlap in (0, 256)]
     plain_options = write_options(SCHEMA)
     for name, options in {
         "dictionary": plain_options | {"use_dictionary": True},
@@ -121,7 +121,7 @@ def parquet_bytes(batch: WindowBatch, options: dict[str, Any]) -> int:
     from pyarrow import parquet  # noqa: PLC0415 - an extra
 
     sink = pa.BufferOutputStream()
-    kinds, tables = tables_of(pa, [batch], SCHEMA)
+    kinds, tables = make_tables(pa, [batch], SCHEMA)
     with parquet.ParquetWriter(sink, kinds, **options) as writer:
         for table in tables:
             writer.write_table(table)

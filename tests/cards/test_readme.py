@@ -30,7 +30,7 @@ from gristmill.cards.snippets import loading_code
 from gristmill.core.columns import COLUMNS, IDS, Kind
 from gristmill.core.layout import CROISSANT, README
 from gristmill.core.manifest import FileFacts, SourceFacts
-from gristmill.core.markdown import in_code, title, yaml_of
+from gristmill.core.markdown import name_as_code, safe_title, to_yaml
 from gristmill.core.records import Split, VariantKind
 from support.card_inputs import HOSTILE, hostile_manifest, with_parquet, write_sources
 
@@ -210,24 +210,24 @@ values = st.recursive(
 @settings(max_examples=40)  # PyYAML is slow
 @given(st.dictionaries(st.just("key"), values, min_size=1))
 def test_yaml_round_trip(value):
-    assert yaml.safe_load(yaml_of(value)) == value
-    assert not re.search(r"^(---|\.\.\.)", yaml_of(value), re.MULTILINE)
+    assert yaml.safe_load(to_yaml(value)) == value
+    assert not re.search(r"^(---|\.\.\.)", to_yaml(value), re.MULTILINE)
 
 
 @given(st.text() | st.sampled_from(HOSTILE))
 def test_name_in_a_table_is_one_code_span(name):
-    text = f"| a | b |\n| --- | --- |\n| {in_code(name)} | after |\n"
+    text = f"| a | b |\n| --- | --- |\n| {name_as_code(name)} | after |\n"
     found = markdown_tokens(text)
     assert [token.type for token in found].count("td_open") == 2
     inner = [token for token in found if token.type in {"code_inline", "html_inline", "link_open", "image"}]
-    assert [token.type for token in inner] == ([] if in_code(name) == "(no name)" else ["code_inline"])
-    assert "\n" not in in_code(name)
+    assert [token.type for token in inner] == ([] if name_as_code(name) == "(no name)" else ["code_inline"])
+    assert "\n" not in name_as_code(name)
 
 
 @given(st.text())
 def test_title_has_no_markup(name):
-    assert not set(title(name)) & set("<>[]()`|&*:\\\"'{}\n")
-    assert title(name).isprintable()
+    assert not set(safe_title(name)) & set("<>[]()`|&*:\\\"'{}\n")
+    assert safe_title(name).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ from gristmill import (
 from gristmill.checks import data_files, spans
 from gristmill.checks.check import CHECKS, check
 from gristmill.checks.findings import report_text
-from gristmill.checks.secrets import secrets_in
-from gristmill.checks.source_texts import location_of
+from gristmill.checks.secrets import scan_for_secrets
+from gristmill.checks.source_texts import locate_file
 from gristmill.checks.windows import Shape, expected_windows
 from gristmill.cleaning.secrets import find_secrets, redact
 from gristmill.config.settings import DuplicatesConfig, SecretsConfig
-from gristmill.core.digits import numbers_in
+from gristmill.core.digits import parse_numbers
 from gristmill.core.layout import CARDS
 from gristmill.core.records import Cut
 from support import trained_tokenizers as made
@@ -295,7 +295,7 @@ def test_shared_spans_match_a_reference_with_sets(held_out, train, data):
             position = data.draw(st.integers(0, len(held_out[target])))
             held_out[target] = held_out[target][:position] + one[start : start + length] + held_out[target][position:]
     arrays = [[np.array(ids, np.uint16) for ids in side] for side in (held_out, train)]
-    assert [tuple(one) for one in spans.shared_with_train(*arrays)] == _reference_overlap(held_out, train)
+    assert [tuple(one) for one in spans.measure_overlap(*arrays)] == _reference_overlap(held_out, train)
 
 
 def test_batch_size_does_not_change_shared_spans(monkeypatch):
@@ -306,7 +306,7 @@ def test_batch_size_does_not_change_shared_spans(monkeypatch):
     monkeypatch.setattr(spans, "BATCH_TOKENS", 500)
     monkeypatch.setattr(spans, "HELD_OUT_AT_ONCE", 700)
     arrays = [[np.array(ids, np.uint32) for ids in side] for side in (held_out, train)]
-    assert [tuple(one) for one in spans.shared_with_train(*arrays, num_threads=3)] == expected
+    assert [tuple(one) for one in spans.measure_overlap(*arrays, num_threads=3)] == expected
     assert sum(num_tokens for num_tokens, _, _ in expected) > 1000
 
 
@@ -323,7 +323,7 @@ def test_threads_do_not_change_shared_spans(monkeypatch):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        results = [spans.shared_with_train(held_out, train, threads) for threads in (1, 2, 4) for _ in range(12)]
+        results = [spans.measure_overlap(held_out, train, threads) for threads in (1, 2, 4) for _ in range(12)]
     finally:
         sys.setswitchinterval(interval)
     assert all(result == results[0] for result in results)
@@ -336,24 +336,24 @@ def test_key_collision_is_not_a_leak(monkeypatch):
     )
     monkeypatch.setattr(spans, "compute_keys", same)
     held_out, train = [np.arange(100, dtype=np.uint16)], [np.arange(200, 300, dtype=np.uint16)]
-    assert spans.shared_with_train(held_out, train)[0].num_span_tokens == 0
+    assert spans.measure_overlap(held_out, train)[0].num_span_tokens == 0
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 99_999_999)), min_size=1), min_size=1))
 def test_digits_are_parsed_as_numbers(rows):
-    ids, offsets = numbers_in([",".join(map(str, row)).encode() for row in rows])
+    ids, offsets = parse_numbers([",".join(map(str, row)).encode() for row in rows])
     assert [ids[start:end].tolist() for start, end in pairwise(offsets)] == rows
 
 
 @given(st.lists(st.text("0123456789,", max_size=12), min_size=1))
 def test_only_plain_digits_are_parsed(texts):
     plain = all(re.fullmatch(r"(0|[1-9]\d{0,7})(,(0|[1-9]\d{0,7}))*", text) for text in texts)
-    assert (numbers_in([text.encode() for text in texts]) is not None) == plain
+    assert (parse_numbers([text.encode() for text in texts]) is not None) == plain
 
 
 @pytest.mark.parametrize("text", [b"1 2", b"-1", b"1.5", b"a", b"1,2]", b"\xff", b"+3"])
 def test_other_text_is_not_parsed_as_digits(text):
-    assert numbers_in([b"1,2", text, b"3"]) is None
+    assert parse_numbers([b"1,2", text, b"3"]) is None
 
 
 @settings(max_examples=200)
@@ -406,15 +406,15 @@ def test_build_and_check_find_the_same_secrets(corpus):
         text = text[:position] + b"\n" + values[number % len(values)].encode() + b"\n" + text[position:]
         for emails in (False, True):
             kinds = {one.kind for one in find_secrets(text, emails=emails)}
-            assert kinds <= {one.kind for one in secrets_in(text, emails=emails)}
+            assert kinds <= {one.kind for one in scan_for_secrets(text, emails=emails)}
             redacted = redact(text, "python", SecretsConfig(emails=emails))
-            assert redacted is None or not list(secrets_in(redacted.text, emails=emails))
+            assert redacted is None or not list(scan_for_secrets(redacted.text, emails=emails))
 
 
 @pytest.mark.parametrize("emails", [False, True])
 def test_email_address_does_not_hide_another_secret(emails):
     text = _values(random.Random(3))[5].encode()
-    assert "assigned-secret" in {one.kind for one in secrets_in(text, emails=emails)}
+    assert "assigned-secret" in {one.kind for one in scan_for_secrets(text, emails=emails)}
 
 
 def test_missing_source_is_rejected(built):
@@ -426,7 +426,7 @@ def test_paths_outside_of_a_source_are_not_opened(tmp_path):
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "link").symlink_to("/etc/passwd")
     folder = str(tmp_path / "repo")
-    assert location_of(folder, "a/b.py") == f"{folder}/a/b.py"
-    assert location_of(folder, r"a\\b\xff") == f"{folder}/a\\b\udcff"
+    assert locate_file(folder, "a/b.py") == f"{folder}/a/b.py"
+    assert locate_file(folder, r"a\\b\xff") == f"{folder}/a\\b\udcff"
     for path in ("../x", "/etc/passwd", "link", "a/../../x"):
-        assert location_of(folder, path) is None
+        assert locate_file(folder, path) is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gristmill import Config, OutputConfig, SplitConfig, build
 from gristmill.checks.check import check
-from gristmill.checks.documents import spellings_in
+from gristmill.checks.documents import find_control_tokens
 from gristmill.cleaning.control_spellings import Spellings, has_spelling
 from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from support.planted import Planted, require_only_failure
@@ -192,6 +192,6 @@ MORE = (
 @given(st.lists(st.sampled_from((*PIECES, *MORE)), max_size=12).map("".join))
 def test_check_and_build_find_the_same_control_tokens(text):
     names = (*KNOWN_SPELLINGS, "<s>")
-    found = list(spellings_in(text.encode(), names))
+    found = list(find_control_tokens(text.encode(), names))
     assert bool(found) == has_spelling(text.encode(), Spellings(names, SPELLING_SHAPES))
     assert all(name in text for name in found)

@@ -18,7 +18,7 @@ import zstandard
 from gristmill import Config, DatasetError, SplitConfig, WindowConfig, build, open_dataset
 from gristmill.checks.check import check
 from gristmill.checks.findings import report_text
-from gristmill.formats.zstd import Frame, read_table, table_of
+from gristmill.formats.zstd import Frame, encode_table, read_table
 from support.planted import Planted, require_only_failure
 
 SHARED = "".join(
@@ -642,7 +642,7 @@ class PlantedFrames:
         self.bytes = self.path.read_bytes()[: sum(frame.num_compressed for frame in self.frames)]
 
     def check(self):
-        content = self.bytes + table_of(self.frames)
+        content = self.bytes + encode_table(self.frames)
         self.path.write_bytes(content)
         manifest = json.loads((self.path.parent / "manifest.json").read_text())
         facts = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

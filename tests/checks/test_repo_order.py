@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gristmill.checks import repo_order as checked
 from gristmill.pipeline.repo_order import import_order
-from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, MOST_IMPORTS, RepoFiles, imports_in
+from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, MAX_IMPORTS, RepoFiles, find_imports
 from gristmill.sources.languages import language_of
 
 PIECES = [
@@ -76,7 +76,7 @@ def imports_by_check(text, language):
     found = []
     for one in checked.READERS[language](b"\n".join(text.split(b"\r\n"))):
         found.append(one)
-        if len(found) == MOST_IMPORTS:
+        if len(found) == MAX_IMPORTS:
             break
     return list(dict.fromkeys(found))
 
@@ -89,7 +89,7 @@ def test_build_and_check_read_the_same_languages():
 @given(TEXTS)
 def test_build_and_check_read_the_same_imports(language, text):
     encoded = text.encode()
-    assert imports_by_check(encoded, language) == [tuple(one) for one in imports_in(encoded, language)]
+    assert imports_by_check(encoded, language) == [tuple(one) for one in find_imports(encoded, language)]
 
 
 @pytest.mark.parametrize("language", sorted(set(checked.READERS) - {"tsx", "jsx", "javascript", "c++"}))
@@ -98,7 +98,7 @@ def test_hostile_text_is_read_in_linear_time(language, piece):
     """Half a million bytes, on one line and on many lines. Quadratic code would not finish."""
     for end in ("", "\n"):
         text = ((piece + end) * (500_000 // len(piece + end))).encode()
-        assert imports_by_check(text, language) == [tuple(one) for one in imports_in(text, language)]
+        assert imports_by_check(text, language) == [tuple(one) for one in find_imports(text, language)]
 
 
 FOLDERS = st.sampled_from(["", "", "a/", "a/b/", "b/", "src/", "src/a/", "c/src/a/", "x/a/b/"])
@@ -122,12 +122,12 @@ def test_build_and_check_resolve_imports_to_the_same_files(tree):
     files, other = RepoFiles(paths), checked._RepoTree(paths)
     for number, path in enumerate(paths):
         if languages[path] == GO_MOD:
-            files.add_go_module(number, imports_in(texts[path], GO_MOD))
+            files.add_go_module(number, find_imports(texts[path], GO_MOD))
             other.add_module(path, imports_by_check(texts[path], GO_MOD))
     for number, path in enumerate(paths):
         language = languages[path]
         names = imports_by_check(texts[path], language) if language in IMPORT_LANGUAGES else []
-        found = files.imported_by(number, language, imports_in(texts[path], language))
+        found = files.imported_by(number, language, find_imports(texts[path], language))
         assert found == other.resolve_imports(number, language, names), path
         assert number not in found
 

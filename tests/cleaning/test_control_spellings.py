@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gristmill.cleaning.clean import clean_all
-from gristmill.cleaning.control_spellings import Spellings, has_spelling, respell, restored, with_spellings
+from gristmill.cleaning.control_spellings import Spellings, has_spelling, indices_with_spellings, respell, restore
 from gristmill.cleaning.rules import Limits
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.config.config import Config
@@ -55,7 +55,7 @@ def test_respelled_text_has_no_spelling_and_can_be_restored(text):
     respelled = respell(text.encode(), SPELLINGS)
     assert not find_spellings(respelled.text.decode())
     assert not has_spelling(respelled.text, SPELLINGS)
-    assert restored(respelled.text, respelled.respellings) == text.encode()
+    assert restore(respelled.text, respelled.respellings) == text.encode()
     assert bool(respelled.respellings) == bool(find_spellings(text)) == has_spelling(text.encode(), SPELLINGS)
     assert len(respelled.text) == len(text.encode()) + len(respelled.respellings)
     for one in respelled.respellings:
@@ -64,7 +64,7 @@ def test_respelled_text_has_no_spelling_and_can_be_restored(text):
 
 @given(st.lists(texts, max_size=6))
 def test_texts_with_spellings_are_found_in_one_pass(texts_in_batch):
-    found = with_spellings([text.encode() for text in texts_in_batch], SPELLINGS)
+    found = indices_with_spellings([text.encode() for text in texts_in_batch], SPELLINGS)
     assert found == [number for number, text in enumerate(texts_in_batch) if find_spellings(text)]
 
 
@@ -75,7 +75,7 @@ def test_spellings_created_by_inserted_spaces_are_respelled(text):
     respelled = respell(text.encode(), overlapping)
     if respelled is not None:
         assert not has_spelling(respelled.text, overlapping)
-        assert restored(respelled.text, respelled.respellings) == text.encode()
+        assert restore(respelled.text, respelled.respellings) == text.encode()
 
 
 def test_one_character_token_cannot_be_respelled():

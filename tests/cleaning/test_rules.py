@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gristmill.cleaning.encoded_data import MIN_PIECE_BYTES
 from gristmill.cleaning.language_kinds import is_programming, language_kinds
 from gristmill.cleaning.pages import Page
-from gristmill.cleaning.rules import RULES, Finding, Limits, apply_rules_to_all, judge
+from gristmill.cleaning.rules import RULES, Finding, Limits, apply_rules, apply_rules_to_all
 from gristmill.config.config import load_config
 from gristmill.config.settings import RulesConfig
 from gristmill.core.records import DropReason
@@ -22,7 +22,7 @@ NOISE = random.Random(0).randbytes(60_000)
 
 
 def check_text(path="a.py", language="python", text=CODE, **settings):
-    return judge(Page(path, language, text), Limits(RulesConfig(**settings)))
+    return apply_rules(Page(path, language, text), Limits(RulesConfig(**settings)))
 
 
 def base64_of(size):
@@ -419,7 +419,7 @@ HUGE = {
 def test_no_text_takes_quadratic_time(text, language):
     """Quadratic time would take hours and exceed the time limit of the suite."""
     no_limits = RulesConfig(**dict.fromkeys(("one_line", "encoded_data", "mean_line", "longest_line"), 1e9))
-    judge(Page("a", language, text), Limits(no_limits))
+    apply_rules(Page("a", language, text), Limits(no_limits))
 
 
 def split_lines(text):
@@ -447,7 +447,7 @@ def test_measures_equal_a_slow_reference(text):
 
 @given(st.binary(max_size=300), st.sampled_from(["python", "javascript", "csv", "text", "never heard of"]))
 def test_rules_are_deterministic(text, language):
-    first, second = (judge(Page("dir/a.x", language, text), DEFAULT) for _ in range(2))
+    first, second = (apply_rules(Page("dir/a.x", language, text), DEFAULT) for _ in range(2))
     assert first == second
     assert list(first.measures) == [rule.name for rule in RULES][: len(first.measures)]
     assert (len(first.measures) == len(RULES)) or first.defect is not None
@@ -523,5 +523,5 @@ def test_rules_on_a_batch_equal_rules_on_single_texts(files):
         [b"".join(one) for _, _, one in files],
     )
     limits = Limits(RulesConfig(minified=100))
-    alone = [judge(Page(*one), limits) for one in zip(paths, languages, texts, strict=True)]
+    alone = [apply_rules(Page(*one), limits) for one in zip(paths, languages, texts, strict=True)]
     assert apply_rules_to_all(paths, languages, texts, limits) == alone

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill
-from gristmill.checks.secrets import secrets_in
+from gristmill.checks.secrets import scan_for_secrets
 from gristmill.cleaning import secret_checks, secrets
-from gristmill.cleaning.secret_checks import compiled
+from gristmill.cleaning.secret_checks import compile_pattern
 from gristmill.cleaning.secret_kinds import PLACEHOLDER_PATTERN, SECRET_RULES
 from gristmill.cleaning.secrets import (
     Secret,
@@ -604,7 +604,7 @@ def test_secrets_marked_by_a_name_or_format_are_found(line):
             one for one in (basic(f"mill:{value}"), value, token, f"{half}@{half}", f"{half}@") if one in text
         )
         num_found += hidden not in redact_and_check(text, "text").text.decode()
-        num_checked += any(True for _ in secrets_in(text.encode(), emails=False))
+        num_checked += any(True for _ in scan_for_secrets(text.encode(), emails=False))
     assert num_found >= 42  # a random value of ten letters may look like a word
     assert num_checked >= num_found
 
@@ -644,7 +644,7 @@ def test_secrets_marked_by_a_name_or_format_are_found(line):
 def test_similar_text_is_not_a_secret(line):
     for text in (line, f"  {line}\n", f"# {line}\n\n"):
         assert find_secrets(text.encode()) == []
-        assert list(secrets_in(text.encode(), emails=False)) == []
+        assert list(scan_for_secrets(text.encode(), emails=False)) == []
 
 
 def test_url_password_ends_where_the_host_begins():
@@ -953,7 +953,7 @@ def test_time_is_linear_in_the_text_length(monkeypatch, piece):
     """Counts the bytes that are searched, matched, compared or sliced. A failing match reads up to its bound."""
     work = Work()
     for module in (secrets, secret_checks):
-        monkeypatch.setattr(module, "compiled", lambda pattern: CountedPattern(compiled(pattern), work))
+        monkeypatch.setattr(module, "compile_pattern", lambda pattern: CountedPattern(compile_pattern(pattern), work))
     monkeypatch.setattr(secrets, "_scanner", secrets._scanner.__wrapped__)
     long = (piece * (TEXT_BYTES // len(piece))).encode()
     for text, config in (

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gristmill import open_dataset
 from gristmill.cli import main
-from gristmill.views.row import BEFORE, SPECIAL, RowLook, look_at
+from gristmill.views.row import BEFORE, SPECIAL, RowView, view_row
 from gristmill.views.row_text import row_text
 from support.builds import called, refusal, run
 from support.row_datasets import HOSTILE_NAME, make_packed, make_plain, make_varied, row_views
@@ -89,15 +89,15 @@ def test_all_tokens_are_printed_within_the_width(plain, varied, packed, colour, 
 def test_content_cannot_control_the_terminal(plain):
     dataset = open_dataset(plain)
     for number in range(2):
-        look = look_at(dataset, "train", number)
+        look = view_row(dataset, "train", number)
         out = row_text(look, colour=True, width=80, ids=True)
         assert set(STYLE.sub("", out)) & {"\x1b", "\x07", "\x9b", "\u202e", "\r", "\t", "\x00"} == set()
         assert set(";".join(STYLE.findall(out)).split(";")) <= {"0", "1", "2", "3", "4", "7", *map(str, range(31, 37))}
-    assert "\\x1b" in row_text(look_at(dataset, "train", 0), colour=False, width=80)
+    assert "\\x1b" in row_text(view_row(dataset, "train", 0), colour=False, width=80)
 
 
 def test_every_second_token_is_underlined_and_overlap_is_faint(plain):
-    look = look_at(open_dataset(plain), "train", 1)
+    look = view_row(open_dataset(plain), "train", 1)
     pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(look, colour=True, width=200))
     styles = {text: style.split(";") for style, text in pieces}
     for stroke in look.strokes:
@@ -128,7 +128,7 @@ def test_ids_follow_their_tokens(plain, capsys):
 
 def test_json_output_is_the_row_and_quiet_prints_it_too(plain, capsys):
     out = printed(capsys, plain, "--row", "3", "--json")
-    assert msgspec.json.decode(out, type=RowLook) == look_at(open_dataset(plain), "train", 3)
+    assert msgspec.json.decode(out, type=RowView) == view_row(open_dataset(plain), "train", 3)
     assert json.loads(out)["row"] == 3
     assert printed(capsys, plain, "-q") == printed(capsys, plain)
     assert printed(capsys, plain, "--row", "3", "--json", "-q") == out

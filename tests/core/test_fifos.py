@@ -49,7 +49,7 @@ def dataset(tmp_path_factory, sources):
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(git_commands, "SECONDS_UNTIL_LOOK", 0.1)
+    monkeypatch.setattr(git_commands, "SECONDS_UNTIL_FIFO_SEARCH", 0.1)
 
 
 def make_fifo(path):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.core.names import _distance, nearest, path_text, printable, system_path
+from gristmill.core.names import _distance, nearest_name, path_text, printable, system_path
 from gristmill.sources.languages import known_languages
 
 
@@ -55,7 +55,7 @@ def test_system_path_undoes_path_text(raw):
     ],
 )
 def test_only_a_near_name_is_suggested(word, known, expected):
-    assert nearest(word, known) == expected
+    assert nearest_name(word, known) == expected
 
 
 words = st.text("abc", max_size=7)
@@ -63,7 +63,7 @@ words = st.text("abc", max_size=7)
 
 @given(words, st.lists(words, max_size=6))
 def test_suggestion_is_similar_or_starts_with_the_word(word, known):
-    near = nearest(word, known)
+    near = nearest_name(word, known)
     if near is None:
         return
     assert near in known

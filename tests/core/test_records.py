@@ -5,9 +5,9 @@ import pytest
 
 from gristmill.config.config import setting_names
 from gristmill.core.records import (
-    BY_THEMSELVES,
+    INDEPENDENT_WINDOW_KINDS,
+    LABELED_KINDS,
     VARIANTS,
-    WITH_LABELS,
     DropReason,
     DropStage,
     VariantKind,
@@ -51,8 +51,8 @@ def test_variant_table_matches_the_documented_properties():
     }
     assert found == EXPECTED_VARIANTS
     assert list(VARIANTS) == list(VariantKind), "rows of variants follow those of their file in this order"
-    assert {"noise"} == BY_THEMSELVES
-    assert {"noise"} == WITH_LABELS
+    assert {"noise"} == INDEPENDENT_WINDOW_KINDS
+    assert {"noise"} == LABELED_KINDS
 
 
 @pytest.mark.parametrize("kind", VARIANTS)

@@ -11,7 +11,7 @@ import pytest
 import gristmill
 from gristmill.checks import rebuild
 from gristmill.lab.bench import bench as bench_module
-from gristmill.lab.bench.bench import Asked
+from gristmill.lab.bench.bench import BenchOptions
 from gristmill.lab.vocabulary import corpus as corpus_module
 from gristmill.pipeline import work_folder as work_folder_module
 from gristmill.pipeline.work_folder import TEMPORARY, temporary_folder
@@ -76,10 +76,10 @@ def test_folder_that_cannot_be_deleted_is_found_by_a_later_run(tmp_path, monkeyp
     run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     dead = (tmp_path / "dead").read_text()
     monkeypatch.setattr(work_folder_module.shutil, "rmtree", lambda *_, **__: None)
-    work_folder_module.clear_temporary("gristmill-test-", tmp_path)
+    work_folder_module.delete_abandoned_folders("gristmill-test-", tmp_path)
     assert sorted(os.listdir(dead)) == [TEMPORARY, "inner"]
     monkeypatch.undo()
-    work_folder_module.clear_temporary("gristmill-test-", tmp_path)
+    work_folder_module.delete_abandoned_folders("gristmill-test-", tmp_path)
     assert not os.path.exists(dead)
 
 
@@ -88,15 +88,19 @@ def run_once(command, source, folder, is_killed):
     tempfile.tempdir = str(folder)
     config = gristmill.Config(sources=[str(source)], out=str(folder / "out"))
     module, step, run = {
-        "plan": (plan_module, "take_in", partial(gristmill.plan, config)),
-        "tokenizer": (corpus_module, "take_in", partial(gristmill.train_tokenizer, config, 300)),
-        "bench": (bench_module, "gather", partial(bench_module.bench, str(source), Asked(only=["floor"]))),
+        "plan": (plan_module, "read_inputs", partial(gristmill.plan, config)),
+        "tokenizer": (corpus_module, "read_inputs", partial(gristmill.train_tokenizer, config, 300)),
+        "bench": (bench_module, "gather", partial(bench_module.bench, str(source), BenchOptions(only=["floor"]))),
         "bench --keep": (
             bench_module,
             "gather",
-            partial(bench_module.bench, str(source), Asked(only=["floor"], keep=str(folder / "kept"))),
+            partial(bench_module.bench, str(source), BenchOptions(only=["floor"], keep=str(folder / "kept"))),
         ),
-        "check --against-clean": (rebuild, "build_without", partial(rebuild.against_clean, folder / "out")),
+        "check --against-clean": (
+            rebuild,
+            "build_excluding",
+            partial(rebuild.compare_with_clean_build, folder / "out"),
+        ),
     }[command]
     if is_killed:
         setattr(module, step, lambda *_, **__: kill_this_process())

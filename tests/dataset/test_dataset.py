@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from gristmill import Config, DatasetError, OutputConfig, TokenizerError, build, open_dataset
-from gristmill.dataset.dataset import windows_in
+from gristmill.dataset.dataset import split_windows
 from gristmill.views.viewer import index as viewer_index
 
 
@@ -112,14 +112,14 @@ def test_data_file_with_an_impossible_name_is_missing(built, tmp_path):
     dataset = open_dataset(tmp_path)
     with pytest.raises(DatasetError, match="is missing"):
         dataset["test"]
-    assert viewer_index._stamp_of(tmp_path, dataset.manifest)
+    assert viewer_index._dataset_stamp(tmp_path, dataset.manifest)
 
 
 def test_windows_outside_their_row_are_rejected():
     segment = {"path": "a", "repo": "b", "at": 0, "length": 3}
-    assert windows_in({"segments": [segment], "input_ids": [1, 2, 3]}) == [{**segment, "input_ids": [1, 2, 3]}]
+    assert split_windows({"segments": [segment], "input_ids": [1, 2, 3]}) == [{**segment, "input_ids": [1, 2, 3]}]
     with pytest.raises(DatasetError, match="2 windows in 3 ids"):
-        windows_in({"segments": [segment] * 2, "input_ids": [1, 2, 3]})
+        split_windows({"segments": [segment] * 2, "input_ids": [1, 2, 3]})
 
 
 def test_missing_or_broken_data_file_is_reported(built, tmp_path):

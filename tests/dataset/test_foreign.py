@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gristmill import DatasetError, open_dataset
 from gristmill.core.records import Split
 from gristmill.dataset import foreign
-from gristmill.dataset.foreign import adopt, data_files, read_raw_rows
+from gristmill.dataset.foreign import convert_rows, find_data_files, read_raw_rows
 from gristmill.dataset.row_windows import read_rows, read_windows
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -37,9 +37,9 @@ def test_data_files_of_a_split_are_found_in_every_format(tmp_path):
     for name in [*names, "trained.json", "phases.json", "test.jsonl", "train.txt"]:
         (tmp_path / name).touch()
     (tmp_path / "cache").mkdir()
-    assert {path.name for path in data_files(tmp_path, Split.TRAIN)} == set(names)
-    assert [path.name for path in data_files(tmp_path, Split.TEST)] == ["test.jsonl"]
-    assert data_files(tmp_path, Split.VALIDATION) == []
+    assert {path.name for path in find_data_files(tmp_path, Split.TRAIN)} == set(names)
+    assert [path.name for path in find_data_files(tmp_path, Split.TEST)] == ["test.jsonl"]
+    assert find_data_files(tmp_path, Split.VALIDATION) == []
 
 
 def test_foreign_rows_are_converted_with_renamed_columns(codebert, tmp_path):
@@ -50,7 +50,7 @@ def test_foreign_rows_are_converted_with_renamed_columns(codebert, tmp_path):
         (tmp_path / name).mkdir()
     foreign_rows = [{"tokens": ids, "quality": 0.5} for ids in rows]
     (tmp_path / "foreign" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in foreign_rows))
-    adopt(
+    convert_rows(
         tmp_path / "foreign",
         tmp_path / "out",
         codebert.definition,
@@ -71,4 +71,4 @@ def test_row_longer_than_the_window_is_rejected(codebert, tmp_path):
     (tmp_path / "train.jsonl").write_text('{"input_ids": [0, 5, 6, 2]}\n')
     (tmp_path / "out").mkdir()
     with pytest.raises(DatasetError, match="a row has 4 ids, more than the 3"):
-        adopt(tmp_path, tmp_path / "out", codebert.definition, made_by="other-tool", window_length=3)
+        convert_rows(tmp_path, tmp_path / "out", codebert.definition, made_by="other-tool", window_length=3)

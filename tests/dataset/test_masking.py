@@ -5,10 +5,10 @@ import pytest
 
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
-from gristmill.core.seeded_random import number_of
+from gristmill.core.seeded_random import stable_hash
 from gristmill.dataset.frame import Frame
 from gristmill.dataset.masking import Masking
-from gristmill.dataset.token_edges import Vocabulary, token_bytes
+from gristmill.dataset.token_edges import TokenProperties, token_bytes
 from support.late_imports import Late, late
 from support.trained_tokenizers import word_piece
 
@@ -90,7 +90,7 @@ def test_masks_match_a_pure_python_hash():
     step, (epoch, position), rate = 0x9E3779B97F4A7C15, (2, 1000), 0.5
     ids, random_ids = list(range(20, 60)), list(range(10, 90))
     window = mixed(
-        (mixed((number_of("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
+        (mixed((stable_hash("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
     )
     expected = []
     for index, one in enumerate(ids):
@@ -152,7 +152,7 @@ def test_batches_are_padded_to_the_longest_a_multiple_or_the_window_length(ids, 
 
 
 def test_vocabulary_has_the_bytes_of_the_text(codebert, ids):
-    vocabulary = Vocabulary.of(codebert)
+    vocabulary = TokenProperties.of(codebert)
     assert vocabulary.num_bytes[ids].sum() == len(codebert.decode(ids))
     assert set(np.flatnonzero(vocabulary.is_control)) == codebert.definition.control_ids
 
@@ -160,7 +160,7 @@ def test_vocabulary_has_the_bytes_of_the_text(codebert, ids):
 def test_whole_identifiers_need_a_tokenizer_that_restores_the_text(tmp_path):
     (tmp_path / "tokenizer.json").write_text(word_piece())
     tokenizer = load_tokenizer(str(tmp_path / "tokenizer.json"))
-    assert Vocabulary.of(tokenizer).num_bytes is None
+    assert TokenProperties.of(tokenizer).num_bytes is None
     with pytest.raises(ConfigError, match="whole_identifiers"):
         MaskedCollator(FRAME, tokenizer, whole_identifiers=True)
 

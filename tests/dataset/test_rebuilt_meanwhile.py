@@ -21,7 +21,7 @@ from gristmill import (
     open_dataset,
 )
 from gristmill.planning.explain import explain_file, explain_row
-from gristmill.views.row import look_at
+from gristmill.views.row import view_row
 from support.builds import in_a_process, make
 from support.source_trees import write_tree
 from support.trained_tokenizers import roberta_like
@@ -94,7 +94,7 @@ READERS = {
     "rows by number": rows_by_number,
     "tokenizer": lambda out: open_dataset(out).tokenizer.definition.sha256,
     "check": checked,
-    "show": lambda out: str(look_at(open_dataset(out), "train", 0)),
+    "show": lambda out: str(view_row(open_dataset(out), "train", 0)),
     "explain a file": lambda out: str(explain_file(out, "a.py")),
     "explain a row": lambda out: str(explain_row(out, "train", 0)),
     "diff": lambda out: str(gristmill.diff(out, Path(out).with_name("kept")).data),

@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.dedup import clusters as clusters_module
-from gristmill.dedup.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters, groups_of
-from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys, end_to_end
+from gristmill.dedup.clusters import (
+    MAX_REPRESENTATIVES,
+    MIN_JACCARD,
+    GramSets,
+    UnionFind,
+    candidate_groups,
+    find_clusters,
+)
+from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys, concatenate_ids
 
 
 def grams(ids):
@@ -24,12 +31,12 @@ def jaccard(one, other):
 
 def clusters_from_keys(keys, ids_of):
     grams = GramSets(ids_of)
-    return find_clusters(groups_of(keys.T), len(keys), cache(lambda pair: grams.jaccard(*pair)))
+    return find_clusters(candidate_groups(keys.T), len(keys), cache(lambda pair: grams.jaccard(*pair)))
 
 
 def clusters_of(documents):
     arrays = [np.array(ids, np.uint16) for ids in documents]
-    return clusters_from_keys(band_keys(*end_to_end(arrays)), arrays.__getitem__)
+    return clusters_from_keys(band_keys(*concatenate_ids(arrays)), arrays.__getitem__)
 
 
 def mutated(rng, ids, share):
@@ -102,7 +109,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
         num_reads += 1
         return arrays[number]
 
-    (cluster,) = clusters_from_keys(band_keys(*end_to_end(arrays)), ids_of)
+    (cluster,) = clusters_from_keys(band_keys(*concatenate_ids(arrays)), ids_of)
     assert len(cluster.others) == 9_999
     assert num_reads < 30_000
 
@@ -121,7 +128,7 @@ def test_tiny_files_cost_a_few_comparisons_each():
         num_reads += 1
         return arrays[number]
 
-    keys = np.concatenate([band_keys(*end_to_end(arrays[at : at + 1000])) for at in range(0, len(arrays), 1000)])
+    keys = np.concatenate([band_keys(*concatenate_ids(arrays[at : at + 1000])) for at in range(0, len(arrays), 1000)])
     clusters = clusters_from_keys(keys, ids_of)
     assert sum(1 + len(cluster.others) for cluster in clusters) > 10_000
     assert num_reads < 60_000, num_reads
@@ -146,8 +153,8 @@ def test_dissimilar_documents_with_one_key_are_not_all_compared(monkeypatch):
 def test_keys_do_not_depend_on_other_documents_in_the_batch():
     rng = random.Random(6)
     arrays = [np.array(random_ids(rng, length), np.uint32) for length in (1, 3, 5, 6, 700)]
-    together = band_keys(*end_to_end(arrays))
+    together = band_keys(*concatenate_ids(arrays))
     assert together.shape == (5, NUM_BANDS)
-    assert all((band_keys(*end_to_end([ids]))[0] == row).all() for ids, row in zip(arrays, together, strict=True))
-    assert band_keys(*end_to_end([])).shape == (0, NUM_BANDS)
-    assert (band_keys(*end_to_end([arrays[3].astype(np.uint16)]))[0] == together[3]).all()
+    assert all((band_keys(*concatenate_ids([ids]))[0] == row).all() for ids, row in zip(arrays, together, strict=True))
+    assert band_keys(*concatenate_ids([])).shape == (0, NUM_BANDS)
+    assert (band_keys(*concatenate_ids([arrays[3].astype(np.uint16)]))[0] == together[3]).all()

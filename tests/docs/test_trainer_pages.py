@@ -6,7 +6,7 @@ from importlib.metadata import distribution, distributions
 import pytest
 
 from gristmill import Config, SplitConfig, WindowConfig, build, open_dataset
-from gristmill.publish.export_for import command_of, render_snippet
+from gristmill.publish.export_for import render_command, render_snippet
 from gristmill.publish.trainers import TRAINERS
 from support.library_readers import READERS
 from support.source_trees import ROOT, write_tree
@@ -56,7 +56,7 @@ def test_page_shows_the_snippet_and_the_output(manifest_of, name):
     snippet = render_snippet(trainer, manifest_of(length), folder)
     assert re.search(rf"^## {re.escape(trainer.snippet_name)}\n\n```\w+\n{re.escape(snippet)}```$", page, re.MULTILINE)
     assert f": {trainer.text}\nconfig   {folder}/{trainer.snippet_name}\n" in page
-    assert f"\ntrain    {command_of(trainer, folder)}\npage     docs/trainers/{name}.md\n" in page
+    assert f"\ntrain    {render_command(trainer, folder)}\npage     docs/trainers/{name}.md\n" in page
     assert trainer.page == f"docs/trainers/{name}.md"
 
 

@@ -16,9 +16,9 @@ from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.records import Split
 from gristmill.formats import arrow
 from gristmill.formats.arrow import ARROW
-from gristmill.formats.batch import Ragged, WindowBatch, between
+from gristmill.formats.batch import Ragged, WindowBatch, slice_batch
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.jsonl_rows import format_lines
 from support.made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 
 ONE_FILE = ["train/data-00000-of-00001.arrow", "train/dataset_info.json", "train/state.json"]
@@ -35,7 +35,9 @@ def test_datasets_reads_the_same_rows_as_json(case):
         loaded = datasets.load_from_disk(name)
         assert list(loaded) == ["test"]
         assert loaded["test"].column_names == list(schema.columns)
-        assert loaded["test"][:] == to_columns([json.loads(line) for line in lines_of(batch, schema)], schema.columns)
+        assert loaded["test"][:] == to_columns(
+            [json.loads(line) for line in format_lines(batch, schema)], schema.columns
+        )
 
 
 def to_columns(rows, names):
@@ -80,7 +82,7 @@ def test_large_split_is_written_to_several_files(tmp_path, monkeypatch):
     assert sorted(bytes_in(tmp_path)) == sorted(names)
     rows = pickle.loads(pickle.dumps(ARROW.open(tmp_path, Split.TRAIN, schema)))
     for start, stop in ((0, 5500), (1900, 4100), (5499, 5500), (3, 3)):
-        require_same(rows.read(start, stop), between(batch, start, stop), schema)
+        require_same(rows.read(start, stop), slice_batch(batch, start, stop), schema)
     ARROW.finish(tmp_path, schema)
     assert datasets.load_from_disk(tmp_path)["train"]["path"][:] == batch.columns["path"]
     content = bytes_in(tmp_path)

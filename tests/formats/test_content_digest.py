@@ -5,7 +5,7 @@ import pytest
 
 from gristmill.core.records import Split
 from gristmill.formats.batch import Ragged, WindowBatch
-from gristmill.formats.content_digest import Content, row_digests
+from gristmill.formats.content_digest import ContentDigest, row_digests
 
 ROWS = [
     ("train", "r", "a.py", 0, [1, 2, 3]),
@@ -17,7 +17,7 @@ ROWS = [
 
 
 def sha256_of(rows):
-    content = Content()
+    content = ContentDigest()
     for split in Split:
         split_rows = [row for row in rows if row[0] == split]
         _, repos, paths, starts, ids = zip(*split_rows, strict=True) if split_rows else ((),) * 5

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.core.columns import COLUMNS
-from gristmill.core.manifest import facts_of
+from gristmill.core.manifest import file_facts
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
-from gristmill.formats.batch import are_alike, between
-from gristmill.formats.format import Target, folder_of, format_named
-from gristmill.formats.jsonl_rows import lines_of
-from gristmill.formats.shares import AllFiles, Share, write_share
+from gristmill.formats.batch import equals_previous, slice_batch
+from gristmill.formats.format import Target, format_folder, get_format
+from gristmill.formats.jsonl_rows import format_lines
+from gristmill.formats.shares import Share, WrittenDataset, write_share
 from support.chunked_batches import EVERY, PACKED, many, schema_of
 from support.library_readers import ask
 from support.made_batches import bytes_in, cut_at, made, require_same
@@ -34,7 +34,7 @@ CUTS = st.lists(st.integers(0, 10), max_size=3)
 def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_cuts, start, stop):
     schema, batch = case
     cuts, other_cuts = both_cuts
-    format_ = format_named(name)
+    format_ = get_format(name)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
         target = Target(Path(folder), Split.TRAIN, schema)
         names = format_.write(cut_at(batch, cuts), target)
@@ -46,7 +46,7 @@ def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_
         assert len(rows) == len(batch)
         require_same(rows.read(0, len(rows)), batch, schema)
         stop = min(stop, len(batch))
-        require_same(rows.read(min(start, stop), stop), between(batch, min(start, stop), stop), schema)
+        require_same(rows.read(min(start, stop), stop), slice_batch(batch, min(start, stop), stop), schema)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -54,27 +54,27 @@ def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_
 @given(case=made(), cuts=CUTS)
 def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
     schema, batch = case
-    format_ = format_named(name)
-    documents = {0, *(np.flatnonzero(~are_alike(batch)) + 1).tolist(), len(batch)}
+    format_ = get_format(name)
+    documents = {0, *(np.flatnonzero(~equals_previous(batch)) + 1).tolist(), len(batch)}
     edges = sorted({0, len(batch), *(cut for cut in cuts if cut in documents)})
     shares = [
         Share(name, Split.TRAIN, stop - first, first, number, len(edges) - 1)
         for number, (first, stop) in enumerate(pairwise(edges))
     ]
     with tempfile.TemporaryDirectory() as together, tempfile.TemporaryDirectory() as alone:
-        folder_of(Path(together), name).mkdir(exist_ok=True)
-        files = AllFiles()
-        batches = {share: [between(batch, share.first, share.stop)] for share in shares}
+        format_folder(Path(together), name).mkdir(exist_ok=True)
+        files = WrittenDataset()
+        batches = {share: [slice_batch(batch, share.first, share.stop)] for share in shares}
         written = ((share, write_share(share, Path(together), schema, batches[share])) for share in shares)
         files.add_all(written, Path(together), schema, map)
         assert sorted(files.facts) == list(bytes_in(Path(together)))
-        assert all(facts.sha256 == facts_of(Path(together, file)).sha256 for file, facts in files.facts.items())
-        rows = format_.open(folder_of(Path(together), name), Split.TRAIN, schema)
+        assert all(facts.sha256 == file_facts(Path(together, file)).sha256 for file, facts in files.facts.items())
+        rows = format_.open(format_folder(Path(together), name), Split.TRAIN, schema)
         if len(batch):
             require_same(rows.read(0, len(rows)), batch, schema)
             format_.write([batch], Target(Path(alone), Split.TRAIN, schema))
         if format_.join is not None and format_.is_all_ours:
-            assert bytes_in(folder_of(Path(together), name)) == bytes_in(Path(alone))
+            assert bytes_in(format_folder(Path(together), name)) == bytes_in(Path(alone))
 
 
 def test_generated_rows_have_every_column():
@@ -143,8 +143,8 @@ def test_rows_are_readable_without_gristmill(name, tmp_path):
     assert name in READERS, f"add a reader of {name} to READERS that does not use gristmill"
     schema = schema_of(EVERY)
     batch = many(schema, 20)
-    format_named(name).write([batch], Target(tmp_path, Split.TRAIN, schema))
-    assert READERS[name](tmp_path, schema) == [json.loads(line) for line in lines_of(batch, schema)]
+    get_format(name).write([batch], Target(tmp_path, Split.TRAIN, schema))
+    assert READERS[name](tmp_path, schema) == [json.loads(line) for line in format_lines(batch, schema)]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -158,7 +158,7 @@ def test_card_snippet_is_valid_python(name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_check_rewrites_formats_that_no_other_package_writes(name):
-    assert format_named(name).is_all_ours == (FORMATS[name].extra is None and name != "jsonl")
+    assert get_format(name).is_all_ours == (FORMATS[name].extra is None and name != "jsonl")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig
-from gristmill.core.columns import COLUMNS, DECIDED_LATER, When, window_columns
+from gristmill.core.columns import COLUMNS, STEP_2_CONDITIONS, When, window_columns
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.records import FimForm, FimWindow, MiddleKind, Split, Variant, VariantKind
 from gristmill.core.schema import Schema
@@ -21,16 +21,16 @@ from gristmill.formats.document_columns import (
     FimColumns,
     Rows,
     Tokens,
-    batch_of_rows,
+    batch_from_rows,
+    digest_rows,
     num_emitted,
-    row_digests_of,
     window_schema,
 )
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.jsonl_rows import batch_of_lines, num_more_bytes, row_content, row_lines, row_sizes
-from gristmill.formats.jsonl_rows import lines_of as lines_of_batch
+from gristmill.formats.jsonl_rows import format_lines as lines_of_batch
+from gristmill.formats.jsonl_rows import num_added_bytes, parse_lines, row_content, row_lines, row_sizes
 from gristmill.tokenizers.definition import Definition
-from gristmill.windows.cut import Windows, WindowShape, cut, joined_windows
+from gristmill.windows.cut import Windows, WindowShape, concatenate_windows, cut
 
 
 @st.composite
@@ -118,7 +118,7 @@ def cases(draw):
         documents=[one.document for one in made],
         tokens=tokens,
         of=np.repeat(np.arange(len(made)), [len(one.windows) for one in made]),
-        windows=joined_windows([one.windows for one in made]),
+        windows=concatenate_windows([one.windows for one in made]),
         repeats=np.concatenate([np.array(one.repeats, np.int64) for one in made]),
         fim=FimColumns.of([window for one in made for window in one.fim]),
         closes=np.array([closes for one in made for closes in one.closes], np.bool_),
@@ -208,12 +208,12 @@ def test_batches_have_the_same_values_as_rows(made, random):
     numbers = random.choices(range(rows.num_rows), k=random.randrange(5)) if rows.num_rows else []
     for some in (rows, rows.picked(np.array(numbers, np.int64))):
         lines = row_lines(some, schema)
-        batch = batch_of_rows(some, schema)
+        batch = batch_from_rows(some, schema)
         assert lines_of_batch(batch, schema) == lines
-        read = batch_of_lines(lines, schema)
+        read = parse_lines(lines, schema)
         assert list(batch.columns) == list(read.columns)
         assert batch.ids.values.dtype == read.ids.values.dtype
-        assert row_digests_of(some, schema, Split.TRAIN) == row_digests(Split.TRAIN, batch)
+        assert digest_rows(some, schema, Split.TRAIN) == row_digests(Split.TRAIN, batch)
 
 
 @settings(max_examples=200, deadline=None)
@@ -224,8 +224,8 @@ def test_bytes_that_step_two_adds_are_computed_in_advance(made):
         one.document.weight, one.document.variant = 1.0, None
     rows = rows._replace(repeats=None, fim=None)
     plain = row_sizes(rows, schema.plain)
-    assert [len(line) for line in row_lines(rows, schema)] == (plain + num_more_bytes(schema)).tolist()
-    assert not {COLUMNS[name].when for name in schema.plain.columns} & DECIDED_LATER
+    assert [len(line) for line in row_lines(rows, schema)] == (plain + num_added_bytes(schema)).tolist()
+    assert not {COLUMNS[name].when for name in schema.plain.columns} & STEP_2_CONDITIONS
 
 
 def test_every_window_column_has_a_filler():

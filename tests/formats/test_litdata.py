@@ -8,7 +8,7 @@ from gristmill import DatasetError
 from gristmill.core.records import Split
 from gristmill.formats import litdata
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
+from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.litdata import LITDATA
 from support.chunked_batches import EVERY, PACKED, many, require_same, schema_of
 from support.library_readers import ask
@@ -51,7 +51,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_chunks
         folder, rows, read = (tmp_path / name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}-read.jsonl")
         folder.mkdir()
         write(folder, schema, many(schema, 100))
-        rows.write_bytes(b"".join(lines_of(many(schema, 100), schema)))
+        rows.write_bytes(b"".join(format_lines(many(schema, 100), schema)))
         arguments = {
             "rows": rows,
             "folder": tmp_path / "library" / name / "train",
@@ -70,7 +70,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_chunks
         rows = [json.loads(line) for line in tmp_path.joinpath(f"{name}-read.jsonl").read_bytes().splitlines()]
         for row in rows:
             row.update({key: json.loads(row[key]) for key in ("segments",) if key in row})
-        require_same(batch_of_lines([json.dumps(row).encode() for row in rows], schema), many(schema, 100))
+        require_same(parse_lines([json.dumps(row).encode() for row in rows], schema), many(schema, 100))
 
 
 def test_library_reads_the_same_content(tmp_path, built_tests, small_chunks):

@@ -10,7 +10,7 @@ from gristmill.core.records import Split
 from gristmill.formats import mds
 from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
+from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.mds import MDS
 from support.chunked_batches import EVERY, PACKED, many, require_same, schema_of
 from support.library_readers import ask
@@ -46,7 +46,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_shards
         folder.mkdir()
         names = write(folder, schema, many(schema, 100))
         assert names == [f"train/{name}" for name in read_files(folder)]
-        rows.write_bytes(b"".join(lines_of(many(schema, 100), schema)))
+        rows.write_bytes(b"".join(format_lines(many(schema, 100), schema)))
         shard = json.loads((folder / "train/index.json").read_bytes())["shards"][0]
         columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
         arguments = {"rows": rows, "folder": tmp_path / "library" / name, "columns": columns, "size_limit": LIMIT}
@@ -57,7 +57,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_shards
         assert len(found) > 3
         assert found == read_files(tmp_path / "library" / name)
         rows = tmp_path.joinpath(f"{name}-read.jsonl").read_bytes().splitlines()
-        require_same(batch_of_lines(rows, schema), many(schema, 100))
+        require_same(parse_lines(rows, schema), many(schema, 100))
 
 
 def test_library_reads_the_same_content(tmp_path, built_tests, small_shards):
@@ -72,7 +72,7 @@ def test_library_reads_the_same_content(tmp_path, built_tests, small_shards):
     folders = {**{split: tmp_path / split for split in built_tests.rows}, "empty": tmp_path / "empty/train"}
     ask(*({"do": "read_mds", "folder": folder, "rows": tmp_path / f"{name}.jsonl"} for name, folder in folders.items()))
     built_tests.require_rows(tmp_path)
-    require_same(batch_of_lines((tmp_path / "empty.jsonl").read_bytes().splitlines(), schema), batch)
+    require_same(parse_lines((tmp_path / "empty.jsonl").read_bytes().splitlines(), schema), batch)
 
 
 def test_id_outside_the_vocabulary_is_refused(tmp_path):

@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.records import Split
-from gristmill.formats.batch import Ragged, WindowBatch, between, concat_batches
+from gristmill.formats.batch import Ragged, WindowBatch, concat_batches, slice_batch
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.jsonl_rows import format_lines
 from gristmill.formats.parquet import PARQUET
 from support.made_batches import cut_at, made, plain_batch, plain_schema, require_same
 
@@ -30,7 +30,7 @@ def test_table_has_the_same_rows_as_json(case):
         PARQUET.write([batch], Target(Path(name), Split.TEST, schema))
         table = parquet.read_table(Path(name, "test.parquet"))
     assert table.column_names == list(schema.columns)
-    assert table.to_pylist() == [json.loads(line) for line in lines_of(batch, schema)]
+    assert table.to_pylist() == [json.loads(line) for line in format_lines(batch, schema)]
 
 
 def test_columns_have_small_types(tmp_path):
@@ -66,22 +66,22 @@ def test_row_groups_are_small_and_ids_have_no_dictionary(tmp_path):
 
 def test_row_groups_of_long_windows_have_fewer_rows(tmp_path):
     schema = plain_schema(length=1 << 20)
-    batch = between(plain_batch(10), 0, 10)
+    batch = slice_batch(plain_batch(10), 0, 10)
     PARQUET.write([batch], Target(tmp_path, Split.TRAIN, schema))
     assert parquet.read_metadata(tmp_path / "train.parquet").row_group(0).num_rows == 4
-    require_same(PARQUET.open(tmp_path, Split.TRAIN, schema).read(3, 9), between(batch, 3, 9), schema)
+    require_same(PARQUET.open(tmp_path, Split.TRAIN, schema).read(3, 9), slice_batch(batch, 3, 9), schema)
 
 
 def test_split_can_have_several_files(tmp_path):
     batch, schema = plain_batch(3300), plain_schema()
-    parts = [between(batch, 0, 1200), between(batch, 1200, 1201), between(batch, 1201, 3300)]
+    parts = [slice_batch(batch, 0, 1200), slice_batch(batch, 1200, 1201), slice_batch(batch, 1201, 3300)]
     for shard, part in enumerate(parts):
         (name,) = PARQUET.write([part], Target(tmp_path, Split.TRAIN, schema, shard, 3))
         assert name == f"train-0000{shard}-of-00003.parquet"
     rows = pickle.loads(pickle.dumps(PARQUET.open(tmp_path, Split.TRAIN, schema)))
     assert len(rows) == 3300
     for start, stop in ((0, 3300), (1100, 2400), (1200, 1201), (0, 1), (3299, 3300), (7, 7), (2201, 3201)):
-        require_same(rows.read(start, stop), between(batch, start, stop), schema)
+        require_same(rows.read(start, stop), slice_batch(batch, start, stop), schema)
     assert not len(PARQUET.open(tmp_path, Split.TEST, schema))
     (tmp_path / "train-00001-of-00003.parquet").rename(tmp_path / "other")
     with pytest.raises(DatasetError, match=r"train-00001-of-00003\.parquet is missing"):
@@ -100,8 +100,8 @@ def test_only_needed_row_groups_are_read(tmp_path):
     content[first + 200] ^= 0xFF
     path.write_bytes(content)
     rows = PARQUET.open(tmp_path, Split.TRAIN, schema)
-    require_same(rows.read(500, 1000), between(batch, 500, 1000), schema)
-    require_same(rows.read(2000, 2500), between(batch, 2000, 2500), schema)
+    require_same(rows.read(500, 1000), slice_batch(batch, 500, 1000), schema)
+    require_same(rows.read(2000, 2500), slice_batch(batch, 2000, 2500), schema)
     with pytest.raises(DatasetError, match=r"train\.parquet' is damaged"):
         rows.read(1000, 1001)
 
@@ -183,12 +183,12 @@ def test_unknown_segment_keys_are_refused(tmp_path):
 def test_datasets_reads_parquet(tmp_path):
     datasets = pytest.importorskip("datasets")
     schema, batch = plain_schema(), plain_batch(1500)
-    for shard, part in enumerate((between(batch, 0, 700), between(batch, 700, 1500))):
+    for shard, part in enumerate((slice_batch(batch, 0, 700), slice_batch(batch, 700, 1500))):
         PARQUET.write([part], Target(tmp_path, Split.TRAIN, schema, shard, 2))
     files = {"train": str(tmp_path / "train-*.parquet")}
     loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))["train"]
     assert loaded.features["input_ids"].feature.dtype == "uint16"
-    assert loaded[1203] == json.loads(lines_of(between(batch, 1203, 1204), schema)[0])
+    assert loaded[1203] == json.loads(format_lines(slice_batch(batch, 1203, 1204), schema)[0])
     assert loaded["input_ids"][:] == [ids.tolist() for ids in batch.ids.rows()]
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
 from gristmill.formats import format as formats
-from gristmill.formats.format import format_named
-from gristmill.formats.shares import shares_of, shares_of_documents
+from gristmill.formats.format import get_format
+from gristmill.formats.shares import divide_documents_into_shares, divide_into_shares
 from support.made_batches import plain_schema
 
 WIDE = plain_schema(length=512)
@@ -18,7 +18,7 @@ ANY_FORMAT = pytest.mark.parametrize("name", FORMATS)
 
 
 def shares(name, counts, files=None, schema=WIDE):
-    return list(shares_of_documents(name, Split.TRAIN, schema, files or [sum(counts)], counts))
+    return list(divide_documents_into_shares(name, Split.TRAIN, schema, files or [sum(counts)], counts))
 
 
 @ANY_FORMAT
@@ -33,7 +33,7 @@ def test_every_document_is_in_exactly_one_share(name, files):
         assert share.num_rows == sum(counts[some]) > 0
         assert share.first == sum(counts[: some.start])
         assert (share.number, share.num_shares) == (number, len(found))
-    if format_named(name).join is None:
+    if get_format(name).join is None:
         assert {sum(documents) for documents in files[:1]} <= {share.stop for share, _ in found}
 
 
@@ -42,7 +42,9 @@ def test_every_document_is_in_exactly_one_share(name, files):
 @settings(max_examples=25, deadline=None)
 def test_shares_by_rows_equal_shares_by_documents(name, counts):
     firsts = [0, *accumulate(counts)]
-    by_rows = shares_of(name, Split.TRAIN, WIDE, [sum(counts)], lambda row: min(one for one in firsts if one >= row))
+    by_rows = divide_into_shares(
+        name, Split.TRAIN, WIDE, [sum(counts)], lambda row: min(one for one in firsts if one >= row)
+    )
     assert by_rows == [share for share, _ in shares(name, counts)]
 
 

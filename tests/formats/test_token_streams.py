@@ -23,14 +23,14 @@ from gristmill import (
     build,
     load_tokenizer,
 )
-from gristmill.checks.formats import STREAMS, stream_fault
+from gristmill.checks.formats import STREAMS, find_stream_fault
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, WindowBatch, are_alike, between, concat_batches
+from gristmill.formats.batch import Ragged, WindowBatch, concat_batches, equals_previous, slice_batch
 from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
+from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
 from support.codebert_with import FIM, codebert_with
@@ -53,14 +53,14 @@ def framed(content, schema=SCHEMA):
 
 
 def to_batch(rows, schema=SCHEMA):
-    return batch_of_lines([json.dumps(one).encode() for one in rows], schema)
+    return parse_lines([json.dumps(one).encode() for one in rows], schema)
 
 
 def to_rows(batch, schema):
     """Return the rows of a batch as dicts, without padding."""
     return [
         json.loads(line)
-        for line in lines_of(batch, schema._replace(pad_id=None, columns=("input_ids", *schema.natural)))
+        for line in format_lines(batch, schema._replace(pad_id=None, columns=("input_ids", *schema.natural)))
     ]
 
 
@@ -179,7 +179,7 @@ def test_bytes_do_not_depend_on_batches(format_, tmp_path, case, data):
     batch = to_batch(rows, schema)
     edges = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=5)))
     edges = [0, *edges, len(rows)]
-    parts = [between(batch, start, stop) for start, stop in pairwise(edges)]
+    parts = [slice_batch(batch, start, stop) for start, stop in pairwise(edges)]
     write(format_, tmp_path / "whole", [batch], schema)
     write(format_, tmp_path / "parts", parts, schema)
     assert read_files(tmp_path / "whole") == read_files(tmp_path / "parts")
@@ -191,11 +191,11 @@ def test_bytes_do_not_depend_on_batches(format_, tmp_path, case, data):
 def test_joined_pieces_equal_what_one_task_writes(format_, tmp_path, case, is_edge):
     rows, schema = case
     batch = to_batch(rows, schema)
-    edges = [row + 1 for row in np.flatnonzero(~are_alike(batch)).tolist() if is_edge[row]] if rows else []
+    edges = [row + 1 for row in np.flatnonzero(~equals_previous(batch)).tolist() if is_edge[row]] if rows else []
     pieces = []
     for number, (start, stop) in enumerate(pairwise([0, *edges, len(rows)])):
         pieces.append(tmp_path / f"piece-{number}")
-        write(format_, pieces[-1], [between(batch, start, stop)], schema)
+        write(format_, pieces[-1], [slice_batch(batch, start, stop)], schema)
     write(format_, tmp_path / "whole", [batch], schema)
     (tmp_path / "joined").mkdir(exist_ok=True)
     names = format_.join(iter(pieces), Target(tmp_path / "joined", Split.TRAIN, schema))
@@ -253,7 +253,7 @@ def test_document_can_span_several_batches(tmp_path):
 def test_batch_can_be_a_view_into_another(tmp_path):
     rows = [row(framed([number]), path=str(number)) for number in range(5)]
     whole = to_batch(rows)
-    part = WindowBatch(Ragged(whole.ids.values, whole.ids.offsets[1:4]), between(whole, 1, 3).columns)
+    part = WindowBatch(Ragged(whole.ids.values, whole.ids.offsets[1:4]), slice_batch(whole, 1, 3).columns)
     write(BIN, tmp_path / "out", [part])
     assert to_rows(BIN.open(tmp_path / "out", Split.TRAIN, SCHEMA).read(0, 2), SCHEMA) == rows[1:3]
 
@@ -479,12 +479,12 @@ def test_rows_of_a_dataset_are_read_back_with_the_same_digest(format_, dataset, 
     for split in Split:
         path = dataset / f"{split}.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        batches = [batch_of_lines(lines[at : at + 37], schema) for at in range(0, len(lines), 37)]
+        batches = [parse_lines(lines[at : at + 37], schema) for at in range(0, len(lines), 37)]
         format_.write(iter(batches), Target(tmp_path, split, schema))
         reader = format_.open(tmp_path, split, schema)
         read = [reader.read(at, min(at + 50, len(lines))) for at in range(0, len(lines), 50)]
         assert len(reader) == len(lines)
-        assert [line for batch in read for line in lines_of(batch, schema)] == lines
+        assert [line for batch in read for line in format_lines(batch, schema)] == lines
         digests[split] = [row_digests(split, batch) for batch in read]
     assert content_of(digests) == manifest.content_sha256
 
@@ -498,8 +498,8 @@ def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_,
     for split in Split:
         path = dataset / f"{split}.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        format_.write([batch_of_lines(lines, schema)], Target(folder, split, schema))
-        assert stream_fault(out, manifest, (format_.name, split)) is None
+        format_.write([parse_lines(lines, schema)], Target(folder, split, schema))
+        assert find_stream_fault(out, manifest, (format_.name, split)) is None
     path = folder / f"train{STREAMS[format_.name][0]}"
     stream, ends = stream_and_ends(format_, folder)
     content, width = (
@@ -509,13 +509,13 @@ def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_,
     for end in ends[:3]:
         at = len(content) - (len(stream) - end + 1) * width
         path.write_bytes(content[:at] + b"\x09\0\0\0"[:width] + content[at + width :])
-        found = stream_fault(out, manifest, (format_.name, Split.TRAIN))
+        found = find_stream_fault(out, manifest, (format_.name, Split.TRAIN))
         assert found == f"train: the id at position {end - 1} is 9, expected the end token {schema.end_id}"
     path.write_bytes(content)
     index = folder / "train.rows.jsonl"
     rows = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(rows[:-1]))
-    assert "rows in train.rows.jsonl, but" in stream_fault(out, manifest, (format_.name, Split.TRAIN))
+    assert "rows in train.rows.jsonl, but" in find_stream_fault(out, manifest, (format_.name, Split.TRAIN))
 
 
 def test_stream_has_each_file_once_with_its_end_token(source, tmp_path):
@@ -529,7 +529,7 @@ def test_stream_has_each_file_once_with_its_end_token(source, tmp_path):
         lines = path.read_bytes().splitlines() if path.exists() else []
         if not lines:
             continue
-        BIN.write([concat_batches([batch_of_lines(lines, schema)])], Target(tmp_path, split, schema))
+        BIN.write([concat_batches([parse_lines(lines, schema)])], Target(tmp_path, split, schema))
         stream = np.memmap(tmp_path / f"{split}.bin", dtype=np.uint16, mode="r")
         starts = np.concatenate(([0], np.load(tmp_path / f"{split}.ends.npy")))
         for start, end in pairwise(starts):

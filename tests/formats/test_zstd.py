@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gristmill.core.errors import DatasetError
 from gristmill.formats import zstd
-from gristmill.formats.zstd import ZstdJsonlFile, compress_rows, read_table, table_of
+from gristmill.formats.zstd import ZstdJsonlFile, compress_rows, encode_table, read_table
 
 
 def rows(count, size=2000):
@@ -23,7 +23,7 @@ def write(path, *batches):
             content, table = compress_rows(batch)
             stream.write(content)
             frames += table
-        stream.write(table_of(frames))
+        stream.write(encode_table(frames))
     return path
 
 

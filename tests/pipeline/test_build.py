@@ -492,7 +492,7 @@ def test_full_disk_leaves_the_earlier_dataset_unchanged(corpus, tmp_path):
 
 
 def test_file_deleted_after_the_scan_is_recorded_as_vanished(corpus, tmp_path, monkeypatch):
-    from gristmill.pipeline import intake
+    from gristmill.pipeline import inputs
 
     source = shutil.copytree(corpus / "json", tmp_path / "json")
 
@@ -501,15 +501,15 @@ def test_file_deleted_after_the_scan_is_recorded_as_vanished(corpus, tmp_path, m
         (source / "tool.py").unlink()
         return iter(files)
 
-    plain_scan = intake.scanned
-    monkeypatch.setattr(intake, "scanned", scan_then_remove)
+    plain_scan = inputs.iter_files
+    monkeypatch.setattr(inputs, "iter_files", scan_then_remove)
     manifest = make(source, tmp_path / "out")
     assert manifest.counts.dropped_by_reason == {DropReason.VANISHED: 1}
 
 
 def test_first_files_are_prepared_during_the_scan(tmp_path, monkeypatch):
     """The scan yields its last file only after a part has been written."""
-    from gristmill.pipeline import intake
+    from gristmill.pipeline import inputs
 
     def waiting_scan(*arguments, **options):
         *first, last = plain_scan(*arguments, **options)
@@ -522,8 +522,8 @@ def test_first_files_are_prepared_during_the_scan(tmp_path, monkeypatch):
 
     write_tree(tmp_path / "repo", {f"{name}.py": f"{name} = '{name}'\n" * 9 for name in "abcdefghijkl"})
     scanned_first = make(tmp_path / "repo", tmp_path / "at-once", run=RunConfig(batch_files=2))
-    plain_scan = intake.scanned
-    monkeypatch.setattr(intake, "scanned", waiting_scan)
+    plain_scan = inputs.iter_files
+    monkeypatch.setattr(inputs, "iter_files", waiting_scan)
     manifest = make(tmp_path / "repo", tmp_path / "out", run=RunConfig(batch_files=2, workers=2))
     assert manifest.content_sha256 == scanned_first.content_sha256
 

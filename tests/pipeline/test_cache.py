@@ -8,7 +8,7 @@ import grimp
 import pytest
 
 from gristmill import RunConfig, build
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.config.config import Config
 from gristmill.core.records import DropReason
 from gristmill.pipeline import prepare as preparing
@@ -59,7 +59,7 @@ def test_only_changed_files_are_read(source, tmp_path, reads):
     (source / "3/new.py").write_text("new = 1\n" * 9)
     os.rename(source / "4/f4.py", source / "4/f4_renamed.py")
     assert paths_read_by_build(reads, source, out) == ["3/f3.py", "3/new.py", "4/f4_renamed.py"]
-    assert against_clean(out) == []
+    assert compare_with_clean_build(out) == []
 
 
 def test_change_that_keeps_size_and_time_is_detected(source, tmp_path, reads):
@@ -69,7 +69,7 @@ def test_change_that_keeps_size_and_time_is_detected(source, tmp_path, reads):
     path.write_text(path.read_text().replace("value_12", "VALUE_12"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert paths_read_by_build(reads, source, out) == ["2/f12.py"]
-    assert against_clean(out) == []
+    assert compare_with_clean_build(out) == []
 
 
 def test_recently_changed_files_are_read_again(source, tmp_path, reads, monkeypatch):
@@ -137,7 +137,7 @@ def test_build_after_random_edits_equals_a_clean_build(source, tmp_path, reads, 
                 case _:
                     shutil.copy2(path, source / f"{rng.randrange(5)}/copy{rng.randrange(100)}.py")
         make(source, out, rng.choice([20_000, 3_000]))
-        assert against_clean(out) == []
+        assert compare_with_clean_build(out) == []
 
 
 def test_part_key_covers_all_code_that_makes_rows():

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.config.config import Config
-from gristmill.dedup.signatures import NO_BANDS, end_to_end
+from gristmill.dedup.signatures import NO_BANDS, concatenate_ids
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decontaminate import COMPARED, compare_incrementally
 from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
-from gristmill.splits.shared_spans import anchors_of
+from gristmill.splits.shared_spans import find_anchors
 from gristmill.splits.span_join import Sides, compare
 from gristmill.tokenizers.tokenizer import load_tokenizer
 from support.documents import document
@@ -43,7 +43,7 @@ class ComparisonFolder:
             location = {"part": part, "part_offset": sum(map(len, blocks)), "part_row": row}
             stored.append(document(name, repo=side, text=str(ids), tokens=len(ids), **location))
             blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
-        anchors = anchors_of(*end_to_end([np.array(ids, np.uint16) for _, ids in sorted(texts.items())]))
+        anchors = find_anchors(*concatenate_ids([np.array(ids, np.uint16) for _, ids in sorted(texts.items())]))
         write_part(self.context.prepared / part, Part(blocks, NO_BANDS, anchors, (), (), (), (), FileKeys()))
         return stored
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import gristmill
 from gristmill import Config, ConfigError, OutputConfig, RunConfig, SplitConfig, VariantsConfig, WindowConfig, build
 from gristmill.checks.check import check
-from gristmill.cleaning.control_spellings import restored
-from gristmill.core.files_table import file_rows
+from gristmill.cleaning.control_spellings import restore
+from gristmill.core.files_table import read_file_rows
 from gristmill.core.manifest import require_ids, require_windows
 from gristmill.core.records import Split
 from support.builds import called, refusal
@@ -66,7 +66,7 @@ def without_numbers(row):
 def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
     out, manifest = built_both
     rows = {(row["path"], row["start"]): row for own in rows_in(out).values() for row in own}
-    kept = [row for row in file_rows(out / "files.jsonl") if row.status == "kept"]
+    kept = [row for row in read_file_rows(out / "files.jsonl") if row.status == "kept"]
     assert manifest.columns == ["text", "path", "repo", "language", "lines", "start", "tokens"]
     unchanged = [file for file in kept if not file.cuts and not file.respellings and not file.redactions]
     assert len(unchanged) > 10
@@ -79,7 +79,7 @@ def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
 
 def test_cut_file_is_split_into_several_rows(built_both, source):
     out, _ = built_both
-    files = {row.path: row for row in file_rows(out / "files.jsonl")}
+    files = {row.path: row for row in read_file_rows(out / "files.jsonl")}
     rows = [row for split in ("validation", "test") for row in rows_in(out)[split] if files[row["path"]].cuts]
     assert len(rows) > len({row["path"] for row in rows}) > 0
     for row in rows:
@@ -95,15 +95,15 @@ def test_cut_file_is_split_into_several_rows(built_both, source):
 def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_both, source):
     out, manifest = built_both
     rows = {row["path"]: row["text"] for own in rows_in(out).values() for row in own}
-    files = {row.path: row for row in file_rows(out / "files.jsonl")}
+    files = {row.path: row for row in read_file_rows(out / "files.jsonl")}
     assert "< |endoftext|>" in rows["hostile/end.py"]
     assert not any(
         name in text for text in rows.values() for name in ("<|endoftext|>", "<|fim_prefix|>", "<s>", "</s>")
     )
     for path in ("hostile/end.py", "hostile/fim.py"):
-        back = restored(rows[path].encode(), files[path].respellings)
+        back = restore(rows[path].encode(), files[path].respellings)
         assert back == (source / path).read_bytes()
-    assert restored(rows["hostile/latin.py"].encode(), files["hostile/latin.py"].respellings).decode() == (
+    assert restore(rows["hostile/latin.py"].encode(), files["hostile/latin.py"].respellings).decode() == (
         (source / "hostile/latin.py").read_bytes().decode("latin-1")
     )
     assert manifest.counts.respellings["<|endoftext|>"] == 3
@@ -207,7 +207,7 @@ def test_tokenizers_that_do_not_reproduce_the_text_are_supported(source, tmp_pat
     build(config_for(source, tmp_path / "out", tokenizer=tokenizer, split=split))
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
-    assert any(row.cuts for row in file_rows(tmp_path / "out/files.jsonl"))
+    assert any(row.cuts for row in read_file_rows(tmp_path / "out/files.jsonl"))
 
 
 def test_file_that_begins_with_blank_lines_passes_the_check(tree, tmp_path):
@@ -229,9 +229,9 @@ def test_random_texts_are_restored(texts):
         split = SplitConfig(shares="100/0/0")
         config = config_for(source, f"{folder}/out", rules=rules, duplicates=duplicates, split=split)
         build(config)
-        found = {row.path: row for row in file_rows(Path(folder, "out/files.jsonl"))}
+        found = {row.path: row for row in read_file_rows(Path(folder, "out/files.jsonl"))}
         for row in gristmill.open_dataset(f"{folder}/out")["train"]:
-            assert restored(row["text"].encode(), found[row["path"]].respellings).decode() == files[row["path"]]
+            assert restore(row["text"].encode(), found[row["path"]].respellings).decode() == files[row["path"]]
         assert check(f"{folder}/out", [str(source)], workers=1).ok
 
 

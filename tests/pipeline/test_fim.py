@@ -23,9 +23,9 @@ from gristmill import (
     load_tokenizer,
     open_dataset,
 )
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.core.records import FimForm, MiddleKind
-from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.tokenizers.window_frame import fim_frame
 from support.builds import called, everything, files_table, make, refusal
 from support.codebert_with import END as END_NAME
@@ -228,7 +228,7 @@ def test_rebuild_equals_a_clean_build(source, tokenizer, tmp_path):
     (project / "new.py").write_text(made_module("new.py", 4_000))
     (project / "LICENSE").write_text("MIT License\n\nPermission is hereby granted, free of charge, to any person\n")
     make(project, tmp_path / "out", **settings(tokenizer))
-    assert against_clean(tmp_path / "out") == []
+    assert compare_with_clean_build(tmp_path / "out") == []
 
 
 def test_new_files_do_not_change_how_others_are_rewritten(source, tokenizer, rewritten, tmp_path):

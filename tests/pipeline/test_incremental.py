@@ -25,9 +25,9 @@ from gristmill import (
     WindowConfig,
     build,
 )
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.core.errors import OutputError
-from gristmill.core.partition import neighbours, steady_neighbours
+from gristmill.core.partition import consecutive_groups, stable_groups
 from support import trained_tokenizers as made
 from support.builds import called, everything, make, parts, refusal, work_folder_of
 from support.source_trees import write_tree
@@ -51,7 +51,7 @@ def source_in(folder, corpus):
 def build_and_compare(config, folder):
     """Build, and assert that the dataset equals a build from scratch with the same previous splits.
 
-    `against_clean` must report the same.
+    `compare_with_clean_build` must report the same.
     """
     out = folder / "out"
     earlier = folder / "previous.jsonl"
@@ -64,7 +64,7 @@ def build_and_compare(config, folder):
         split = msgspec.structs.replace(split, previous=str(earlier))
     build(msgspec.structs.replace(config, out=str(folder / "clean"), split=split, run=RunConfig(cache_bytes=0)))
     assert everything(out) == everything(folder / "clean")
-    assert against_clean(out) == []
+    assert compare_with_clean_build(out) == []
     shutil.rmtree(folder / "clean")
     return manifest
 
@@ -251,7 +251,7 @@ LIMIT = 100
 
 
 def runs_of(items, max_items):
-    return list(steady_neighbours(items, lambda item: item[0], lambda item: item[1], LIMIT, max_items))
+    return list(stable_groups(items, lambda item: item[0], lambda item: item[1], LIMIT, max_items))
 
 
 def is_edge(item, max_items):
@@ -297,7 +297,7 @@ def test_removed_item_changes_fewer_than_two_runs_on_average():
     items = sorted({(f"{rng.choice('abcdef')}/{rng.randrange(10**6)}.py", rng.randrange(20)) for _ in range(4000)})
     before = {tuple(run) for run in runs_of(items, None)}
     assert 0.4 < sum(size for _, size in items) / LIMIT / len(before) < 0.9
-    assert len(before) < 2.5 * len(list(neighbours(items, lambda item: item[1], LIMIT)))
+    assert len(before) < 2.5 * len(list(consecutive_groups(items, lambda item: item[1], LIMIT)))
     changed = []
     for position in rng.sample(range(len(items)), 200):
         after = {tuple(run) for run in runs_of(items[:position] + items[position + 1 :], None)}
@@ -355,13 +355,13 @@ def test_against_clean_detects_an_altered_file(dataset, name):
     content = bytearray((dataset / name).read_bytes())
     content[len(content) // 2] ^= 1
     (dataset / name).write_bytes(content)
-    (line,) = against_clean(dataset)
+    (line,) = compare_with_clean_build(dataset)
     assert line.startswith(f"{name}: sha256 ")
 
 
 def test_against_clean_detects_a_missing_file(dataset):
     (dataset / "validation.jsonl").unlink()
-    (line,) = against_clean(dataset)
+    (line,) = compare_with_clean_build(dataset)
     assert line.startswith("validation.jsonl: no file, but a clean build gives sha256 ")
 
 
@@ -370,7 +370,7 @@ def test_against_clean_detects_an_altered_manifest(dataset, table, field):
     manifest = json.loads((dataset / "manifest.json").read_bytes())
     manifest[table][field] = manifest[table]["test.jsonl"] if table == "files" else 0
     (dataset / "manifest.json").write_text(json.dumps(manifest))
-    assert f"manifest.json: {table} differs in a clean build" in against_clean(dataset)
+    assert f"manifest.json: {table} differs in a clean build" in compare_with_clean_build(dataset)
 
 
 def test_against_clean_requires_the_record_of_the_build(dataset):
@@ -380,7 +380,7 @@ def test_against_clean_requires_the_record_of_the_build(dataset):
     assert code == 4
     assert line.startswith(f"{str(work_folder_of(dataset))!r} has no record of how {str(dataset)!r} was built")
     with pytest.raises(DatasetError, match="Build the dataset again"):
-        against_clean(dataset)
+        compare_with_clean_build(dataset)
     code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
     assert (code, line) == (2, "--against-clean uses the sources that the manifest records. Omit --source.")
     code, _ = refusal(called("check", dataset.parent / "nothing", "--against-clean"))
@@ -401,13 +401,13 @@ def test_against_clean_resolves_sources_from_the_directory_of_the_build(source, 
     monkeypatch.chdir(source.parent)
     build(Config(sources=["stdlib"], out="out", run=SMALL))
     monkeypatch.chdir("/")
-    assert against_clean(tmp_path / "out") == []
+    assert compare_with_clean_build(tmp_path / "out") == []
 
 
 def test_against_clean_does_not_scan_a_dataset_inside_the_source(source):
     build(Config(sources=[str(source)], out=str(source / "data"), run=SMALL))
     build(Config(sources=[str(source)], out=str(source / "data"), run=SMALL))
-    assert against_clean(source / "data") == []
+    assert compare_with_clean_build(source / "data") == []
 
 
 def test_user_folder_with_the_name_of_a_data_file_is_not_replaced(tmp_path):

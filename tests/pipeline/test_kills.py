@@ -16,8 +16,8 @@ from gristmill.lab.comparison.comparison_folder import ComparisonFolder
 from gristmill.lab.comparison.frozen import Frozen, FrozenFacts, FrozenWindow, digest_of
 from gristmill.lab.training.metrics import Metrics
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
-from gristmill.lab.vocabulary.location import Place, splits_beside
-from gristmill.views.viewer.viewer_folder import Keeping, forget
+from gristmill.lab.vocabulary.location import TokenizerLocation, find_trained_splits
+from gristmill.views.viewer.viewer_folder import ViewerFolder, delete_viewer_folder
 from support.builds import count_changes, in_a_process, make, run_until_killed
 from support.source_trees import write_tree
 
@@ -68,7 +68,7 @@ def exported(folder):
 
 
 def publish_tokenizer(out):
-    location = Place.of(str(out))
+    location = TokenizerLocation.of(str(out))
     location.refuse_foreign()
     with location.staged() as stage:
         digest = hashlib.sha256(b"new").hexdigest()
@@ -86,15 +86,17 @@ def test_tokenizer_killed_while_publishing_can_be_published_again(tmp_path, name
         out = folder / name
         if has_earlier:
             publish_tokenizer(out)
-            for path in Place.of(str(out)).files.values():
+            for path in TokenizerLocation.of(str(out)).files.values():
                 path.write_text(path.read_text().replace("new", "old"))
         return out
 
     for out in each_kill(tmp_path, make_folder, publish_tokenizer):
-        if splits_beside(str(out)) is not None:
-            assert {path.read_text() for key, path in Place.of(str(out)).files.items() if "vocab" not in key} == {"new"}
+        if find_trained_splits(str(out)) is not None:
+            assert {
+                path.read_text() for key, path in TokenizerLocation.of(str(out)).files.items() if "vocab" not in key
+            } == {"new"}
         publish_tokenizer(out)
-        assert splits_beside(str(out)) is not None
+        assert find_trained_splits(str(out)) is not None
         assert not list(out.parent.glob("*.tmp"))
 
 
@@ -154,11 +156,11 @@ def test_killed_comparison_can_be_restarted_or_resumed(tmp_path):
 
 
 def write_and_forget_viewer_files(dataset):
-    keeping = Keeping(dataset)
+    keeping = ViewerFolder(dataset)
     keeping.key()
     keeping.unfinished("index-1").joinpath("rows").write_text("")
     keeping.clear(keep="")
-    forget(dataset)
+    delete_viewer_folder(dataset)
 
 
 def test_files_of_a_killed_viewer_can_be_reused_and_deleted(tmp_path):
@@ -167,8 +169,8 @@ def test_files_of_a_killed_viewer_can_be_reused_and_deleted(tmp_path):
         return folder / "dataset"
 
     for folder in each_kill(tmp_path, make_folder, write_and_forget_viewer_files):
-        keeping = Keeping(folder)
+        keeping = ViewerFolder(folder)
         assert keeping.note is None
         assert keeping.key() == keeping.key()
-        forget(folder)
+        delete_viewer_folder(folder)
         assert not os.listdir(folder.parent)

@@ -34,11 +34,11 @@ from gristmill import (
 )
 from gristmill.checks import formats as streams
 from gristmill.checks.check import check
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.formats.megatron import _write_index
-from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.pipeline.summary import summary_text
 from gristmill.planning.explain import explain_row
 from gristmill.views.report.provenance import provenance_of
@@ -198,7 +198,7 @@ def test_dataset_does_not_depend_on_workers_formats_or_manual_steps(sources, tmp
     third = finish_all(by_hand)
     assert one.files == other.files == third.files
     assert one.content_sha256 == other.content_sha256
-    assert against_clean(tmp_path / "one") == []
+    assert compare_with_clean_build(tmp_path / "one") == []
     only = build(config(sources, tmp_path / "jsonl", pack, tokenizer=plain_tokenizer))
     assert only.content_sha256 == one.content_sha256
     exported = export(tmp_path / "jsonl", ["bin", "npy"])
@@ -275,7 +275,7 @@ def test_check_finds_an_end_token_between_packed_rows(streamed, tmp_path, name):
     ids, ends = stream_of(folder, name, "train")
     ids.insert(ends[0], END)
     kept = read_manifest(folder)
-    assert streams.stream_fault(folder, kept, (name, Split.TRAIN)) is None
+    assert streams.find_stream_fault(folder, kept, (name, Split.TRAIN)) is None
     windows = np.load(folder / name / "train.windows.npy")
     windows["offset"][1:] += 1
     np.save(folder / name / "train.windows.npy", windows)
@@ -287,7 +287,7 @@ def test_check_finds_an_end_token_between_packed_rows(streamed, tmp_path, name):
         np.save(index, ends)
         np.save(stream, np.array(ids, "<u2")) if name == "npy" else np.array(ids, "<u2").tofile(stream)
     update_digests(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
-    found = streams.stream_fault(folder, kept, (name, Split.TRAIN))
+    found = streams.find_stream_fault(folder, kept, (name, Split.TRAIN))
     assert found.startswith("train: ")
     assert "documents differ from the ends of" in found
     assert any(found in one for one in failed(check(folder, workers=1))["formats"])
@@ -375,7 +375,7 @@ def test_file_order_does_not_depend_on_workers(sources, tmp_path, plain_tokenize
     assert one.files == other.files
     assert one.packing == other.packing
     assert failed(check(tmp_path / "one", sources, workers=1)) == {}
-    assert against_clean(tmp_path / "one") == []
+    assert compare_with_clean_build(tmp_path / "one") == []
 
 
 def test_check_finds_files_in_another_order(shop, tmp_path, plain_tokenizer):

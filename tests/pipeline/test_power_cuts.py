@@ -14,7 +14,7 @@ import pytest
 
 import gristmill
 from gristmill import Config, DatasetError, OutputConfig, RunConfig, build, export, train_tokenizer
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.core import layout
 from gristmill.lab.training.metrics import Metrics
 from gristmill.lab.training.run_folder import RunFolder
@@ -210,10 +210,10 @@ def test_previous_splits_lost_in_a_power_cut_are_reported(config_into):
     for _ in range(2):
         build(config)
     previous = Path(f"{config.out}.work/previous.jsonl")
-    assert against_clean(config.out) == []
+    assert compare_with_clean_build(config.out) == []
     previous.write_bytes(b"")
     with pytest.raises(DatasetError, match="has changed"):
-        against_clean(config.out)
+        compare_with_clean_build(config.out)
     previous.unlink()
     with pytest.raises(DatasetError, match="is missing"):
-        against_clean(config.out)
+        compare_with_clean_build(config.out)

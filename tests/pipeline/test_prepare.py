@@ -12,7 +12,7 @@ from gristmill.config.settings import OutputConfig, RunConfig, ScanConfig
 from gristmill.core.records import DropReason, SourceFile
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import PartReader, read_blocks
-from gristmill.pipeline.prepare import Batch, batches
+from gristmill.pipeline.prepare import Batch, make_batches
 from gristmill.pipeline.prepare import prepare as prepare_batch
 from gristmill.sources.trees import scan
 from gristmill.tokenizers.definition import Definition
@@ -47,7 +47,7 @@ def file(index, size):
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 10))
 def test_batches_contain_all_files_in_order_within_limits(sizes, batch_bytes, batch_files):
     files = [file(index, size) for index, size in enumerate(sizes)]
-    made_batches = list(batches(files, RunConfig(batch_bytes=batch_bytes, batch_files=batch_files)))
+    made_batches = list(make_batches(files, RunConfig(batch_bytes=batch_bytes, batch_files=batch_files)))
     assert [member for batch in made_batches for member in batch.files] == files
     assert [batch.index for batch in made_batches] == list(range(len(made_batches)))
     for batch in made_batches:

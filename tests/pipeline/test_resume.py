@@ -21,7 +21,7 @@ import pytest
 
 from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build
 from gristmill.pipeline import prepare, work_folder
-from gristmill.pipeline.by_hand import Shard, prepare_shard
+from gristmill.pipeline.separate_steps import Shard, prepare_shard
 from support.builds import (
     KILLED,
     called,

@@ -417,7 +417,9 @@ def test_package_manifest_turns_two_license_files_into_a_choice(tmp_path):
     conflict = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
     assert (row["license"], row["license_from"]) == ("NOASSERTION", conflict)
     assert sum(conflict in warning for warning in manifest.warnings) == 1
-    assert f"NOASSERTION: not determined by {conflict}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
+    assert f"NOASSERTION: not determined by {conflict}" in explanation_text(
+        explain_file(tmp_path / "out", "src/lib.rs")
+    )
 
 
 def test_source_below_the_work_tree_root_inherits_its_license(tmp_path):

@@ -27,11 +27,11 @@ from gristmill import (
     check,
     open_dataset,
 )
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
 from gristmill.core.records import VariantKind
-from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.variants.kinds import MAKERS
 from support.builds import called, everything, files_table, in_a_process, make, refusal
 from support.chat_server import PARENT, ChatServer, fails, says
@@ -480,7 +480,7 @@ def test_language_model_receives_each_redacted_text_once(tmp_path, way):
     else:
         assert facts.made == len(names)
         assert everything(tmp_path / "out")[0] == first[0]
-        assert against_clean(tmp_path / "out") == []
+        assert compare_with_clean_build(tmp_path / "out") == []
     assert open_dataset(tmp_path / "out").manifest.variants["rewrite"].model == "small"
     rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "rewrite"]
     text = open_dataset(tmp_path / "out").tokenizer.decode(rows[0]["input_ids"][1:-1]).decode()

@@ -276,7 +276,7 @@ def test_damaged_files_table_is_an_error_of_one_line(old, tmp_path, capsys, dama
 
 
 def test_endless_row_is_not_read_completely(old, tmp_path, monkeypatch):
-    monkeypatch.setattr("gristmill.core.files_table.LONGEST_ROW", 1000)
+    monkeypatch.setattr("gristmill.core.files_table.MAX_ROW_BYTES", 1000)
     new = shutil.copytree(old, tmp_path / "new")
     (new / "files.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(DatasetError, match=r"files\.jsonl' is damaged"):

@@ -489,7 +489,7 @@ def test_full_disk_error_names_tmpdir(source, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("gristmill.planning.plan.settle", full)
+    monkeypatch.setattr("gristmill.planning.plan.decide_files", full)
     with pytest.raises(gristmill.OutputError, match="TMPDIR"):
         gristmill.plan(config_for(source, tmp_path / "none"))
 

@@ -24,7 +24,7 @@ from gristmill import (
     export,
     open_dataset,
 )
-from gristmill.checks.rebuild import against_clean
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.cli.main import run
 from gristmill.core.layout import CARDS
 from gristmill.core.output_formats import FORMATS
@@ -75,13 +75,13 @@ def test_format_is_the_same_from_a_build_and_from_an_export(make_dataset, tmp_pa
     assert file_contents(tmp_path / "later", later) == file_contents(tmp_path / "at-once", at_once)
     assert (later.formats, later.content_sha256) == (at_once.formats, at_once.content_sha256)
     assert gristmill.check(tmp_path / "later").ok
-    assert against_clean(tmp_path / "later") == []
+    assert compare_with_clean_build(tmp_path / "later") == []
 
 
 @pytest.mark.parametrize("sections", [{}, {"window": WindowConfig(pack="best-fit")}])
 def test_many_tasks_write_the_same_files_as_one(source, tmp_path, monkeypatch, sections):
     names = [name for name in FORMATS if name != "jsonl"]
-    joined = {name for name in names if formats.format_named(name).is_all_ours}
+    joined = {name for name in names if formats.get_format(name).is_all_ours}
 
     def build_files(out, workers, formats):
         output, run = OutputConfig(formats=formats), RunConfig(workers=workers)

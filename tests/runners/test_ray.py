@@ -17,11 +17,11 @@ import gristmill
 from gristmill import Config, FimConfig, OutputConfig, RunConfig, build
 from gristmill.core.errors import ConfigError, InputError, MissingExtraError, OutputError
 from gristmill.pipeline import prepare as prepare_module
-from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.pipeline.prepare import prepare
+from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.runners import probe
 from gristmill.runners.local import LocalRunner
-from gristmill.runners.probe import ProbeResult, probe_of
+from gristmill.runners.probe import ProbeResult, make_probe
 from gristmill.runners.ray import RayRunner, import_ray
 from gristmill.runners.runner import QUEUED_TASKS_PER_WORKER, TaskFailed
 from support.builds import everything, make, parts, refusal, run
@@ -70,7 +70,7 @@ def shared(tmp_path_factory):
 @pytest.fixture(scope="module")
 def runner(cluster, shared):
     """Runner that tests share. Tests that open their own connection are at the end."""
-    with RayRunner(cluster.address, [probe_of(shared / "probe")], "auto") as runner:
+    with RayRunner(cluster.address, [make_probe(shared / "probe")], "auto") as runner:
         yield runner
 
 
@@ -298,7 +298,7 @@ def test_ray_address_without_ray_runner_is_refused(source, tmp_path):
 
 def test_every_process_checks_the_probes_before_its_first_task(runner, shared, monkeypatch):
     (shared / "later").write_bytes(b"later")
-    monkeypatch.setattr(runner, "_probes", (probe_of(shared / "later"),))
+    monkeypatch.setattr(runner, "_probes", (make_probe(shared / "later"),))
     (shared / "later").unlink()
     with pytest.raises(InputError, match=r"^node \S+ does not see '.*later': sources and the work folder must"):
         list(runner.map(square, range(4)))
@@ -307,7 +307,7 @@ def test_every_process_checks_the_probes_before_its_first_task(runner, shared, m
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"other")])
 def test_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, change):
     (shared / "second").write_bytes(b"here")
-    probes = [probe_of(shared / "probe"), probe_of(shared / "second")]
+    probes = [make_probe(shared / "probe"), make_probe(shared / "second")]
     change(shared / "second")
     with pytest.raises(InputError) as caught, RayRunner(cluster.address, probes, "auto"):
         pass
@@ -318,7 +318,7 @@ def test_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, chan
 
 
 def test_probes_leave_no_files(runner, shared):
-    with RayRunner(None, [probe_of(shared / "probe")], 2):
+    with RayRunner(None, [make_probe(shared / "probe")], 2):
         pass
     assert not list(shared.glob(".probe*"))
 
@@ -328,13 +328,13 @@ def test_node_with_another_version_is_refused(runner, shared, monkeypatch):
     with pytest.raises(
         InputError, match=r"^node \S+ has gristmill .*, but this machine has 0\.0\.0\. Install the same"
     ):
-        RayRunner(None, [probe_of(shared / "probe")], "auto").__enter__()
+        RayRunner(None, [make_probe(shared / "probe")], "auto").__enter__()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that is never writable")
 def test_node_that_cannot_write_is_refused(runner):
     with pytest.raises(OutputError, match=r"^node \S+ cannot write to '/proc': "):
-        RayRunner(None, [probe_of("/proc/version")], "auto").__enter__()
+        RayRunner(None, [make_probe("/proc/version")], "auto").__enter__()
 
 
 def test_files_written_by_a_node_must_be_visible_here(tmp_path, monkeypatch):
@@ -344,7 +344,7 @@ def test_files_written_by_a_node_must_be_visible_here(tmp_path, monkeypatch):
     with pytest.raises(
         OutputError, match=r"files that node 10\.0\.0\.7 writes to '.*' are not visible on this machine"
     ):
-        probe.require_usable_node(result, "10.0.0.7", [probe_of(tmp_path / "probe")])
+        probe.require_usable_node(result, "10.0.0.7", [make_probe(tmp_path / "probe")])
 
 
 def test_existing_connection_is_kept_open(runner, shared):

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from gristmill.config.settings import ScanConfig
-from gristmill.core.plain_files import PlainFolder
+from gristmill.core.plain_files import FolderReader
 from gristmill.core.records import Document, Drop, DropReason, SourceFile
 from gristmill.sources import documents
 from gristmill.sources.documents import read_bytes, read_document
@@ -25,7 +25,7 @@ def folder(request, monkeypatch):
     if request.param == "alone":
         yield
         return
-    with PlainFolder() as folder:
+    with FolderReader() as folder:
         monkeypatch.setattr(documents, "read_bytes", partial(read_bytes, folder=folder))
         yield
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill.sources.imports import IMPORT_LANGUAGES, MOST_IMPORTS, Import, RepoFiles, imports_in
+from gristmill.sources.imports import IMPORT_LANGUAGES, MAX_IMPORTS, Import, RepoFiles, find_imports
 from gristmill.sources.languages import language_of
 
 PYTHON = {
@@ -104,7 +104,7 @@ def imported_files(tree):
     """Return the imported files of each file in a tree that imports any."""
     paths = sorted(tree)
     languages = {path: language_of(path, tree[path].encode()) for path in paths}
-    read = {path: imports_in(tree[path].encode(), languages[path]) for path in paths}
+    read = {path: find_imports(tree[path].encode(), languages[path]) for path in paths}
     files = RepoFiles(paths)
     for number, path in enumerate(paths):
         if languages[path] == "go-mod":
@@ -144,15 +144,15 @@ def test_nearest_package_root_takes_precedence():
 
 
 def test_unsupported_language_has_no_imports():
-    assert imports_in(b"import a\n", "cobol") == []
+    assert find_imports(b"import a\n", "cobol") == []
 
 
 def test_number_of_imports_is_limited():
-    text = b"".join(b"import m%d\n" % number for number in range(MOST_IMPORTS + 9))
-    assert imports_in(text, "python") == [Import(f"m{number}") for number in range(MOST_IMPORTS)]
-    tree = {f"p/f{number}.go": "package p\n" for number in range(MOST_IMPORTS + 9)}
+    text = b"".join(b"import m%d\n" % number for number in range(MAX_IMPORTS + 9))
+    assert find_imports(text, "python") == [Import(f"m{number}") for number in range(MAX_IMPORTS)]
+    tree = {f"p/f{number}.go": "package p\n" for number in range(MAX_IMPORTS + 9)}
     tree |= {"go.mod": "module m\n", "main.go": 'import "m/p"\n'}
-    assert len(imported_files(tree)["main.go"]) == MOST_IMPORTS
+    assert len(imported_files(tree)["main.go"]) == MAX_IMPORTS
 
 
 HOSTILE = (
@@ -172,4 +172,4 @@ HOSTILE = (
 def test_hostile_text_is_read_in_linear_time(language, piece):
     """Read a million bytes, on one line and on many. With quadratic time, this test would not finish."""
     for end in (b"", b"\n"):
-        imports_in((piece + end) * (1_000_000 // len(piece + end)), language)
+        find_imports((piece + end) * (1_000_000 // len(piece + end)), language)

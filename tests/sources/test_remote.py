@@ -20,7 +20,7 @@ from gristmill.runners.local import LocalRunner
 from gristmill.sources import remote
 from gristmill.sources.documents import read_bytes
 from gristmill.sources.fetch import fetch, scan_rows
-from gristmill.sources.remote import download, list_files, refuse_taken, upload_dataset
+from gristmill.sources.remote import download, list_files, require_empty_prefix, upload_dataset
 from gristmill.sources.trees import scan
 from support.s3_server import BUCKET, clear_instances
 from support.source_trees import write_tree
@@ -228,7 +228,7 @@ def dataset(tmp_path_factory):
 
 def test_upload_ends_with_the_manifest(s3, proxy, dataset, tmp_path):
     (dataset / "check.json").write_text("{}")  # not listed in the manifest
-    refuse_taken("s3://bucket/sets/one")
+    require_empty_prefix("s3://bucket/sets/one")
     proxy.requests.clear()
     upload_dataset(dataset, "s3://bucket/sets/one/")
     puts = [request.split()[1].decode() for request in proxy.requests if request.startswith(b"PUT")]
@@ -240,7 +240,7 @@ def test_upload_ends_with_the_manifest(s3, proxy, dataset, tmp_path):
         assert (tmp_path / "back" / file.name).read_bytes() == (dataset / file.name).read_bytes()
     for taken in ("s3://bucket/sets/one", "s3://bucket/sets/"):
         with pytest.raises(OutputError, match="already contains"):
-            refuse_taken(taken)
+            require_empty_prefix(taken)
 
 
 def test_upload_is_retried_and_then_reported(s3, proxy, dataset):
@@ -273,9 +273,9 @@ def test_workers_download_tables(s3, tmp_path):
 def test_dataset_is_written_only_to_an_empty_prefix(tmp_path):
     for address in ("https://host/x", "s3://bucket/*"):
         with pytest.raises(OutputError, match="cannot be written"):
-            refuse_taken(address)
+            require_empty_prefix(address)
     (tmp_path / "empty").mkdir()
-    refuse_taken(f"file://{tmp_path}/empty")
+    require_empty_prefix(f"file://{tmp_path}/empty")
 
 
 @pytest.mark.parametrize(

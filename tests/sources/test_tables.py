@@ -21,7 +21,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import RunConfig, ScanConfig, TablesConfig
 from gristmill.core.errors import ConfigError, InputError, OutputError
 from gristmill.core.records import Drop, DropReason
-from gristmill.pipeline.intake import read_license_files
+from gristmill.pipeline.inputs import read_license_files
 from gristmill.runners.local import LocalRunner
 from gristmill.sources import table_cache
 from gristmill.sources import tables as tables_module

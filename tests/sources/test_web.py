@@ -109,7 +109,7 @@ def run_server(host="127.0.0.1"):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(remote, "SECONDS_BETWEEN", (0.01, 0.01, 0.01, 0.01))
+    monkeypatch.setattr(remote, "RETRY_DELAY_SECONDS", (0.01, 0.01, 0.01, 0.01))
     with run_server() as running:
         yield running
 

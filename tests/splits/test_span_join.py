@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.core.records import StoredText
-from gristmill.dedup.signatures import NO_BANDS, end_to_end
+from gristmill.dedup.signatures import NO_BANDS, concatenate_ids
 from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
 from gristmill.splits import span_join
-from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
+from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, SPAN_TOKENS, find_anchors
 from gristmill.splits.span_join import Sides, compare
 from support.made_spans import VOCAB_SIZE, made_texts
 
@@ -51,7 +51,7 @@ def store(folder, name, texts):
         location = {"part": f"{name}.part", "part_offset": sum(map(len, blocks)), "part_row": number}
         stored.append(StoredText(repo=name, path=str(number), num_tokens=len(ids), **location))
         blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
-    anchors = anchors_of(*end_to_end([np.array(ids, np.uint16) for ids in texts]))
+    anchors = find_anchors(*concatenate_ids([np.array(ids, np.uint16) for ids in texts]))
     write_part(folder / f"{name}.part", Part(blocks, NO_BANDS, anchors, (), (), (), (), FileKeys()))
     return stored
 

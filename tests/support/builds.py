@@ -169,7 +169,7 @@ def _forkserver() -> Any:
     They start at once, even if this process has other threads.
     """
     context = multiprocessing.get_context("forkserver")
-    modules = ["gristmill.pipeline.build", "gristmill.pipeline.by_hand", "gristmill.cli.main", "support.preload"]
+    modules = ["gristmill.pipeline.build", "gristmill.pipeline.separate_steps", "gristmill.cli.main", "support.preload"]
     context.set_forkserver_preload(["pytest", "hypothesis", *modules])
     with pytest.MonkeyPatch.context() as patch:  # before Python 3.12.4 it gets its path only from the environment
         patch.setenv("PYTHONPATH", str(ROOT / "tests"), prepend=os.pathsep)

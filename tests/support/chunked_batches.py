@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gristmill.core.columns import COLUMNS, MASK, Kind, When, row_columns
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, WindowBatch, between
+from gristmill.formats.batch import Ragged, WindowBatch, slice_batch
 
 PLAIN = row_columns({When.ALWAYS, When.WINDOWS})
 EVERY = row_columns(set(When) - {When.PAD, When.PACK, When.DOCUMENTS})
@@ -84,7 +84,7 @@ def many(schema, num_rows, seed=1):
 def cut(batch, edges):
     """Split a batch into several."""
     bounds = sorted({0, len(batch), *(edge % len(batch) for edge in edges)})
-    return [between(batch, start, stop) for start, stop in itertools.pairwise(bounds)]
+    return [slice_batch(batch, start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def require_same(found, expected):

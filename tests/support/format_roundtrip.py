@@ -8,9 +8,9 @@ from gristmill import Config, build
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.content_digest import Content, row_digests
+from gristmill.formats.content_digest import ContentDigest, row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.jsonl_rows import batch_of_lines
+from gristmill.formats.jsonl_rows import parse_lines
 from support.source_trees import ROOT
 
 
@@ -24,7 +24,7 @@ class BuiltDataset(NamedTuple):
         manifest = build(Config(sources=[str(ROOT / "tests")], out=str(out)))
         schema = Schema.of(manifest)
         rows = {split: out.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in manifest.splits}
-        batches = {split: batch_of_lines(lines, schema) for split, lines in rows.items() if lines}
+        batches = {split: parse_lines(lines, schema) for split, lines in rows.items() if lines}
         return cls(schema, manifest.content_sha256, batches)
 
     def write(self, form: Format, folder: Path) -> None:
@@ -40,7 +40,7 @@ class BuiltDataset(NamedTuple):
     def require_rows(self, folder: Path) -> None:
         """Assert that the rows that a library read and wrote to <split>.jsonl have the content of the build."""
         lines = {split: folder.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in self.rows}
-        self.require_content(lambda split: batch_of_lines(lines[split], self.schema))
+        self.require_content(lambda split: parse_lines(lines[split], self.schema))
 
     def require_read(self, form: Format, folder: Path) -> None:
         """Assert that our reader returns the content of the build."""
@@ -50,7 +50,7 @@ class BuiltDataset(NamedTuple):
 
 def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
     """Return the content digest of the row digests of each split, given in row order."""
-    content = Content()
+    content = ContentDigest()
     for split, digests in rows.items():
         for rows_digest in digests:
             content.add(split, rows_digest)

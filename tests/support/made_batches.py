@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.core.columns import COLUMNS, SEGMENT_PLACE, Kind, When
+from gristmill.core.columns import COLUMNS, SEGMENT_POSITION_KEYS, Kind, When
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, WindowBatch, between
-from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.batch import Ragged, WindowBatch, slice_batch
+from gristmill.formats.jsonl_rows import format_lines
 
 LENGTH = 12
 NAMES = st.one_of(
@@ -26,7 +26,7 @@ VALUES = {
 }
 SEGMENT_VALUES = {
     **{name: VALUES[one.kind] for name, one in COLUMNS.items() if one.is_of_window and name != "labels"},
-    **dict.fromkeys(SEGMENT_PLACE, NUMBERS),
+    **dict.fromkeys(SEGMENT_POSITION_KEYS, NUMBERS),
     "text": TEXTS,
 }
 ALWAYS = {When.ALWAYS, When.WINDOWS}
@@ -102,14 +102,14 @@ def plain_batch(num_rows, schema=None):
 def cut_at(batch, positions):
     """Split a batch into several, some of which may be empty."""
     edges = [0, *sorted(position % (len(batch) + 1) for position in positions), len(batch)]
-    return [between(batch, start, stop) for start, stop in pairwise(edges)]
+    return [slice_batch(batch, start, stop) for start, stop in pairwise(edges)]
 
 
 def require_same(batch, expected, schema):
     """Assert that the array types are those of the schema and that both batches give the same bytes as JSON rows."""
     assert batch.ids.values.dtype == schema.id_type
     assert list(batch.columns) == list(schema.natural)
-    assert lines_of(batch, schema) == lines_of(expected, schema)
+    assert format_lines(batch, schema) == format_lines(expected, schema)
 
 
 def bytes_in(folder):

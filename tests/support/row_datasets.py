@@ -13,7 +13,7 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.views.row import RowLook, look_at
+from gristmill.views.row import RowView, view_row
 from support.codebert_with import MARKERS, codebert_with
 from support.source_trees import write_tree
 
@@ -35,11 +35,11 @@ def code(name: str, count: int) -> str:
 
 
 @cache
-def row_views(folder: Path) -> list[RowLook]:
+def row_views(folder: Path) -> list[RowView]:
     """Return a view of each row of train."""
     dataset = open_dataset(folder)
     tokenizer = dataset.tokenizer
-    return [look_at(dataset, "train", number, tokenizer) for number in range(len(dataset["train"]))]
+    return [view_row(dataset, "train", number, tokenizer) for number in range(len(dataset["train"]))]
 
 
 def make_plain(root: Path) -> Path:

@@ -102,7 +102,7 @@ def proxy(moto, monkeypatch):
         "AWS_CONFIG_FILE": "/nowhere",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(remote, "SECONDS_BETWEEN", (0.01, 0.01, 0.01, 0.01))
+    monkeypatch.setattr(remote, "RETRY_DELAY_SECONDS", (0.01, 0.01, 0.01, 0.01))
     clear_instances()
     yield proxy
     clear_instances()

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from gristmill import Config, OutputConfig, SamplingConfig, VariantsConfig, WindowConfig, build
-from gristmill.views.viewer.view import Viewing, served
+from gristmill.views.viewer.view import RunningViewer, open_viewer
 from support.source_trees import write_tree
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
@@ -83,7 +83,7 @@ def built(root: Path, way: str) -> Path:
 class ViewerClient:
     """Client that keeps the cookie, as a browser does."""
 
-    def __init__(self, viewing: Viewing) -> None:
+    def __init__(self, viewing: RunningViewer) -> None:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
         self.key = viewing.address.partition("key=")[2]
         self.opened, self.once = viewing.server.opened, viewing.address_for_once
@@ -121,7 +121,7 @@ class ViewerClient:
 
 @contextmanager
 def viewer(folder: Path, port: int = 0) -> Iterator[ViewerClient]:
-    with served(folder, port) as viewing:
+    with open_viewer(folder, port) as viewing:
         thread = threading.Thread(target=viewing.server.serve_forever, args=(0.02,))
         thread.start()
         try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gristmill import load_tokenizer
-from gristmill.cleaning.control_spellings import Spellings, respell, restored
+from gristmill.cleaning.control_spellings import Spellings, respell, restore
 from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from support.real_tokenizers import NAMES, tokenizer_path
@@ -79,7 +79,7 @@ def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
     assert is_special & set(unmodified.encode(text, add_special_tokens=False).ids)
     done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *own), SPELLING_SHAPES))
     assert not is_special & set(unmodified.encode(done.text.decode(), add_special_tokens=False).ids)
-    assert restored(done.text, done.respellings) == text.encode()
+    assert restore(done.text, done.respellings) == text.encode()
     by_others = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
     left = set(unmodified.encode(by_others.text.decode(), add_special_tokens=False).ids) & is_special
     assert {unmodified.id_to_token(one) for one in left} <= {"<s>", "</s>", "<unk>", "<mask>"}

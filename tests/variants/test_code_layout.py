@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from gristmill.core.seeded_random import Dice
-from gristmill.variants.code_layout import lay_out_again
+from gristmill.core.seeded_random import SeededRandom
+from gristmill.variants.code_layout import vary_layout
 from gristmill.variants.grammars import GRAMMARS, parse
 
 NUM_SEEDS = 150
@@ -15,7 +15,7 @@ NUM_SEEDS = 150
 def variants(text, language):
     """Return the variants for many seeds."""
     parsed = parse(text, language)
-    return {lay_out_again(parsed, Dice(seed)) for seed in range(NUM_SEEDS)}
+    return {vary_layout(parsed, SeededRandom(seed)) for seed in range(NUM_SEEDS)}
 
 
 def list_tokens(text, language):
@@ -116,7 +116,9 @@ def test_first_line_and_missing_last_line_feed_are_kept():
 
 
 def test_layout_is_deterministic_for_a_seed():
-    assert lay_out_again(parse(PYTHON, "python"), Dice(3)) == lay_out_again(parse(PYTHON, "python"), Dice(3))
+    assert vary_layout(parse(PYTHON, "python"), SeededRandom(3)) == vary_layout(
+        parse(PYTHON, "python"), SeededRandom(3)
+    )
     assert len(variants(PYTHON, "python")) > 8
 
 
@@ -126,7 +128,7 @@ def test_layout_of_real_code_keeps_the_ast(own_files):
         text = path.read_bytes()
         parsed, expected = parse(text, "python"), ast.dump(ast.parse(text))
         for seed in range(2):
-            variant = lay_out_again(parsed, Dice(seed, path.name))
+            variant = vary_layout(parsed, SeededRandom(seed, path.name))
             if variant is not None:
                 num_variants += 1
                 assert variant != text
@@ -153,4 +155,4 @@ HOSTILE = {
 @pytest.mark.timeout(20)
 def test_layout_of_hostile_texts_terminates(language, text):
     parsed = parse(text, language)
-    assert text not in {lay_out_again(parsed, Dice(seed)) for seed in range(3)}
+    assert text not in {vary_layout(parsed, SeededRandom(seed)) for seed in range(3)}

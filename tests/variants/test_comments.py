@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, parse
 
@@ -16,7 +16,7 @@ COMMENT_TYPES = {"comment", "line_comment", "block_comment"}
 def variants(text, language):
     """Return the variants for several seeds."""
     parsed = parse(text, language)
-    return {vary_comments(parsed, Dice(seed)) for seed in range(NUM_SEEDS)}
+    return {vary_comments(parsed, SeededRandom(seed)) for seed in range(NUM_SEEDS)}
 
 
 def list_tokens(text, language):
@@ -171,8 +171,8 @@ def test_docstrings_that_may_be_read_are_kept(text):
 
 def test_comments_are_deterministic_for_a_seed():
     text = b"x = 1  # a\n# b\ny = 2  # c\n" * 20
-    assert {vary_comments(parse(text, "python"), Dice(1)) for _ in range(3)} == {
-        vary_comments(parse(text, "python"), Dice(1))
+    assert {vary_comments(parse(text, "python"), SeededRandom(1)) for _ in range(3)} == {
+        vary_comments(parse(text, "python"), SeededRandom(1))
     }
     assert len(variants(text, "python")) > 3
 
@@ -183,7 +183,7 @@ def test_comments_of_real_code_keep_the_ast(own_files):
         text = path.read_bytes()
         parsed, expected = parse(text, "python"), dump_without_docstrings(ast.parse(text))
         for seed in range(2):
-            variant = vary_comments(parsed, Dice(seed, path.name))
+            variant = vary_comments(parsed, SeededRandom(seed, path.name))
             if variant is not None:
                 num_variants += 1
                 assert variant != text
@@ -214,4 +214,4 @@ HOSTILE = {
 @pytest.mark.timeout(20)
 def test_comments_of_hostile_texts_terminate(language, text):
     parsed = parse(text, language)
-    assert text not in {vary_comments(parsed, Dice(seed)) for seed in range(3)}
+    assert text not in {vary_comments(parsed, SeededRandom(seed)) for seed in range(3)}

@@ -10,12 +10,12 @@ from tokenizers import Tokenizer
 
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import FimForm, WhyPlain
-from gristmill.core.seeded_random import Dice
+from gristmill.core.records import FimForm, WhyNotRewritten
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.tokenizers.control_tokens import FIM_NAMES
 from gristmill.tokenizers.cuda.merge_tables import byte_characters
 from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.sentinels import fim_ids, require_spelled_fim
+from gristmill.tokenizers.sentinels import fim_ids, require_fim_as_text
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.variants.grammars import parse
 from gristmill.variants.infill import Infiller, InfillText, Sentinel
@@ -80,9 +80,9 @@ def split_parts(one, decode=TOKENIZER.decode):
 @given(st.text(min_size=1, max_size=400), st.integers(0, 99))
 def test_windows_are_consecutive_and_join_to_the_source(text, seed):
     text = text.encode()
-    made = infiller().infill(document(text), Dice(seed))
-    if isinstance(made, WhyPlain):
-        assert made is WhyPlain.NO_MIDDLE
+    made = infiller().infill(document(text), SeededRandom(seed))
+    if isinstance(made, WhyNotRewritten):
+        assert made is WhyNotRewritten.NO_MIDDLE
         return
     assert all(len(one.ids) <= 64 for one in made)
     assert all(one.window.form is not None for one in made[:-1])
@@ -95,8 +95,8 @@ def test_windows_are_consecutive_and_join_to_the_source(text, seed):
 
 @given(st.text(min_size=20, max_size=400), st.integers(0, 99), st.integers(1, 20))
 def test_middle_respects_the_limit_and_is_not_blank(text, seed, max_tokens):
-    made = infiller(max_middle_tokens=max_tokens).infill(document(text.encode()), Dice(seed))
-    for one in [] if isinstance(made, WhyPlain) else made:
+    made = infiller(max_middle_tokens=max_tokens).infill(document(text.encode()), SeededRandom(seed))
+    for one in [] if isinstance(made, WhyNotRewritten) else made:
         if one.window.form is not None:
             _, middle, _ = split_parts(one)
             assert 1 <= one.window.num_middle_tokens <= max_tokens
@@ -105,13 +105,13 @@ def test_middle_respects_the_limit_and_is_not_blank(text, seed, max_tokens):
 
 @pytest.mark.parametrize(("share", "form"), [(0.0, FimForm.PSM), (1.0, FimForm.SPM)])
 def test_spm_share_decides_the_order(share, form):
-    made = infiller(spm_share=share).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
+    made = infiller(spm_share=share).infill(document(made_module("a.py", 9_000).encode()), SeededRandom(1))
     assert {one.window.form for one in made} <= {form, None}
     assert sum(one.window.form is form for one in made) > 10
 
 
 def test_end_token_follows_every_middle():
-    made = infiller(end=Sentinel(END, b"<end>")).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
+    made = infiller(end=Sentinel(END, b"<end>")).infill(document(made_module("a.py", 9_000).encode()), SeededRandom(1))
     for one in made:
         assert len(one.ids) <= 64
         assert (one.ids[-1] == END) == (one.window.form is not None)
@@ -122,7 +122,7 @@ def test_middles_by_syntax_are_nodes():
     text = made_module("a.py", 9_000).encode()
     nodes = find_nodes(parse(text, "python"))
     spans = {text[start:end] for start, end in zip(nodes.starts.tolist(), nodes.ends.tolist(), strict=True)}
-    made = infiller(200, shares=Shares(1, 0, 0)).infill(document(text, nodes=nodes), Dice(1))
+    made = infiller(200, shares=Shares(1, 0, 0)).infill(document(text, nodes=nodes), SeededRandom(1))
     by_syntax = [one for one in made if one.window.middle not in {None, "lines", "characters"}]
     assert len(by_syntax) > 0.8 * len(made)
     assert all(split_parts(one)[1] in spans for one in by_syntax)
@@ -146,11 +146,11 @@ def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
         tokenizer_for(definition),
     )
     windows = infiller(40, part_tokenizer, first_tokenizer=text_tokenizer).infill(
-        document(text, text_tokenizer), Dice(seed)
+        document(text, text_tokenizer), SeededRandom(seed)
     )
-    if isinstance(windows, WhyPlain):  # for example, an emoji that a vocabulary without bytes does not contain
+    if isinstance(windows, WhyNotRewritten):  # for example, an emoji that a vocabulary without bytes does not contain
         is_lossy = not part_tokenizer.gives_text_back or not text_tokenizer.gives_text_back
-        assert is_lossy or windows is WhyPlain.NO_MIDDLE
+        assert is_lossy or windows is WhyNotRewritten.NO_MIDDLE
         return
     token_texts = {index: token for token, index in definition.ids_by_token.items()}
     for one in (one for one in windows if one.window.form is not None):
@@ -179,12 +179,12 @@ def bytes_of(tokens, tokenizer_json):
 @given(text=TEXTS, seed=st.integers(0, 99))
 def test_text_of_a_row_encodes_to_its_ids(tokenizer_json, text, seed):
     definition = with_fim(tokenizer_json)
-    require_spelled_fim(definition, fim_ids(definition), "--with-text")
+    require_fim_as_text(definition, fim_ids(definition), "--with-text")
     tokenizer, text = tokenizer_for(definition), text.encode()
     text_tokenizer = Tokenizer.from_str(definition.json.decode())
     filling = infiller(40, tokenizer, fim_ids(definition), with_text=True)
-    made = filling.infill(document(text, tokenizer), Dice(seed))
-    for one in [] if isinstance(made, WhyPlain) else made:
+    made = filling.infill(document(text, tokenizer), SeededRandom(seed))
+    for one in [] if isinstance(made, WhyNotRewritten) else made:
         if one.window.form is not None:
             assert text_tokenizer.encode(one.text.decode()).ids == one.ids.tolist()
             assert tokenizer.decode(one.ids) == one.text
@@ -199,26 +199,26 @@ def test_sentinels_that_a_text_does_not_spell_are_refused_with_texts(flag):
 
 
 def refuse_spelled(definition, option):
-    require_spelled_fim(definition, fim_ids(definition), option)
+    require_fim_as_text(definition, fim_ids(definition), option)
 
 
 def test_rows_with_text_have_about_the_requested_spm_share():
     """The tokenizer would often merge prefix and middle. Another middle is then tried."""
     text = made_module("long.py", 60_000).encode()
-    windows = infiller(128, with_text=True, shares=Shares(0, 0, 1)).infill(document(text), Dice(1))
+    windows = infiller(128, with_text=True, shares=Shares(0, 0, 1)).infill(document(text), SeededRandom(1))
     assert 0.35 < sum(one.window.form is FimForm.SPM for one in windows) / len(windows) < 0.65
 
 
 def test_file_with_an_inner_window_of_whitespace_is_not_rewritten():
     """Otherwise the end token of the window before it would end the file too early."""
     text = b"x = 1\n" * 40 + b"\n\t" * 300 + b"y = 2\n" * 40
-    assert infiller().infill(document(text), Dice(0)) is WhyPlain.NO_MIDDLE
+    assert infiller().infill(document(text), SeededRandom(0)) is WhyNotRewritten.NO_MIDDLE
 
 
 def test_lossy_tokenizer_is_detected():
     lossy = infiller()._replace(decode=lambda ids: TOKENIZER.decode(ids).lower())
     text = b"def F(X): return X + 1  # and so on, and so on, for long enough\n"
-    assert lossy.infill(document(text), Dice(0)) is WhyPlain.TEXT_NOT_GIVEN_BACK
+    assert lossy.infill(document(text), SeededRandom(0)) is WhyNotRewritten.TEXT_NOT_GIVEN_BACK
 
 
 @pytest.mark.parametrize("names", FIM_NAMES, ids=lambda names: names[0])

@@ -5,7 +5,7 @@ import pytest
 from gristmill import VariantsConfig, load_tokenizer
 from gristmill.core.records import VARIANTS, VariantKind, WhyNoVariant
 from gristmill.tokenizers.sentinels import mask_id
-from gristmill.variants.kinds import MAKERS, LoneWindow, Means, Original, make_variant
+from gristmill.variants.kinds import MAKERS, IndependentWindow, Original, VariantContext, make_variant
 from gristmill.windows.cut import WindowShape
 from support.made_code import made_module
 
@@ -15,7 +15,7 @@ SHAPE = WindowShape(num_content=64, overlap=16, tail="keep", min_fresh=1)
 
 @pytest.fixture(scope="module")
 def context():
-    return Means(VariantsConfig(), load_tokenizer(), SHAPE)
+    return VariantContext(VariantsConfig(), load_tokenizer(), SHAPE)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_kind_makes_what_its_traits_declare(kind, original, context):
         assert made != TEXT
     else:
         assert made
-        assert all(isinstance(window, LoneWindow) for window in made)
+        assert all(isinstance(window, IndependentWindow) for window in made)
         assert all(0 <= window.place[0] < window.place[1] <= len(original.ids) for window in made)
         assert mask_id(context.tokenizer.definition) in {token for window in made for token in window.ids.tolist()}
     same = make_variant(kind, original, context, seed=1)

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from gristmill.core.seeded_random import Dice
-from gristmill.variants.code_layout import lay_out_again
+from gristmill.core.seeded_random import SeededRandom
+from gristmill.variants.code_layout import vary_layout
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import parse
 from gristmill.variants.rename import rename
@@ -30,8 +30,8 @@ def test_varied_program_passes_its_tests(program, tmp_path_factory):
     num_varied = Counter()
 
     def apply_variants(text):
-        for make_variant in (rename, vary_comments, lay_out_again):
-            variant = make_variant(parse(text, "python"), Dice(sdist.name))
+        for make_variant in (rename, vary_comments, vary_layout):
+            variant = make_variant(parse(text, "python"), SeededRandom(sdist.name))
             if variant is not None:
                 num_varied[make_variant] += 1
                 text = variant

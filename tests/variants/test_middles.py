@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.core.records import MiddleKind
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.middles import (
     MAX_NODES,
@@ -265,7 +265,7 @@ HOSTILE = {
 def test_middles_of_hostile_texts_terminate(text, language):
     nodes = find_nodes(parse(text, language))
     assert len(nodes.starts) <= MAX_NODES
-    middle = choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, Dice(0))
+    middle = choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, SeededRandom(0))
     assert (middle is None) == (not text.strip())
 
 
@@ -303,12 +303,12 @@ def test_middle_is_inside_its_piece(cut, shares, max_bytes, seed, language):
     piece = tuple(len(text[:end].encode()) for end in sorted(ends))
     encoded = text.encode()
     nodes = find_nodes(parse(encoded, language)) if language else None
-    middle = choose_middle(encoded, piece, nodes, shares, max_bytes, Dice(seed))
+    middle = choose_middle(encoded, piece, nodes, shares, max_bytes, SeededRandom(seed))
     limit = min(max_bytes, piece[1] - piece[0] - 1)
     characters = [one for one in encoded[slice(*piece)].decode() if one not in " \t\n\r\v\f"]
     if any(len(one.encode()) <= limit for one in characters):
         assert_valid_middle(text, piece, max_bytes, middle)
-        assert middle == choose_middle(encoded, piece, nodes, shares, max_bytes, Dice(seed))
+        assert middle == choose_middle(encoded, piece, nodes, shares, max_bytes, SeededRandom(seed))
     else:
         assert middle is None
 
@@ -324,7 +324,7 @@ def test_middle_of_a_piece_cut_inside_a_character_has_complete_characters(text, 
     encoded = text.encode()
     start = min(start, len(encoded))
     piece = (start, min(start + length, len(encoded)))
-    middle = choose_middle(encoded, piece, None, shares, 100, Dice(seed))
+    middle = choose_middle(encoded, piece, None, shares, 100, SeededRandom(seed))
     if middle is not None:
         assert_valid_middle(text, piece, 100, middle)
 
@@ -342,13 +342,15 @@ def test_syntax_share_gives_a_fitting_node_if_any_exists(language, cuts, max_byt
         for one, last, kind in zip(nodes.starts.tolist(), nodes.ends.tolist(), nodes.kinds.tolist(), strict=True)
         if start <= one and last <= end and last - one <= max_bytes and (one, last) != (start, end)
     }
-    middle = choose_middle(text, (start, end), nodes, BY_SYNTAX, max_bytes, Dice(seed))
+    middle = choose_middle(text, (start, end), nodes, BY_SYNTAX, max_bytes, SeededRandom(seed))
     assert middle in fitting if fitting else middle is None or middle.kind in KINDS
 
 
 def test_every_fitting_node_is_drawn_and_kinds_are_equally_likely():
     text, nodes = sample_text("python"), sample_nodes("python")
-    drawn = Counter(choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, Dice(seed)) for seed in range(4000))
+    drawn = Counter(
+        choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, SeededRandom(seed)) for seed in range(4000)
+    )
     assert len(drawn) == len(nodes.starts)
     by_kind = Counter()
     for middle, count in drawn.items():
@@ -374,7 +376,7 @@ def test_lines_are_complete_lines_of_the_file(cut, max_bytes, seed):
         and (one, last) != (start, end)
         and encoded[one:last].strip()
     }
-    middle = choose_middle(encoded, (start, end), None, BY_LINES, max_bytes, Dice(seed))
+    middle = choose_middle(encoded, (start, end), None, BY_LINES, max_bytes, SeededRandom(seed))
     if fitting:
         assert middle.kind == MiddleKind.LINES
         assert (middle.start, middle.end) in fitting
@@ -384,7 +386,7 @@ def test_lines_are_complete_lines_of_the_file(cut, max_bytes, seed):
 
 def test_first_lines_are_equally_likely_and_short_runs_more_likely():
     text = b"a line\n" * 64 + b"\n"
-    middles = [choose_middle(text, (0, len(text)), None, BY_LINES, 448, Dice(seed)) for seed in range(6400)]
+    middles = [choose_middle(text, (0, len(text)), None, BY_LINES, 448, SeededRandom(seed)) for seed in range(6400)]
     starts = Counter(middle.start for middle in middles)
     assert len(starts) == 64
     assert all(50 < count < 160 for count in starts.values())
@@ -395,13 +397,13 @@ def test_first_lines_are_equally_likely_and_short_runs_more_likely():
 
 def test_single_line_is_cut_at_characters():
     for text in (b"one line", b"one line\n"):
-        assert choose_middle(text, (0, len(text)), None, BY_LINES, 100, Dice(1)).kind == MiddleKind.CHARACTERS
+        assert choose_middle(text, (0, len(text)), None, BY_LINES, 100, SeededRandom(1)).kind == MiddleKind.CHARACTERS
 
 
 def test_every_pair_of_cuts_is_drawn():
     text = "zwölf€".encode()
     piece = (0, len(text))
-    middles = [choose_middle(text, piece, None, BY_CHARACTERS, 100, Dice(seed)) for seed in range(7000)]
+    middles = [choose_middle(text, piece, None, BY_CHARACTERS, 100, SeededRandom(seed)) for seed in range(7000)]
     assert {(middle.start, middle.end) for middle in middles} == {
         (start, end)
         for start in character_boundaries("zwölf€")
@@ -412,14 +414,14 @@ def test_every_pair_of_cuts_is_drawn():
 
 def test_limit_keeps_cut_positions_uniform():
     text = b"x" * 1000
-    middles = [choose_middle(text, (0, 1000), None, BY_CHARACTERS, 50, Dice(seed)) for seed in range(4000)]
+    middles = [choose_middle(text, (0, 1000), None, BY_CHARACTERS, 50, SeededRandom(seed)) for seed in range(4000)]
     assert 480 < sum(middle.start + middle.end for middle in middles) / 8000 < 520
 
 
 def test_blank_middle_becomes_a_character():
     text = b" " * 500 + b"ab" + b" " * 500
     for seed in range(50):
-        middle = choose_middle(text, (0, len(text)), None, BY_CHARACTERS, 3, Dice(seed))
+        middle = choose_middle(text, (0, len(text)), None, BY_CHARACTERS, 3, SeededRandom(seed))
         assert text[middle.start : middle.end].strip()
 
 
@@ -435,7 +437,7 @@ def test_blank_middle_becomes_a_character():
 )
 def test_shares_are_respected(shares, expected):
     text, nodes = sample_text("go"), sample_nodes("go")
-    kinds = [choose_middle(text, (0, len(text)), nodes, shares, 1000, Dice(seed)).kind for seed in range(4000)]
+    kinds = [choose_middle(text, (0, len(text)), nodes, shares, 1000, SeededRandom(seed)).kind for seed in range(4000)]
     counts = Counter("syntax" if kind in SYNTAX_KINDS else kind for kind in kinds)
     found = [counts[sort] / 4000 for sort in ("syntax", MiddleKind.LINES, MiddleKind.CHARACTERS)]
     assert found == pytest.approx(expected, abs=0.03)
@@ -445,9 +447,9 @@ def test_shares_are_respected(shares, expected):
 def test_lines_then_characters_are_used_without_a_fitting_node():
     text, nodes = sample_text("java"), sample_nodes("java")
     kinds = {
-        max_bytes: choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, max_bytes, Dice(3)).kind
+        max_bytes: choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, max_bytes, SeededRandom(3)).kind
         for max_bytes in (1, 500)
     }
     assert kinds[1] == MiddleKind.CHARACTERS
     assert kinds[500] in SYNTAX_KINDS
-    assert choose_middle(text, (0, len(text)), None, BY_SYNTAX, 500, Dice(3)).kind == MiddleKind.LINES
+    assert choose_middle(text, (0, len(text)), None, BY_SYNTAX, 500, SeededRandom(3)).kind == MiddleKind.LINES

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("tree_sitter")
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.rename import (
     NameGenerator,
@@ -27,7 +27,7 @@ from gristmill.variants.rename import (
 
 
 def renamed(text: str, language: str, seed: int = 1) -> str:
-    variant = rename(parse(text.encode(), language), Dice(seed))
+    variant = rename(parse(text.encode(), language), SeededRandom(seed))
     return text if variant is None else variant.decode()
 
 
@@ -254,7 +254,7 @@ def test_only_local_names_change_in_real_code(own_files, corpus):
     num_renamed = num_trees = 0
     for path in (*own_files[::4], *sorted(corpus.rglob("*.py"))[::4]):
         text = path.read_bytes()
-        variant = rename(parse(text, "python"), Dice(path.name))
+        variant = rename(parse(text, "python"), SeededRandom(path.name))
         if variant is not None:
             num_renamed += assert_only_locals_differ(text, variant)
             compile(variant, path, "exec")
@@ -285,14 +285,14 @@ HOSTILE = {
 @pytest.mark.parametrize("language", GRAMMARS)
 @pytest.mark.timeout(30)
 def test_renaming_of_hostile_texts_terminates(language, name):
-    variant = rename(parse(HOSTILE[name], language), Dice(1))
+    variant = rename(parse(HOSTILE[name], language), SeededRandom(1))
     assert variant is None or len(variant) > 0
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_renaming_is_deterministic_for_a_seed(language):
     text = "\n".join(re.sub(MARK, "", case) for case in CASES.get(language, {"": "a"}).values())
-    variants = [rename(parse(text.encode(), language), Dice(seed)) for seed in (1, 1, 2)]
+    variants = [rename(parse(text.encode(), language), SeededRandom(seed)) for seed in (1, 1, 2)]
     assert variants[0] == variants[1]
     assert variants[0] is None or variants[0] != variants[2]
 
@@ -319,12 +319,12 @@ def test_word_lists_are_lowercase_and_python_names_are_reserved():
 )
 def test_new_name_has_the_style_of_the_old_one(old, language, pattern):
     for seed in range(50):
-        assert re.fullmatch(pattern, NameGenerator(set(), Dice(seed)).similar_to(old, language))
+        assert re.fullmatch(pattern, NameGenerator(set(), SeededRandom(seed)).similar_to(old, language))
 
 
 def test_names_never_run_out_and_never_repeat():
     text = b"margin the_row"
-    generator = NameGenerator(find_words(text), Dice(1))
+    generator = NameGenerator(find_words(text), SeededRandom(1))
     names = [generator.similar_to(b"x", "python") for _ in range(5_000)]
     assert len({*names, b"margin", b"the_row"}) == 5_002
     assert all(may_be_renamed(name) and name.decode() not in keywords() for name in names)
@@ -355,6 +355,6 @@ def test_output_of_a_renamed_program_is_the_same(text):
         )
         return completed.stdout
 
-    variants = {rename(parse(text.encode(), "python"), Dice(seed)) for seed in range(3)} - {None}
+    variants = {rename(parse(text.encode(), "python"), SeededRandom(seed)) for seed in range(3)} - {None}
     for variant in variants:
         assert run_and_capture(variant.decode()) == run_and_capture(text)

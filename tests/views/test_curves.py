@@ -18,7 +18,7 @@ from gristmill.core.errors import GristmillError
 from gristmill.views.curves import Line, Mark, Panel, Point, thin_indexes
 from gristmill.views.curves_html import curves_html
 from gristmill.views.curves_svg import CURVES_HEAD, curves_svg
-from gristmill.views.svg import shortened, text_width
+from gristmill.views.svg import shorten_text, text_width
 from gristmill.views.table import Table
 from gristmill.views.theme import LINE_COLORS
 from support.browser import file_address, watched
@@ -252,8 +252,8 @@ def test_many_marks_do_not_shrink_the_plot_or_overlap_their_names():
 
 
 def test_long_names_are_cut_to_the_width():
-    assert shortened("short", 100) == "short"
-    cut = shortened("a name " * 40, 200)
+    assert shorten_text("short", 100) == "short"
+    cut = shorten_text("a name " * 40, 200)
     assert cut.endswith("…")
     assert text_width(cut) <= 200
     assert text_width("データ") > text_width("abc")

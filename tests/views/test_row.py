@@ -20,10 +20,10 @@ from gristmill.views.row import (
     BEFORE,
     SPECIAL,
     UNPRINTABLE,
-    RowLook,
-    look_at,
-    look_at_tokens,
+    RowView,
     overlap_notes,
+    view_row,
+    view_tokens,
     window_facts,
 )
 from gristmill.views.syntax import KINDS, MAX_BLOCK_LENGTH, MAX_TEXT_LENGTH, highlight
@@ -92,7 +92,7 @@ def test_pieces_join_to_the_text(text):
 @given(st.lists(st.integers(0, 50_264), max_size=30))
 def test_any_ids_have_one_piece_each_and_only_printable_text(ids):
     tokenizer = codebert_once()
-    tokens, strokes = look_at_tokens(ids, tokenizer, "python", "a.py")
+    tokens, strokes = view_tokens(ids, tokenizer, "python", "a.py")
     assert [index for index, _ in tokens] == ids
     assert [stroke.token for stroke in strokes] == sorted(stroke.token for stroke in strokes)
     assert all(character.isprintable() or character in "\n\t" for stroke in strokes for character in stroke.text)
@@ -107,7 +107,7 @@ def test_any_ids_have_one_piece_each_and_only_printable_text(ids):
 @given(ANY_TEXT)
 def test_strokes_join_to_the_text_with_escapes(text):
     tokenizer = codebert_once()
-    _, strokes = look_at_tokens(tokenizer.encode(text.encode()).ids, tokenizer, "python", "a.py")
+    _, strokes = view_tokens(tokenizer.encode(text.encode()).ids, tokenizer, "python", "a.py")
     assert "".join(stroke.text for stroke in strokes) == displayed(text)
 
 
@@ -115,7 +115,7 @@ def test_character_of_several_tokens_belongs_to_the_first(codebert):
     ids = codebert.encode("é🎉".encode()).ids.tolist()
     assert [piece.text for piece in decode_pieces(ids, codebert)] == ["é", "🎉", "", ""]
     assert [piece.text for piece in decode_pieces(ids[2:], codebert)] == [REPLACEMENT, REPLACEMENT]
-    _, strokes = look_at_tokens(ids[2:], codebert, "", "")
+    _, strokes = view_tokens(ids[2:], codebert, "", "")
     assert {stroke.kind for stroke in strokes} == {UNPRINTABLE}
 
 
@@ -280,7 +280,7 @@ def test_row_not_made_by_a_build_may_lack_facts(plain, tmp_path):
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_bytes().splitlines()]
     bare = [{name: row[name] for name in ("input_ids", "repo", "path", "start")} for row in rows]
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
-    view, full = (look_at(open_dataset(path), "train", 1) for path in (folder, plain))
+    view, full = (view_row(open_dataset(path), "train", 1) for path in (folder, plain))
     assert text_of(view) == text_of(full)
     assert (view.windows[0].path, view.windows[0].lines) == (HOSTILE_NAME, (0, 0))
     assert window_facts(view.windows[0]) == window_facts(full.windows[0])[2:3]
@@ -289,8 +289,8 @@ def test_row_not_made_by_a_build_may_lack_facts(plain, tmp_path):
 
 
 def test_row_view_survives_a_json_round_trip(plain):
-    view = look_at(open_dataset(plain), "train", 1)
-    assert msgspec.json.decode(msgspec.json.encode(view), type=RowLook) == view
+    view = view_row(open_dataset(plain), "train", 1)
+    assert msgspec.json.decode(msgspec.json.encode(view), type=RowView) == view
     assert json.loads(msgspec.json.encode(view))["strokes"][0] == [0, "", "<s>"]
 
 
@@ -305,7 +305,7 @@ def test_row_view_survives_a_json_round_trip(plain):
 )
 def test_missing_row_is_rejected_with_the_existing_rows(plain, split, row, message):
     with pytest.raises(InputError, match=message):
-        look_at(open_dataset(plain), split, row)
+        view_row(open_dataset(plain), split, row)
 
 
 @pytest.mark.parametrize(
@@ -331,4 +331,4 @@ def test_damaged_row_is_reported(plain, tmp_path, damage):
     lines[4] = json.dumps(damage(json.loads(lines[4])))
     (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(DatasetError, match="damaged"):
-        look_at(open_dataset(folder), "train", 4)
+        view_row(open_dataset(folder), "train", 4)

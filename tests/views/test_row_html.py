@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gristmill import DatasetError, open_dataset
-from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, view_row
 from gristmill.views.row_html import ROW_STYLE, row_html
 from support.browser import file_address, watched
 from support.row_datasets import make_packed, make_plain, row_views
@@ -129,7 +129,7 @@ def test_row_behaves_like_a_dict(plain):
 def test_notebook_html_of_a_row_includes_its_style(plain):
     rows = open_dataset(plain)["train"]
     html = rows[1]._repr_html_()
-    assert html == f"<style>{ROW_STYLE}</style>\n{row_html(look_at(open_dataset(plain), 'train', 1))}"
+    assert html == f"<style>{ROW_STYLE}</style>\n{row_html(view_row(open_dataset(plain), 'train', 1))}"
     assert rows.padded()[1]._repr_html_() == rows[-12]._repr_html_() == html
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
-from gristmill.windows.cut import WindowShape, cut, cut_without, lines_between, without_touched
+from gristmill.windows.cut import WindowShape, cut, cut_outside, drop_touched_windows, lines_between
 
 SHAPES = st.integers(1, 60).flatmap(
     lambda content: st.builds(
@@ -99,7 +99,7 @@ def test_cut_ranges_are_in_no_window_and_other_tokens_are(data, num_tokens, over
     shape = WindowShape(num_content=40, overlap=overlap, tail=tail, min_fresh=5)
     edges = sorted(data.draw(st.sets(st.integers(0, num_tokens), max_size=8)))
     ranges = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=False)] or [(0, num_tokens)]
-    windows = cut_without(num_tokens, ranges, shape)
+    windows = cut_outside(num_tokens, ranges, shape)
     cut_tokens = {token for start, end in ranges for token in range(start, end)}
     covered, fresh = set(), 0
     for start, end, num_fresh in zip(windows.starts, windows.ends, windows.fresh, strict=True):
@@ -132,7 +132,7 @@ def test_windows_that_touch_a_range_are_dropped_and_fresh_is_recounted(data, num
     all_windows = cut(num_tokens, WindowShape(num_content=40, overlap=overlap, tail="keep", min_fresh=5))
     start = data.draw(st.integers(0, num_tokens - 1))
     end = data.draw(st.integers(start + 1, num_tokens))
-    left = without_touched(all_windows, [(start, end)])
+    left = drop_touched_windows(all_windows, [(start, end)])
     expected = [
         (first, last)
         for first, last in zip(all_windows.starts.tolist(), all_windows.ends.tolist(), strict=True)

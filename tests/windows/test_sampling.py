@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.core.records import Draw
-from gristmill.core.seeded_random import luck
+from gristmill.core.seeded_random import random_fraction
 from gristmill.windows.cut import WindowShape, cut
-from gristmill.windows.sampling import FileSize, WeightedGroup, apportion, draw_from_files, group_epochs, shown
+from gristmill.windows.sampling import FileSize, WeightedGroup, apportion, draw_from_files, drawn_windows, group_epochs
 
 SHAPE = WindowShape(510, 256, "keep", 32)
 SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=30)
@@ -16,7 +16,7 @@ SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=30)
 
 @given(SIZES, st.integers(0, 5000), st.integers(0, 9))
 def test_shares_are_rounded_and_add_up_to_the_total(sizes, total, seed):
-    counts = apportion(total, sizes, [luck(seed, str(number)) for number in range(len(sizes))])
+    counts = apportion(total, sizes, [random_fraction(seed, str(number)) for number in range(len(sizes))])
     num_all = sum(sizes)
     if total >= num_all:
         assert counts == sizes
@@ -29,7 +29,7 @@ def test_shares_are_rounded_and_add_up_to_the_total(sizes, total, seed):
 def test_probability_of_rounding_up_is_the_fraction_rounded_off():
     totals = np.zeros(3)
     for seed in range(3000):
-        totals += apportion(50, [10, 45, 245], [luck(seed, name) for name in "abc"])
+        totals += apportion(50, [10, 45, 245], [random_fraction(seed, name) for name in "abc"])
     assert np.allclose(totals / 3000, [50 / 30, 50 * 45 / 300, 50 * 245 / 300], atol=0.05)
 
 
@@ -66,16 +66,16 @@ def test_epochs_equal_water_filling_with_a_limit(pairs, num_windows, max_epochs)
 def test_draw_repeats_every_window_and_some_once_more(num_tokens, passes, extra, seed):
     windows = cut(num_tokens, SHAPE)
     extra = min(extra, len(windows))
-    drawn_windows, repeats = shown(windows, Draw(passes, extra, seed), ("repo", "a.py"))
-    assert len(drawn_windows) == passes * len(windows) + extra
+    drawn, repeats = drawn_windows(windows, Draw(passes, extra, seed), ("repo", "a.py"))
+    assert len(drawn) == passes * len(windows) + extra
     for repeat in range(passes):
-        assert drawn_windows.starts[repeats == repeat].tolist() == windows.starts.tolist()
-    last = drawn_windows.starts[repeats == passes].tolist()
+        assert drawn.starts[repeats == repeat].tolist() == windows.starts.tolist()
+    last = drawn.starts[repeats == passes].tolist()
     assert len(last) == extra
     assert last == sorted(set(last))
     assert set(last) <= set(windows.starts.tolist())
     seen = np.zeros(num_tokens, bool)
-    for start, end, fresh in zip(drawn_windows.starts, drawn_windows.ends, drawn_windows.fresh, strict=True):
+    for start, end, fresh in zip(drawn.starts, drawn.ends, drawn.fresh, strict=True):
         assert fresh == np.count_nonzero(~seen[start:end])
         seen[start:end] = True
 
@@ -101,8 +101,12 @@ def test_another_seed_draws_other_windows_and_a_new_file_changes_little():
     before = files(*[30] * 200)
     first, other = (draw_from_files(before, 1000, seed) for seed in (0, 1))
     windows = cut(254 * 30, SHAPE)
-    drawn = [shown(windows, one, file.key).windows.starts.tolist() for one, file in zip(first, before, strict=True)]
-    again = [shown(windows, one, file.key).windows.starts.tolist() for one, file in zip(other, before, strict=True)]
+    drawn = [
+        drawn_windows(windows, one, file.key).windows.starts.tolist() for one, file in zip(first, before, strict=True)
+    ]
+    again = [
+        drawn_windows(windows, one, file.key).windows.starts.tolist() for one, file in zip(other, before, strict=True)
+    ]
     assert drawn != again
     after = [*before, FileSize(("repo", "new.py"), "new", 30)]
     same = sum(a == b for a, b in zip(first, draw_from_files(after, 1005, 0), strict=False))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gristmill.cards.croissant import croissant
 from gristmill.cards.readme import readme
 from gristmill.core.errors import DatasetError
-from gristmill.core.layout import CROISSANT, README, is_as_sealed, sealed, write_atomically
+from gristmill.core.layout import CROISSANT, README, is_unchanged_card, with_digest_line, write_atomically
 from gristmill.core.manifest import Manifest, read_manifest
 from gristmill.core.plain_files import read_plain
 
@@ -97,7 +97,7 @@ PARTS = {
 
 def card_files(manifest: Manifest) -> dict[str, bytes]:
     """Return the content of each card by file name. Equal manifests, apart from `run`, give equal bytes."""
-    return {README: sealed(readme(manifest)), CROISSANT: croissant(manifest)}
+    return {README: with_digest_line(readme(manifest)), CROISSANT: croissant(manifest)}
 
 
 def write_cards(manifest: Manifest, folder: Path, earlier: Path) -> list[str]:
@@ -117,7 +117,7 @@ def write_cards(manifest: Manifest, folder: Path, earlier: Path) -> list[str]:
 def _merge_earlier(name: str, earlier: Path, now: bytes) -> bytes | None:
     """Return the new card with the manual changes of the earlier one, or None if there are none."""
     path = earlier / name
-    if not path.is_file() or (name == README and is_as_sealed(path)):
+    if not path.is_file() or (name == README and is_unchanged_card(path)):
         return None
     try:
         before = card_files(read_manifest(earlier))[name]

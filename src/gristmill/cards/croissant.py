@@ -15,7 +15,7 @@ from gristmill.cards.readme import limitations
 from gristmill.cards.snippets import LOADABLE, data_files
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
-from gristmill.core.markdown import shown, title
+from gristmill.core.markdown import display_name, safe_title
 from gristmill.core.names import counted
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
@@ -62,11 +62,11 @@ def croissant(manifest: Manifest) -> bytes:
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [CROISSANT_1_1, RAI_1_0],
-        "name": dataset_title(manifest, title),
+        "name": dataset_title(manifest, safe_title),
         "description": _description(manifest),
         "version": FIRST_VERSION,
-        "license": [license_page(shown(spdx)) for spdx in manifest.counts.licenses],
-        "keywords": ["code", "language modeling", *map(title, languages_by_tokens(manifest))],
+        "license": [license_page(display_name(spdx)) for spdx in manifest.counts.licenses],
+        "keywords": ["code", "language modeling", *map(safe_title, languages_by_tokens(manifest))],
         "isLiveDataset": False,
         **_provenance(manifest),
         **_responsibility(manifest),
@@ -84,21 +84,25 @@ def _description(manifest: Manifest) -> str:
         rows = f"{counted(windows, 'text')}"
     return (
         f"Source code of {counted(manifest.num_files_shown, 'file')} as {rows}: {counted(tokens, 'token')} with the "
-        f"tokenizer {shown(manifest.tokenizer.name)}. "
+        f"tokenizer {display_name(manifest.tokenizer.name)}. "
         "No file is in more than one split."
     )
 
 
 def _provenance(manifest: Manifest) -> dict[str, Any]:
     sources = [
-        {"@type": "prov:Entity", "prov:label": shown(one.repo)}
-        | ({} if one.commit is None else {"sc:identifier": shown(one.commit)})
+        {"@type": "prov:Entity", "prov:label": display_name(one.repo)}
+        | ({} if one.commit is None else {"sc:identifier": display_name(one.commit)})
         for one in manifest.sources[:MAX_SOURCES]
     ]
-    made_by = {"@type": "prov:SoftwareAgent", "prov:label": f"gristmill {shown(manifest.gristmill)}"}
-    activity = {"@type": "prov:Activity", "prov:label": shown(manifest.made_by), "prov:wasAssociatedWith": made_by}
+    made_by = {"@type": "prov:SoftwareAgent", "prov:label": f"gristmill {display_name(manifest.gristmill)}"}
+    activity = {
+        "@type": "prov:Activity",
+        "prov:label": display_name(manifest.made_by),
+        "prov:wasAssociatedWith": made_by,
+    }
     return {
-        "sc:identifier": f"sha256:{shown(manifest.content_sha256)}",
+        "sc:identifier": f"sha256:{display_name(manifest.content_sha256)}",
         "prov:wasDerivedFrom": sources,
         "prov:wasGeneratedBy": activity,
     }
@@ -107,12 +111,12 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 def _responsibility(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     settings = (f"{name} = {value}" for name, value in notable_settings(manifest).items())
-    removed = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
+    removed = ", ".join(f"{num:,} {display_name(kind)}" for kind, num in counts.redactions.items()) or "none found"
     keeps_secrets = get_setting(manifest, "secrets", "action") == "keep"
     return {
         "rai:dataCollection": f"{counted(counts.found, 'file')} found in {counted(len(manifest.sources), 'source')}: "
         f"{counts.kept:,} kept and {counts.dropped:,} dropped. {FILES} has the reason for each dropped file.",
-        "rai:dataPreprocessingProtocol": [shown(one) for one in settings],
+        "rai:dataPreprocessingProtocol": [display_name(one) for one in settings],
         "rai:dataLimitations": limitations(manifest),
         "rai:personalSensitiveInformation": [
             "The files were not scanned for secrets."

@@ -8,7 +8,7 @@ from gristmill.cards.columns import features
 from gristmill.cards.hub_licenses import license_entries
 from gristmill.cards.snippets import data_files, default_format
 from gristmill.core.manifest import Manifest
-from gristmill.core.markdown import title, yaml_of
+from gristmill.core.markdown import safe_title, to_yaml
 
 CONFIG_NAME = "default"
 MISSING_FILE = "add-a-format-by-gristmill-export-DIR---format-parquet"
@@ -20,7 +20,7 @@ MAX_LANGUAGE_TAGS = 20
 
 
 def front_matter(manifest: Manifest) -> str:
-    return f"---\n{yaml_of(_entries(manifest))}---\n"
+    return f"---\n{to_yaml(_entries(manifest))}---\n"
 
 
 def dataset_title(manifest: Manifest, format_name: Callable[[str], str]) -> str:
@@ -49,10 +49,10 @@ def size_category(num_rows: int) -> str:
 
 
 def _entries(manifest: Manifest) -> dict[str, Any]:
-    languages = [title(name).lower() for name in languages_by_tokens(manifest)[:MAX_LANGUAGE_TAGS]]
+    languages = [safe_title(name).lower() for name in languages_by_tokens(manifest)[:MAX_LANGUAGE_TAGS]]
     num_rows = sum(facts.windows for facts in manifest.splits.values())
     return {
-        "pretty_name": dataset_title(manifest, title),
+        "pretty_name": dataset_title(manifest, safe_title),
         # Usually a natural language. `code` is the Hub's value for source code.
         "language": ["code"],
         **license_entries(manifest.counts.licenses),

@@ -10,7 +10,7 @@ from gristmill.config.config import Config
 from gristmill.config.presets import with_preset
 from gristmill.config.settings import PresetName, SecretsConfig
 from gristmill.core.manifest import Manifest
-from gristmill.core.markdown import in_code, literal, more, table
+from gristmill.core.markdown import literal, more_line, name_as_code, table
 from gristmill.core.names import counted
 from gristmill.core.records import VARIANTS
 
@@ -25,33 +25,37 @@ ALWAYS_LISTED = (
 def build_section(manifest: Manifest) -> Iterator[str]:
     yield "## How it was built\n"
     facts = manifest.tokenizer
-    at = "" if facts.revision is None else f" at {in_code(facts.revision)}"
+    at = "" if facts.revision is None else f" at {name_as_code(facts.revision)}"
     yield from table(
         ("item", "value"),
         [
-            ("gristmill", in_code(manifest.gristmill)),
-            ("tokenizer", f"{in_code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {in_code(facts.sha256)}"),
+            ("gristmill", name_as_code(manifest.gristmill)),
+            (
+                "tokenizer",
+                f"{name_as_code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {name_as_code(facts.sha256)}",
+            ),
             ("special ids", _special_ids(manifest)),
             *((("order of files in a repository", order),) if (order := repo_order_text(manifest)) is not None else ()),
-            ("tokenizer engine", in_code(facts.engine)),
-            ("fingerprint of the inputs", in_code(manifest.fingerprint)),
-            ("sha256 of the content", in_code(manifest.content_sha256)),
+            ("tokenizer engine", name_as_code(facts.engine)),
+            ("fingerprint of the inputs", name_as_code(manifest.fingerprint)),
+            ("sha256 of the content", name_as_code(manifest.content_sha256)),
             (
                 "package versions",
-                ", ".join(in_code(f"{name} {version}") for name, version in manifest.versions.items()),
+                ", ".join(name_as_code(f"{name} {version}") for name, version in manifest.versions.items()),
             ),
         ],
     )
     yield from table(
-        ("setting", "value"), [(in_code(name), in_code(value)) for name, value in notable_settings(manifest).items()]
+        ("setting", "value"),
+        [(name_as_code(name), name_as_code(value)) for name, value in notable_settings(manifest).items()],
     )
     yield "All other settings have their default values.\n"
     sources = [
-        (in_code(one.repo), "-" if one.commit is None else in_code(one.commit), f"{one.found:,}")
+        (name_as_code(one.repo), "-" if one.commit is None else name_as_code(one.commit), f"{one.found:,}")
         for one in manifest.sources[:MAX_SOURCES]
     ]
     yield from table(("source", "commit", "files found"), sources)
-    yield from more(len(manifest.sources) - MAX_SOURCES, "sources in manifest.json")
+    yield from more_line(len(manifest.sources) - MAX_SOURCES, "sources in manifest.json")
 
 
 def _special_ids(manifest: Manifest) -> str:
@@ -59,11 +63,10 @@ def _special_ids(manifest: Manifest) -> str:
     if manifest.has_documents:
         return "none, because rows are texts"
     if get_setting(manifest, "window", "pack") == "repo":
-        return (
-            f"the tokenizer's markers before each repository and file, {in_code([facts.end_id])} after each repository"
-        )
-    ids = f"{in_code(list(facts.prefix))} before each window, {in_code(list(facts.suffix))} after it"
-    return f"{ids}, {in_code(list(facts.closing))} after the last window of a file" if facts.closing else ids
+        end = name_as_code([facts.end_id])
+        return f"the tokenizer's markers before each repository and file, {end} after each repository"
+    ids = f"{name_as_code(list(facts.prefix))} before each window, {name_as_code(list(facts.suffix))} after it"
+    return f"{ids}, {name_as_code(list(facts.closing))} after the last window of a file" if facts.closing else ids
 
 
 def repo_order_text(manifest: Manifest) -> str | None:
@@ -83,12 +86,12 @@ def repo_order_text(manifest: Manifest) -> str | None:
 
 def reproduce_section(manifest: Manifest) -> Iterator[str]:
     yield "## How to reproduce it\n"
-    version = in_code(manifest.gristmill)
+    version = name_as_code(manifest.gristmill)
     yield f"Check out the sources at the commits above, install gristmill {version}, and build with the settings"
     yield "above, as options or in a `gristmill.toml`. The same input gives the same bytes on every machine. To verify"
     yield "the result, compare the sha256 of the content.\n"
     if manifest.previous_splits is not None:
-        digest = in_code(manifest.previous_splits.sha256)
+        digest = name_as_code(manifest.previous_splits.sha256)
         yield f"The splits of an earlier build were kept. Pass its `files.jsonl` (sha256 {digest}) to `--splits`.\n"
     if manifest.decontamination.against:
         yield "Pass the benchmarks above to `--decontaminate-against`.\n"
@@ -113,26 +116,26 @@ def notable_settings(manifest: Manifest) -> dict[str, str]:
     has_documents = manifest.has_documents
     preset = msgspec.convert(manifest.settings.get("preset"), PresetName | None)
     default_config = Config(sources=["."], out=".", preset=preset)
-    defaults = dotted(with_preset(default_config, has_mask=manifest.tokenizer.mask_id is not None).settings())
+    defaults = flatten_settings(with_preset(default_config, has_mask=manifest.tokenizer.mask_id is not None).settings())
     return {
-        name: without_secret(literal(value))
-        for name, value in dotted(manifest.settings).items()
+        name: redact_text(literal(value))
+        for name, value in flatten_settings(manifest.settings).items()
         if (name in ALWAYS_LISTED or value != defaults.get(name)) and not (has_documents and name.startswith("window."))
     }
 
 
-def without_secret(text: str) -> str:
+def redact_text(text: str) -> str:
     """Remove secrets from a text. A pattern of --exclude, for example, may contain one."""
     redacted = redact(text.encode("utf-8", "replace"), "text", SecretsConfig())
     return "a value that contains a secret" if redacted is None else redacted.text.decode()
 
 
-def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten settings: `{"window": {"overlap": 256}}` becomes `{"window.overlap": 256}`."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            flat |= dotted(value, f"{prefix}{name}.")
+            flat |= flatten_settings(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value
     return flat

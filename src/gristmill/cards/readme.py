@@ -9,9 +9,9 @@ from gristmill.cards.columns import describe_column
 from gristmill.cards.front_matter import dataset_title, front_matter, languages_by_tokens
 from gristmill.cards.provenance import build_section, get_setting, reproduce_section
 from gristmill.cards.snippets import default_format, loading_code
-from gristmill.config.settings import asked_shares
+from gristmill.config.settings import requested_shares
 from gristmill.core.manifest import Manifest
-from gristmill.core.markdown import in_code, more, table
+from gristmill.core.markdown import more_line, name_as_code, table
 from gristmill.core.names import counted
 from gristmill.core.records import Split, WhyNoVariant
 
@@ -50,7 +50,7 @@ def readme(manifest: Manifest) -> bytes:
 
 
 def _summary(manifest: Manifest) -> Iterator[str]:
-    yield f"# {dataset_title(manifest, in_code)}\n"
+    yield f"# {dataset_title(manifest, name_as_code)}\n"
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     content = f"windows of at most {manifest.window_length:,} token ids for training language models"
     if manifest.has_documents:
@@ -58,10 +58,10 @@ def _summary(manifest: Manifest) -> Iterator[str]:
     yield (
         f"Source code as {content}: "
         f"{counted(manifest.num_files_shown, 'file')} from {counted(len(manifest.sources), 'source')}, "
-        f"{counted(tokens, 'token')} with the tokenizer {in_code(manifest.tokenizer.name)}. "
-        f"Created with {in_code(manifest.made_by)}, version {in_code(manifest.gristmill)}.\n"
+        f"{counted(tokens, 'token')} with the tokenizer {name_as_code(manifest.tokenizer.name)}. "
+        f"Created with {name_as_code(manifest.made_by)}, version {name_as_code(manifest.gristmill)}.\n"
     )
-    configured = asked_shares(manifest.settings)
+    configured = requested_shares(manifest.settings)
     rows = [
         (
             *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
@@ -77,7 +77,9 @@ def _summary(manifest: Manifest) -> Iterator[str]:
         else ""
     )
     yield f"`files` counts files with at least one row, and `tokens` counts each token once.{cut_text}\n"
-    yield from table(("column", "description"), [(in_code(name), describe_column(name)) for name in manifest.columns])
+    yield from table(
+        ("column", "description"), [(name_as_code(name), describe_column(name)) for name in manifest.columns]
+    )
 
 
 def _loading(manifest: Manifest) -> Iterator[str]:
@@ -109,8 +111,8 @@ def _splits(manifest: Manifest) -> Iterator[str]:
         yield "Spans that train shares with these benchmarks were cut out of train:\n"
         benchmarks = [
             (
-                in_code(one.name),
-                in_code(one.sha256),
+                name_as_code(one.name),
+                name_as_code(one.sha256),
                 f"{one.texts:,}",
                 f"{one.texts_too_short:,}",
                 f"{one.tokens_cut:,}",
@@ -153,7 +155,7 @@ def _secrets(manifest: Manifest) -> Iterator[str]:
         "Files with a match were dropped." if action == "drop" else "Each match was replaced with a placeholder."
     )
     yield f"Files were scanned for keys, tokens and passwords of known formats. {action_text}\n"
-    yield from table(("kind", "removed"), [(in_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
+    yield from table(("kind", "removed"), [(name_as_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
 
 
 def _control_tokens(manifest: Manifest) -> Iterator[str]:
@@ -169,10 +171,12 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
         if action == "drop"
         else "A space after its first character made each match plain text. `respellings` in `files.jsonl` lists them."
     )
-    yield f"Texts were scanned for names of control tokens, such as {in_code('<|endoftext|>')}. {action_text}\n"
+    yield f"Texts were scanned for names of control tokens, such as {name_as_code('<|endoftext|>')}. {action_text}\n"
     found = list(manifest.counts.respellings.items())
-    yield from table(("control token", "changed"), [(in_code(name), f"{num:,}") for name, num in found[:MAX_LISTED]])
-    yield from more(len(found) - MAX_LISTED, "control tokens in manifest.json")
+    yield from table(
+        ("control token", "changed"), [(name_as_code(name), f"{num:,}") for name, num in found[:MAX_LISTED]]
+    )
+    yield from more_line(len(found) - MAX_LISTED, "control tokens in manifest.json")
 
 
 def _licenses(manifest: Manifest) -> Iterator[str]:
@@ -180,16 +184,18 @@ def _licenses(manifest: Manifest) -> Iterator[str]:
     yield "Each file remains under its own license. `files.jsonl` records the license and where it was found."
     yield "`NOASSERTION` means that no license was recognized. That does not grant any rights.\n"
     found = list(manifest.counts.licenses.items())
-    yield from table(("SPDX", "files"), [(in_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
-    yield from more(len(found) - MAX_LISTED, "licenses in files.jsonl")
+    yield from table(("SPDX", "files"), [(name_as_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
+    yield from more_line(len(found) - MAX_LISTED, "licenses in files.jsonl")
 
 
 def _languages(manifest: Manifest) -> Iterator[str]:
     yield "## Languages\n"
     names = languages_by_tokens(manifest)
-    rows = [(in_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:MAX_LISTED]]
+    rows = [
+        (name_as_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:MAX_LISTED]
+    ]
     yield from table(("language", *(f"tokens in {split}" for split in Split)), rows)
-    yield from more(len(names) - MAX_LISTED, "languages in manifest.json")
+    yield from more_line(len(names) - MAX_LISTED, "languages in manifest.json")
 
 
 def _sampling(manifest: Manifest) -> Iterator[str]:
@@ -201,7 +207,7 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
     yield from table(("split", "windows before sampling", "windows after sampling"), splits)
     groups = [
         (
-            in_code(one.name),
+            name_as_code(one.name),
             f"{one.weight:g}",
             f"{one.natural_share:.1%}",
             f"{one.realised_share:.1%}",
@@ -240,7 +246,7 @@ def _variants(manifest: Manifest) -> Iterator[str]:
             f"{one.rate:g}",
             f"{one.made:,}",
             f"{one.windows:,}",
-            "" if one.model is None else in_code(one.model),
+            "" if one.model is None else name_as_code(one.model),
         )
         for kind, one in manifest.variants.items()
     ]

@@ -43,7 +43,7 @@ from gristmill.checks.windows_by_file import (
     check_windows,
 )
 from gristmill.core.layout import CHECK, write_atomically
-from gristmill.core.manifest import Edition, Manifest
+from gristmill.core.manifest import Manifest, OpenedBuild
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.version import __version__
@@ -81,7 +81,7 @@ def check(
     Raises DatasetError if the manifest is missing or damaged, and InputError if a source does not exist.
     """
     path = Path(os.path.expanduser(folder))
-    edition = Edition(path)
+    edition = OpenedBuild(path)
     manifest = edition.manifest
     with edition.reading():
         report = _check(path, manifest, sources, progress or Progress(), workers)

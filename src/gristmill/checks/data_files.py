@@ -20,7 +20,7 @@ from gristmill.checks.packs import PackedRows, PackRules, read_packed
 from gristmill.checks.requirements import Settings
 from gristmill.checks.rows import HEAD, Row, read_rows
 from gristmill.checks.runs import GROUP, ROW, START, Run, group_into_runs, join_runs
-from gristmill.checks.secrets import LOOKAHEAD_BYTES, LOOKBACK_BYTES, secrets_in
+from gristmill.checks.secrets import LOOKAHEAD_BYTES, LOOKBACK_BYTES, scan_for_secrets
 from gristmill.checks.tokens import RowRules
 from gristmill.checks.windows_by_file import PackedCounts, PlacedRun, RepoKey, Rows, Segment
 from gristmill.core.errors import DatasetError
@@ -29,7 +29,7 @@ from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split, VariantKind
 from gristmill.core.schema import Schema
-from gristmill.formats.content_digest import Content, line_digest, place_of, row_digest
+from gristmill.formats.content_digest import ContentDigest, line_digest, row_digest, window_key
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import (
     SEEK_ENTRY,
@@ -76,7 +76,7 @@ def check_secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Fault
             continue
         is_last = next_row is not None and _run_fields(next_row) != _run_fields(row)
         text = fields["text"].encode()
-        for kind, start, end in secrets_in(text, emails=rules.emails):
+        for kind, start, end in scan_for_secrets(text, emails=rules.emails):
             is_at_end = not is_last and end >= len(text) - LOOKAHEAD_BYTES
             if is_at_end or (fields["start"] and start < LOOKBACK_BYTES):
                 continue
@@ -267,7 +267,7 @@ def _record_digests(rows: Iterable[Row], split: Split, rules: RowRules, digests:
     special_ids = (rules.prefix, rules.suffix, (*rules.suffix, *rules.closing))
     prefix, suffix, closed = (np.array(ids, "<u4").tobytes() for ids in special_ids)
     for row in rows:
-        position = place_of(row.fields["repo"], row.fields["path"], row.fields["start"])
+        position = window_key(row.fields["repo"], row.fields["path"], row.fields["start"])
         content = row.text
         if content is None:
             ending = closed if row.is_ended else suffix
@@ -362,7 +362,7 @@ def read_data_files(
     files = list(_data_files(settings.folder, settings.manifest, faults))
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
-    content, lines = Content(), Content()
+    content, lines = ContentDigest(), ContentDigest()
     packed = {split: PackedCounts(0, 0, 0) for split in Split}
     num_rows = 0
     for file in files:

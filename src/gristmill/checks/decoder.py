@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row, labels_without_padding
 from gristmill.checks.tokens import Ids, RowRules
-from gristmill.core.records import WITH_LABELS
+from gristmill.core.records import LABELED_KINDS
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
 CONTINUING = bytes(range(0x80, 0xC0))
@@ -98,7 +98,7 @@ def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, fa
 
 def _ids_of_text(row: Row, rules: RowRules) -> Ids:
     """Return the ids of the text of a row. With noise, the labels are the ids of the text."""
-    if row.fields.get("variant") in WITH_LABELS:
+    if row.fields.get("variant") in LABELED_KINDS:
         clean = labels_without_padding(row.fields)
         num_after = len(rules.suffix) + (len(rules.closing) if row.is_ended else 0)
         return np.array(clean[len(rules.prefix) : len(clean) - num_after], row.ids.dtype)

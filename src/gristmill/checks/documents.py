@@ -93,13 +93,13 @@ def _check_control_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
     text = row.text
     for token in rules.fim_token_texts if row.fields.get("fim") else ():
         text = text.replace(token.encode(), b"\n", 1)
-    for name in spellings_in(text, rules.control_spellings):
+    for name in find_control_tokens(text, rules.control_spellings):
         message = f"text contains the control token {name}"
         faults.add("special_tokens", message, file=rules.file, row=row.number, path=path_of(row.fields))
         return  # one fault per row is enough
 
 
-def spellings_in(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
+def find_control_tokens(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
     """Yield the control tokens that appear literally in a text.
 
     These are the given names, and other text with the shape of a control token, for example `<|im_start|>`.

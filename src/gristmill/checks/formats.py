@@ -28,9 +28,9 @@ from gristmill.core.plain_files import open_plain, read_plain, require_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.content_digest import Content, line_digest, row_digests
-from gristmill.formats.format import format_named
-from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.content_digest import ContentDigest, line_digest, row_digests
+from gristmill.formats.format import get_format
+from gristmill.formats.jsonl_rows import format_lines
 from gristmill.formats.shares import Share, write_share
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.pipeline.work_folder import temporary_folder
@@ -70,7 +70,7 @@ class _Stream(NamedTuple):
             raise ValueError(f"{num_rows} rows in {self.sidecar.name}, but {len(self.starts)} windows")
 
 
-def stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
+def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
     """Return the first fault in the token stream of a split, or None."""
     name, split = format_and_split
     if not manifest.splits[split].windows:
@@ -206,8 +206,8 @@ def check_formats(
             if name != names[0]:
                 for message in _compare_format(settings, name, first if are_rows_intact else None, runner, advance):
                     faults.add(CHECK, f"{name}: {message}")
-            searches = [_find_rewrite_fault] if format_named(name).is_all_ours else []
-            searches += [stream_fault] if name in STREAMS else []
+            searches = [_find_rewrite_fault] if get_format(name).is_all_ours else []
+            searches += [find_stream_fault] if name in STREAMS else []
             for find_fault in searches:
                 found = runner.map(partial(find_fault, folder, manifest), [(name, split) for split in Split])
                 for message in filter(None, found):
@@ -227,7 +227,7 @@ def _compare_format(
     """Yield a fault if a format differs from the manifest or from `first`, the digests of the first format."""
     manifest = settings.manifest
     ranges = list(_ranges(settings.folder, manifest, name))
-    content, lines = Content(), Content()
+    content, lines = ContentDigest(), ContentDigest()
     for one, found in zip(ranges, runner.map(_digest_range, ranges), strict=True):
         if isinstance(found, Exception):
             raise found
@@ -252,7 +252,7 @@ def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
 def _digest_range(one: _Range) -> _Digests | Exception:
     try:
         batch = one.stored.read(one.start, one.stop)
-        lines = b"".join(line_digest(line[:-1]) for line in lines_of(batch, one.stored.schema))
+        lines = b"".join(line_digest(line[:-1]) for line in format_lines(batch, one.stored.schema))
         return _Digests(row_digests(one.stored.split, batch), lines)
     except (OSError, DatasetError, MissingExtraError) as error:
         return error

@@ -14,10 +14,10 @@ import orjson
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import MAX_COUNT, Row, read_rows
 from gristmill.checks.tokens import RowRules, path_of
-from gristmill.core.columns import SEGMENT_PLACE
+from gristmill.core.columns import SEGMENT_POSITION_KEYS
 from gristmill.core.errors import DatasetError
 from gristmill.core.names import counted
-from gristmill.formats.content_digest import places_of
+from gristmill.formats.content_digest import segments_key
 
 
 class PackRules(NamedTuple):
@@ -78,7 +78,7 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             faults.add(check, message, file=rules.file, row=number, path=path)
             continue
         num_ends = sum(ids[at] == pack.end_id for at in _special_positions(ids, segments))
-        rows.append(PackedRow(places_of(segments), ids, len(row["input_ids"]), num_ends))
+        rows.append(PackedRow(segments_key(segments), ids, len(row["input_ids"]), num_ends))
         for one, window in zip(segments, _window_lines(ids, segments, rules), strict=True):
             window_lines.append(window)
             numbers.append(number)
@@ -135,13 +135,13 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
 
 def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
     segments: list[dict[str, Any]] = row["segments"]
-    expected = (*rules.columns[1:], *SEGMENT_PLACE)
+    expected = (*rules.columns[1:], *SEGMENT_POSITION_KEYS)
     for one in segments:
         if tuple(one) != expected:
             raise ValueError(
                 f"the columns of a segment are {', '.join(map(str, one))[:80]}, expected {', '.join(expected)}"
             )
-        if any(type(one[name]) is not int or not 0 <= one[name] < MAX_COUNT for name in SEGMENT_PLACE):
+        if any(type(one[name]) is not int or not 0 <= one[name] < MAX_COUNT for name in SEGMENT_POSITION_KEYS):
             raise ValueError("the position of a segment is invalid")
     return segments
 

@@ -9,14 +9,14 @@ import msgspec
 
 from gristmill.config.config import Config
 from gristmill.core.errors import DatasetError, InputError
-from gristmill.core.manifest import Manifest, facts_of, read_manifest
+from gristmill.core.manifest import Manifest, file_facts, read_manifest
 from gristmill.core.progress import Progress
-from gristmill.pipeline.build import BUILT, Built, build_without
-from gristmill.pipeline.cache import recall
+from gristmill.pipeline.build import BUILD_RECORD, BuildRecord, build_excluding
+from gristmill.pipeline.cache import read_cached
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
 
 
-def against_clean(folder: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
+def compare_with_clean_build(folder: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
     """Build the dataset again from the same sources and earlier splits, and return the differences.
 
     Returns an empty list if every byte is the same. Raises DatasetError if the work folder has no record of the build
@@ -24,20 +24,20 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     """
     work = Workspace(os.fspath(folder))
     manifest = read_manifest(work.target)
-    record = recall(work.built, BUILT, str)
+    record = read_cached(work.built, BUILD_RECORD, str)
     if record is None:
         raise DatasetError(
             f"{str(work.folder)!r} has no record of how {str(work.target)!r} was built: clean and --cache-bytes 0 "
             "remove it. Build the dataset again."
         )
-    built = Built.of(record)
+    built = BuildRecord.of(record)
     _require_previous(work, manifest)
     found = _current_digests(manifest, work.target)
     with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as scratch:
         Workspace(f"{scratch}/{work.target.name}").take_answers(work)
         try:
             with chdir(built.folder):
-                rebuilt = build_without(
+                rebuilt = build_excluding(
                     _clean_config(built, work, manifest.formats, scratch),
                     progress,
                     hidden=(work.target, work.folder, scratch),
@@ -52,7 +52,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
 def _require_previous(work: Workspace, manifest: Manifest) -> None:
     """Check that the copy of the earlier splits is intact, since a power cut may have damaged it."""
     exists = work.previous.is_file()
-    found = facts_of(work.previous).sha256 if exists else None
+    found = file_facts(work.previous).sha256 if exists else None
     if found != (manifest.previous_splits and manifest.previous_splits.sha256):
         problem = "has changed" if exists else "is missing"
         raise DatasetError(
@@ -61,7 +61,7 @@ def _require_previous(work: Workspace, manifest: Manifest) -> None:
         )
 
 
-def _clean_config(built: Built, work: Workspace, formats: Sequence[str], scratch: Path) -> Config:
+def _clean_config(built: BuildRecord, work: Workspace, formats: Sequence[str], scratch: Path) -> Config:
     replace, config = msgspec.structs.replace, built.config
     has_previous = work.previous.is_file()
     return replace(
@@ -75,7 +75,7 @@ def _clean_config(built: Built, work: Workspace, formats: Sequence[str], scratch
 
 def _current_digests(manifest: Manifest, folder: Path) -> dict[str, str]:
     """Return the current digests of the files. The digests in the manifest may be out of date."""
-    return {name: facts_of(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
+    return {name: file_facts(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
 
 
 def _differences(manifest: Manifest, found: dict[str, str], rebuilt: Manifest) -> list[str]:

@@ -25,9 +25,9 @@ from gristmill.core.records import Split
 from gristmill.runners.local import LocalRunner
 from gristmill.sources.imports import (
     COMPILED_ENDINGS,
-    MOST_FOLDERS,
-    MOST_IMPORTS,
-    MOST_NAMESAKES,
+    MAX_FOLDERS,
+    MAX_IMPORTS,
+    MAX_SAME_NAME,
     PYTHON_ENDINGS,
     SCRIPT_ENDINGS,
 )
@@ -178,7 +178,7 @@ def _imports_in(file: TokenizedFile, decoder: Decoder) -> Imports:
     found: Imports = []
     for one in READERS[file.language](b"\n".join(text.split(b"\r\n"))):
         found.append(one)
-        if len(found) == MOST_IMPORTS:
+        if len(found) == MAX_IMPORTS:
             break
     return list(dict.fromkeys(found))
 
@@ -306,7 +306,7 @@ def _use_paths(uses: bytes) -> Iterator[str]:
             prefix += words
             continue
         if words:
-            names = [*prefix[:MOST_FOLDERS], *words][:MOST_FOLDERS]
+            names = [*prefix[:MAX_FOLDERS], *words][:MAX_FOLDERS]
             if names[0] in {b"crate", b"super", b"self"}:
                 is_self = names[-1] == b"self" and names != [b"self"]
                 yield b"::".join(names[:-1] if is_self else names).decode()
@@ -442,9 +442,9 @@ class _RepoTree:
             fresh = [one for one in resolve(path, module, name) if one not in known]
             found += fresh
             known.update(fresh)
-            if len(found) >= MOST_IMPORTS:
+            if len(found) >= MAX_IMPORTS:
                 break
-        return sorted(found[:MOST_IMPORTS])
+        return sorted(found[:MAX_IMPORTS])
 
     def _first_existing(self, paths: Sequence[str]) -> list[int]:
         """Return the number of the first of these paths that exists, or an empty list."""
@@ -453,23 +453,23 @@ class _RepoTree:
     def _only_match(self, ending: str) -> list[int]:
         """Return the number of the only file whose path ends like this, or an empty list."""
         same_name = self._paths_by_name.get(posixpath.basename(ending), [])
-        if len(same_name) > MOST_NAMESAKES:
+        if len(same_name) > MAX_SAME_NAME:
             return []
         found = [path for path in same_name if path == ending or path.endswith("/" + ending)]
         return [self._number_by_path[found[0]]] if len(found) == 1 else []
 
     def _resolve_python(self, path: str, module: str, name: str) -> list[int]:
         names = module.strip(".") and module.lstrip(".")
-        if names and ("" in names.split(".") or names.count(".") >= MOST_FOLDERS):
+        if names and ("" in names.split(".") or names.count(".") >= MAX_FOLDERS):
             return []
         level = len(module) - len(module.lstrip("."))
-        parents = _parent_folders(path, MOST_FOLDERS)
+        parents = _parent_folders(path, MAX_FOLDERS)
         if level:
             roots = parents[level - 1 : level]
         else:
             free = [one for one in parents if posixpath.join(one, "__init__.py") not in self._number_by_path]
             roots = [root for one in free for root in (one, posixpath.join(one, "src"))]
-            roots += self._roots.get(names.split(".")[0], [])[:MOST_NAMESAKES]
+            roots += self._roots.get(names.split(".")[0], [])[:MAX_SAME_NAME]
         for root in roots:
             stem = posixpath.join(root, *names.split(".")) if names else root
             stems = ([posixpath.join(stem, name)] if name else []) + [stem]
@@ -482,7 +482,7 @@ class _RepoTree:
 
     def _resolve_go(self, path: str, module: str, _: str) -> list[int]:
         parts = module.split("/")
-        if len(parts) > MOST_FOLDERS:
+        if len(parts) > MAX_FOLDERS:
             return []
         prefix, separator = module, "/"
         while prefix not in self._modules and separator:
@@ -490,7 +490,7 @@ class _RepoTree:
         if prefix in self._modules:
             names = [self._modules[prefix], *module[len(prefix) :].split("/")[1:]]
             return self._files_by_folder.get(".go:" + "/".join(filter(None, names)), [])
-        if "." not in parts[0] or self._module_roots.intersection(_parent_folders(path, MOST_FOLDERS)):
+        if "." not in parts[0] or self._module_roots.intersection(_parent_folders(path, MAX_FOLDERS)):
             return []
         for at in range(len(parts)):
             found = self._files_by_folder.get(".go:" + "/".join(parts[at:]))
@@ -505,7 +505,7 @@ class _RepoTree:
         base: str | None = folder if inside else path.removesuffix(".rs")
         if names[0] == "crate":
             del names[0]
-            parents = _parent_folders(path, MOST_FOLDERS)
+            parents = _parent_folders(path, MAX_FOLDERS)
             crate_folders = [
                 one
                 for one in parents
@@ -532,9 +532,9 @@ class _RepoTree:
     def _resolve_java(self, path: str, module: str, _: str) -> list[int]:
         is_package = module.endswith(".*")
         names = module.removesuffix(".*").split(".")
-        if "" in names[:-1] or len(names) + is_package > MOST_FOLDERS:
+        if "" in names[:-1] or len(names) + is_package > MAX_FOLDERS:
             return []
-        parents = _parent_folders(path, MOST_FOLDERS)
+        parents = _parent_folders(path, MAX_FOLDERS)
         for num_inner in range(min(3, len(names))):
             file = "/".join(names[: len(names) - num_inner]) + ".java"
             found = self._first_existing([posixpath.join(one, file) for one in parents]) or self._only_match(file)

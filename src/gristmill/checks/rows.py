@@ -16,7 +16,7 @@ import orjson
 from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Fields, Ids, RowBlock, RowRules, key_of_ids, path_of
 from gristmill.core.columns import COLUMNS, TEXT, Kind, When
-from gristmill.core.digits import Numbers, numbers_in
+from gristmill.core.digits import Numbers, parse_numbers
 from gristmill.core.records import VARIANTS, FimForm, MiddleKind
 
 HEAD = b'{"input_ids":['
@@ -125,12 +125,12 @@ def labels_without_padding(fields: Fields) -> list[int]:
 
 def _parse_lines(lines: Sequence[bytes]) -> _Lines:
     quick = [part for part in map(_split_line, lines) if part is not None]
-    read = numbers_in([part.ids for part in quick]) if len(quick) == len(lines) else None
+    read = parse_numbers([part.ids for part in quick]) if len(quick) == len(lines) else None
     if read is not None:
         return _Lines([*quick], *read)
     parts = [_parse_any_json(line) for line in lines]
     texts = [part.ids for part in parts if isinstance(part, _Line) and part.ids]
-    ids, offsets = numbers_in(texts) or (np.zeros(0, np.int64), np.zeros(1, np.int64))
+    ids, offsets = parse_numbers(texts) or (np.zeros(0, np.int64), np.zeros(1, np.int64))
     sizes = iter(np.diff(offsets).tolist())
     counts = [next(sizes) if isinstance(part, _Line) and part.ids else 0 for part in parts]
     return _Lines(parts, ids, np.cumsum([0, *counts]))

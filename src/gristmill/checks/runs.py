@@ -13,9 +13,9 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row
 from gristmill.checks.tokens import Ids, key_of_bytes, key_of_ids
-from gristmill.core.records import BY_THEMSELVES, FimForm, MiddleKind
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, FimForm, MiddleKind
 
-INDEPENDENT_KINDS = BY_THEMSELVES
+INDEPENDENT_KINDS = INDEPENDENT_WINDOW_KINDS
 """Kinds of variants whose windows are independent of each other."""
 COLUMNS = (
     *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended", "group"),

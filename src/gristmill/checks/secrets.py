@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from gristmill.cleaning.secret_checks import CHECKS, compiled
+from gristmill.cleaning.secret_checks import CHECKS, compile_pattern
 from gristmill.cleaning.secret_kinds import SECRET_RULES, SecretRule
 
 MAX_SHAPE_BYTES = 1 << 14
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     end: int
 
 
-def secrets_in(text: bytes, *, emails: bool) -> Iterator[Finding]:
+def scan_for_secrets(text: bytes, *, emails: bool) -> Iterator[Finding]:
     """Yield the secrets in a text. If `emails` is set, e-mail addresses count as secrets."""
     yield from _scan(text, emails=False)
     if emails:  # a separate pass, since `@config.p` may overlap the start of `password = "…"`
@@ -49,7 +49,7 @@ def _scan(text: bytes, *, emails: bool) -> Iterator[Finding]:
             category = "unbroken" if rule.check in UNBROKEN_CHECKS else rule.check
             if start < scanned_until.get(category, 0):
                 continue
-            shape = compiled(rule.pattern).match(text, start, start + MAX_SHAPE_BYTES)
+            shape = compile_pattern(rule.pattern).match(text, start, start + MAX_SHAPE_BYTES)
             if shape is None:
                 continue
             if category == "unbroken" or (category == "assigned" and shape.end() - start > LONG_RUN_BYTES):
@@ -69,4 +69,4 @@ def _opening_pattern(emails: bool) -> tuple[Any, list[list[SecretRule]]]:
     for rule in SECRET_RULES:
         if emails == (rule.check == "email"):
             rules.setdefault(f"({rule.opening}){rule.followed_by}", []).append(rule)
-    return compiled("|".join(rules)), [[], *rules.values()]
+    return compile_pattern("|".join(rules)), [[], *rules.values()]

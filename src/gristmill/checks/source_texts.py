@@ -51,7 +51,7 @@ def folders_by_repo(names: Sequence[str]) -> dict[str, str]:
     return folders
 
 
-def location_of(folder: str, path: str) -> str | None:
+def locate_file(folder: str, path: str) -> str | None:
     r"""Return the location of a file in a source folder, or None if the path leads out of it.
 
     In the path, `\xNN` stands for a byte and `\\` for a backslash.

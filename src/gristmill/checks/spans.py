@@ -51,7 +51,7 @@ class Overlap(NamedTuple):
     """Number of 13-grams that are also in train."""
 
 
-def shared_with_train(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int = 1) -> list[Overlap]:
+def measure_overlap(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int = 1) -> list[Overlap]:
     """Measure the overlap of each held-out sequence of token ids with all train sequences."""
     train_batches = list(_batches(train, BATCH_TOKENS))
     with ThreadPoolExecutor(num_threads) as threads:  # NumPy releases the GIL
@@ -270,7 +270,7 @@ def check_leakage(rows: Rows, decontaminate: str, num_threads: int, faults: Faul
     placed = [placed for runs in (*rows.by_file.values(), *rows.variants.values()) for placed in runs]
     train = [span.ids for one in placed if one.split is Split.TRAIN for span in one.run.spans]
     held_out = [(one.split, one.run) for one in placed if one.split is not Split.TRAIN]
-    shared = iter(shared_with_train([span.ids for _, run in held_out for span in run.spans], train, num_threads))
+    shared = iter(measure_overlap([span.ids for _, run in held_out for span in run.spans], train, num_threads))
     measured = [(split, run, [next(shared) for _ in run.spans]) for split, run in held_out]
     facts: dict[str, Any] = {
         split: _measure_split([(run, parts) for one, run, parts in measured if one is split])

@@ -13,13 +13,13 @@ from gristmill.checks.file_rows import FileKey, FilesTable, KeptFile
 from gristmill.checks.findings import Faults, Verdict, Verdicts
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import END, FIRST_LINE, LAST_LINE, ROW, START, Run, Table, TokenSpan
-from gristmill.checks.secrets import LOOKAHEAD_BYTES, LOOKBACK_BYTES, secrets_in
-from gristmill.checks.source_texts import find_source_faults, location_of
+from gristmill.checks.secrets import LOOKAHEAD_BYTES, LOOKBACK_BYTES, scan_for_secrets
+from gristmill.checks.source_texts import find_source_faults, locate_file
 from gristmill.checks.windows_by_file import Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.names import counted
-from gristmill.core.records import WITH_LABELS
+from gristmill.core.records import LABELED_KINDS
 from gristmill.runners.local import LocalRunner
 
 # Compare `lines` of windows and files with the line feeds in their tokens (check `windows`).
@@ -113,7 +113,7 @@ class Texts(NamedTuple):
     def num_tasks(self) -> int:
         """Number of files, and of variants other than noise."""
         variants = (placed for runs in self.rows.variants.values() for placed in runs)
-        return len(self.rows.by_file) + len([one for one in variants if one.run.key.variant not in WITH_LABELS])
+        return len(self.rows.by_file) + len([one for one in variants if one.run.key.variant not in LABELED_KINDS])
 
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
         """Check all texts. Return the verdicts of `secrets` and `source`."""
@@ -152,7 +152,7 @@ class Texts(NamedTuple):
         A fault has the row in files.jsonl instead of the name, because the name contains the secret.
         """
         for number, (repo, path) in enumerate(sorted((*self.table.kept, *self.table.dropped)), 1):
-            for found in secrets_in(f"{repo}/{path}".encode(), emails=emails):
+            for found in scan_for_secrets(f"{repo}/{path}".encode(), emails=emails):
                 faults.add("secrets", f"{found.kind} in the file name", file=FILES, row=number)
 
     def _secrets_skip_reason(self) -> str | None:
@@ -173,7 +173,7 @@ class Texts(NamedTuple):
         batch, size = list[TextTask](), 0
         for key, runs in self.rows.by_file.items():
             folder = self.folders.get(key[0])
-            location = location_of(folder, key[1]) if folder is not None else None
+            location = locate_file(folder, key[1]) if folder is not None else None
             if folder is not None and location is None:
                 faults.add("source", "its path leads out of the source", path="/".join(key))
             for run, file, _ in runs:
@@ -182,7 +182,7 @@ class Texts(NamedTuple):
                 batch.append(TextTask(run, file, self.table.kept.get(key), location))
                 size += sum(len(span.ids) for span in run.spans)
             for run, file, _ in self.rows.variants.get(key, ()):
-                if run.key.variant not in WITH_LABELS:
+                if run.key.variant not in LABELED_KINDS:
                     row = self._variant_row(key, run.key.variant)
                     batch.append(TextTask(run, file, None, None, row))
                     size += sum(len(span.ids) for span in run.spans)
@@ -267,7 +267,7 @@ def _check_secrets(text: bytes, span: TokenSpan, task: TextTask, rules: TextRule
     """Add a fault for each secret. Return the number of possible secrets next to a cut, which are not faults."""
     is_file_end = task.kept is None or span.end >= task.kept.tokens
     num_at_cuts = 0
-    for kind, start, end in secrets_in(text, emails=rules.emails):
+    for kind, start, end in scan_for_secrets(text, emails=rules.emails):
         # The build scanned the complete text. Next to a cut, a truncated name or value may match differently.
         is_at_end = not is_file_end and end >= len(text) - LOOKAHEAD_BYTES
         if is_at_end or (span.start and start < LOOKBACK_BYTES):

@@ -18,7 +18,7 @@ from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.names import counted
-from gristmill.core.records import WITH_LABELS, Split, VariantKind
+from gristmill.core.records import LABELED_KINDS, Split, VariantKind
 
 CHECK = "variants"
 Fault = tuple[int, str]
@@ -69,7 +69,7 @@ def _check_clean_labels(rows: Rows, faults: Faults) -> None:
         for placed in runs:
             windows = placed.run.windows
             is_wrong = windows[:, KEY] != windows[:, LABEL_KEY]
-            if placed.run.key.variant not in WITH_LABELS and is_wrong.any():
+            if placed.run.key.variant not in LABELED_KINDS and is_wrong.any():
                 number = int(windows[is_wrong.argmax(), ROW])
                 faults.add(CHECK, "labels differ from the ids", file=placed.file, row=number, path=placed.run.key.name)
 

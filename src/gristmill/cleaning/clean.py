@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gristmill.cleaning.control_spellings import Spellings, respell, with_spellings
+from gristmill.cleaning.control_spellings import Spellings, indices_with_spellings, respell
 from gristmill.cleaning.notebooks import convert_notebook
 from gristmill.cleaning.rules import Limits, apply_rules_to_all
 from gristmill.cleaning.secrets import indices_with_openings, indices_with_secrets, redact
@@ -108,7 +108,7 @@ def _redact_document(document: Document, config: SecretsConfig) -> Document | Dr
 def _respell_all(results: list[Document | Drop], spellings: Spellings, config: Config) -> None:
     indices = [index for index, document in enumerate(results) if isinstance(document, Document)]
     documents = [document for document in results if isinstance(document, Document)]
-    for index in with_spellings([document.text for document in documents], spellings):
+    for index in indices_with_spellings([document.text for document in documents], spellings):
         results[indices[index]] = _respell_document(documents[index], spellings, config)
 
 
@@ -131,18 +131,18 @@ def _respell_document(document: Document, spellings: Spellings, config: Config) 
     return msgspec.structs.replace(document, text=respelled.text, is_as_read=False, respellings=respelled.respellings)
 
 
-def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
+def redact_drop(drop: Drop, config: SecretsConfig) -> Drop:
     """Redact secrets in the repository, path and detail of a Drop, as a file name may contain one."""
     before = {name: getattr(drop, name) for name in ("repo", "path", "detail")}
     if config.action == "keep" or not indices_with_openings(
         [text.encode() for text in before.values()], emails=config.emails
     ):
         return drop
-    after = {name: without_secret(text, config) for name, text in before.items()}
+    after = {name: redact_name(text, config) for name, text in before.items()}
     return drop if after == before else msgspec.structs.replace(drop, **after)
 
 
-def without_secret(text: str, config: SecretsConfig) -> str:
+def redact_name(text: str, config: SecretsConfig) -> str:
     """Redact secrets in a name and append the short hash of each, so that different names remain different."""
     if config.action == "keep":
         return text

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gristmill.cleaning.pages import Texts
-from gristmill.cleaning.secret_checks import compiled
+from gristmill.cleaning.secret_checks import compile_pattern
 from gristmill.core.records import Respelling
 
 MAX_ROUNDS = 8
@@ -47,7 +47,7 @@ class Respelled(NamedTuple):
     """In text order."""
 
 
-def with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
+def indices_with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
     """Return the indices of the texts that contain a spelling. All texts are searched in one pass."""
     return list(Texts.of(texts).indices_with_match(partial(_find, _compiled(spellings))))
 
@@ -81,7 +81,7 @@ def insert_spaces(text: bytes, offsets: Sequence[int]) -> bytes:
     return SPACE.join(text[at:to] for at, to in pairwise(edges))
 
 
-def restored(text: bytes, respellings: Sequence[Respelling]) -> bytes:
+def restore(text: bytes, respellings: Sequence[Respelling]) -> bytes:
     """Return the text as it was before respelling."""
     space_offsets = {respelling.at + num_before for num_before, respelling in enumerate(respellings)}
     edges = sorted(space_offsets)
@@ -118,4 +118,4 @@ def _find(pattern: Any, text: bytes, start: int) -> int:
 
 @cache
 def _compiled(spellings: Spellings) -> Any:
-    return compiled(spellings.pattern)
+    return compile_pattern(spellings.pattern)

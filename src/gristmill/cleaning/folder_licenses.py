@@ -92,7 +92,7 @@ def license_of(
     return License(NOASSERTION, HEADER) if is_other else found
 
 
-def named_path(manifest: str, declared: Declaration) -> str | None:
+def license_file_path(manifest: str, declared: Declaration) -> str | None:
     """Return the source path of the license text that a manifest refers to, or None.
 
     `crates/a/Cargo.toml`, `../../LICENSE` -> `LICENSE`
@@ -169,7 +169,7 @@ class FolderLicenses:
                     if inherited is not None and not inherited.is_inherited:
                         file, declared = root, inherited
                     break
-        named = named_path(file, declared)
+        named = license_file_path(file, declared)
         if named is not None:
             text = self._files.texts.get(named) or self._files.named.get(named)
             if text is not None and text.spdx is not None:

@@ -15,7 +15,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from gristmill.cleaning.license_texts import APPENDIXES, TERMS, compute_digests
 from gristmill.cleaning.pages import Texts
-from gristmill.cleaning.secret_checks import compiled
+from gristmill.cleaning.secret_checks import compile_pattern
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean
 
@@ -111,7 +111,7 @@ def named_license(text: bytes) -> str | None:
 
 
 def _find_family_word(text: bytes, start: int) -> int:
-    found = compiled(FAMILY_WORDS).search(text, start)
+    found = compile_pattern(FAMILY_WORDS).search(text, start)
     return int(found.start()) if found else -1
 
 

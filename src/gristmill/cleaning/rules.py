@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gristmill.cleaning.language_kinds import kind_by_language
 from gristmill.cleaning.pages import Page, Texts, measure_pages
-from gristmill.cleaning.secret_checks import compiled
+from gristmill.cleaning.secret_checks import compile_pattern
 from gristmill.config.settings import RulesConfig
 from gristmill.core.records import DropReason
 
@@ -103,7 +103,7 @@ class RulesOutcome(NamedTuple):
     """Measured values, keyed by rule, up to the rule that fails. None if nothing was found or the rule is off."""
 
 
-def judge(page: Page, limits: "Limits") -> RulesOutcome:
+def apply_rules(page: Page, limits: "Limits") -> RulesOutcome:
     """Apply the rules to one text until one fails."""
     measures: dict[str, float | str | None] = {}
     limits_by_rule = limits.of_language(page.language)
@@ -126,7 +126,7 @@ def apply_rules_to_all(
     pages, suspect = measure_pages(paths, languages, texts), indices_with_suspect_names(paths)
     for index, page in enumerate(pages):
         page.__dict__["has_suspect_name"] = index in suspect
-    return [judge(page, limits) for page in pages]
+    return [apply_rules(page, limits) for page in pages]
 
 
 def indices_with_suspect_names(paths: Sequence[str]) -> set[int]:
@@ -144,7 +144,7 @@ def _find_suspect_name(names: bytes, start: int) -> int:
 @cache
 def _suspect_names() -> Any:
     patterns = (LOCK_NAME, MINIFIED_NAME, SOURCE_MAP_NAME, GENERATED_NAME)
-    return compiled(f"(?m){'|'.join(pattern.pattern for pattern in patterns)}")
+    return compile_pattern(f"(?m){'|'.join(pattern.pattern for pattern in patterns)}")
 
 
 class Limits:

@@ -128,7 +128,7 @@ Span = tuple[int, int]
 
 
 @cache
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
     options.max_mem = MAX_PATTERN_BYTES
@@ -144,13 +144,13 @@ def _check_token(text: bytes, match: Any) -> Iterator[Span]:
 
 def _starts_word(text: bytes, start: int) -> bool:
     before = text[max(0, start - MAX_ESCAPE_BYTES) : start]
-    return not before[-1:].isalnum() or compiled(rf"(?:{ESCAPED})\z").search(before) is not None
+    return not before[-1:].isalnum() or compile_pattern(rf"(?:{ESCAPED})\z").search(before) is not None
 
 
 def _is_token_in_word(text: bytes, start: int, value: bytes) -> bool:
     """Return True if a token after letters, as in `tokenghp_…`, is neither a long name nor part of a hash."""
     before = text[max(0, start - MAX_HASH_BYTES) : start]
-    return "d" in _classes(value) and _looks_random(value) and not compiled(INSIDE_HASH).search(before)
+    return "d" in _classes(value) and _looks_random(value) and not compile_pattern(INSIDE_HASH).search(before)
 
 
 def _check_jwt(text: bytes, match: Any) -> Iterator[Span]:
@@ -167,11 +167,11 @@ def _check_jwt(text: bytes, match: Any) -> Iterator[Span]:
 def _check_url_password(text: bytes, match: Any) -> Iterator[Span]:
     start, end = match.span(1)
     user, value = text[match.start() + len(b"://") : start - 1], text[start:end]
-    if compiled("[/@]").search(value) and not _is_raw_password(text, match, value):
+    if compile_pattern("[/@]").search(value) and not _is_raw_password(text, match, value):
         return
-    host = compiled(r"[A-Za-z0-9.-]*").match(text, end + 1, end + 1 + MAX_NAME_BYTES)[0]
-    is_template = compiled(TEMPLATE).search(value) is not None
-    if is_template or _is_placeholder(value) or value == user or compiled(EXAMPLE_HOST).search(host):
+    host = compile_pattern(r"[A-Za-z0-9.-]*").match(text, end + 1, end + 1 + MAX_NAME_BYTES)[0]
+    is_template = compile_pattern(TEMPLATE).search(value) is not None
+    if is_template or _is_placeholder(value) or value == user or compile_pattern(EXAMPLE_HOST).search(host):
         return
     if len(_classes(value)) > 1 or _entropy_bits(value) >= MIN_ENTROPY_BITS:
         yield start, end
@@ -180,25 +180,27 @@ def _check_url_password(text: bytes, match: Any) -> Iterator[Span]:
 def _is_raw_password(text: bytes, match: Any, value: bytes) -> bool:
     """Return True if a value with a slash or an @ is a password, unlike in `https://me:password@host/@name`."""
     scheme = text[max(0, match.start() - MAX_NAME_BYTES) : match.start()]
-    may_be_raw = b"/" not in value or compiled(LOGIN_SCHEME).search(scheme) is not None
-    return may_be_raw and compiled(NON_RAW_PASSWORD).search(value) is None
+    may_be_raw = b"/" not in value or compile_pattern(LOGIN_SCHEME).search(scheme) is not None
+    return may_be_raw and compile_pattern(NON_RAW_PASSWORD).search(value) is None
 
 
 def _check_aws_secret(text: bytes, match: Any) -> Iterator[Span]:
     start, end = match.span(1)
     value = text[start:end]
-    if compiled(r"(?i:aws|secret_?access|secret_?key)").search(_assigned_name(text, match)) and _is_strong(value):
+    if compile_pattern(r"(?i:aws|secret_?access|secret_?key)").search(_assigned_name(text, match)) and _is_strong(
+        value
+    ):
         yield from () if _is_hex(value) else [(start, end)]
 
 
 def _check_assigned(text: bytes, match: Any) -> Iterator[Span]:
     start, end = match.span(match.lastindex)
     value, name = text[start:end], _assigned_name(text, match)
-    if compiled(NON_SECRET_NAME).search(name) or compiled(NON_SECRET_VALUE).search(value):
+    if compile_pattern(NON_SECRET_NAME).search(name) or compile_pattern(NON_SECRET_VALUE).search(value):
         return
     if _is_hex(value):
         is_key = value.isalnum() and len(value) >= MIN_HEX_DIGITS
-        is_secret = is_key and compiled(CREDENTIAL_NAME).search(name) is not None
+        is_secret = is_key and compile_pattern(CREDENTIAL_NAME).search(name) is not None
         is_secret = is_secret or _is_secret_uuid(value, name)
     else:
         is_secret = _looks_random(value)
@@ -207,26 +209,30 @@ def _check_assigned(text: bytes, match: Any) -> Iterator[Span]:
 
 
 def _is_secret_uuid(value: bytes, name: bytes) -> bool:
-    if compiled(r"(?i)client[_.-]?secret").search(name):
+    if compile_pattern(r"(?i)client[_.-]?secret").search(name):
         return _is_uuid(value)
-    is_credential = compiled(CREDENTIAL_NAME).search(name) and not compiled(NON_CREDENTIAL_NAME).search(name)
-    is_random = compiled(RANDOM_UUID).fullmatch(value) and not compiled(EXAMPLE_UUID).search(value)
+    is_credential = compile_pattern(CREDENTIAL_NAME).search(name) and not compile_pattern(NON_CREDENTIAL_NAME).search(
+        name
+    )
+    is_random = compile_pattern(RANDOM_UUID).fullmatch(value) and not compile_pattern(EXAMPLE_UUID).search(value)
     return bool(is_credential and is_random)
 
 
 def _check_password(text: bytes, match: Any) -> Iterator[Span]:
     """Check a short value after the name of a password. It must look more random than a longer value."""
     start, end = match.span(match.lastindex)
-    next_field = compiled(NEXT_FIELD).search(text, start, end)
+    next_field = compile_pattern(NEXT_FIELD).search(text, start, end)
     end = end if next_field is None else next_field.start()
     value, name = text[start:end], _assigned_name(text, match)
     if (
         len(value) < MIN_PASSWORD_BYTES
-        or not compiled(PASSWORD_NAME).search(name)
-        or compiled(NON_SECRET_NAME).search(name)
+        or not compile_pattern(PASSWORD_NAME).search(name)
+        or compile_pattern(NON_SECRET_NAME).search(name)
     ):
         return
-    is_no_password = any(compiled(pattern).search(value) for pattern in (NON_SECRET_VALUE, PASSWORD_WORD, BRACKETED))
+    is_no_password = any(
+        compile_pattern(pattern).search(value) for pattern in (NON_SECRET_VALUE, PASSWORD_WORD, BRACKETED)
+    )
     if not is_no_password and not _is_hex(value) and _is_mixed(value) and _is_strong(value):
         yield start, end
 
@@ -240,10 +246,10 @@ def _check_basic_login(text: bytes, match: Any) -> Iterator[Span]:
     user, colon, password = login.partition(b":")
     value = password or user  # some services use a key as the user name, without a password
     is_text = colon and login.isascii() and login.decode().isprintable()
-    if not is_text or len(value) < MIN_LOGIN_BYTES or password == user or compiled(TEMPLATE).search(value):
+    if not is_text or len(value) < MIN_LOGIN_BYTES or password == user or compile_pattern(TEMPLATE).search(value):
         return
     is_word = _is_placeholder(value) or any(
-        compiled(pattern).search(value) for pattern in (PASSWORD_WORD, EXAMPLE_PASSWORD)
+        compile_pattern(pattern).search(value) for pattern in (PASSWORD_WORD, EXAMPLE_PASSWORD)
     )
     if not is_word and (len(_classes(value)) > 1 or _entropy_bits(value) >= MIN_ENTROPY_BITS):
         yield start, end
@@ -251,7 +257,7 @@ def _check_basic_login(text: bytes, match: Any) -> Iterator[Span]:
 
 def _extend_past_ampersand(text: bytes, end: int) -> int:
     """Extend a value past a `&` that does not start another URL field, as in `NAME=a1b2&c3d4`."""
-    extension = compiled(rf"{NEXT_FIELD}|(&[^\s\"'`<>)]+)").match(text, end, end + MAX_LOCAL_BYTES)
+    extension = compile_pattern(rf"{NEXT_FIELD}|(&[^\s\"'`<>)]+)").match(text, end, end + MAX_LOCAL_BYTES)
     return end if extension is None or extension.lastindex is None else int(extension.end())
 
 
@@ -259,13 +265,13 @@ def _check_email(text: bytes, match: Any) -> Iterator[Span]:
     at, end = match.span(1)
     before = text[max(0, at - MAX_LOCAL_BYTES) : at]
     local = before[len(before.rstrip(LOCAL_BYTES)) :]
-    if local and before.endswith(b"'", 0, len(before) - len(local)) and compiled(APOSTROPHE_NAME).search(before):
+    if local and before.endswith(b"'", 0, len(before) - len(local)) and compile_pattern(APOSTROPHE_NAME).search(before):
         head = before[: -len(local) - len(b"O'")]
         local = before[len(head.rstrip(LOCAL_BYTES)) :]
     local = local.lstrip(b"._%+-")
     is_in_url = b"://" in before[-MAX_NAME_BYTES:].rpartition(b" ")[2]
-    is_name = len(local) > 1 or (local and compiled(UNAMBIGUOUS_DOMAIN).search(text[at:end]) is not None)
-    if is_name and not is_in_url and not compiled(NON_EMAIL).search(local + text[at:end].lower()):
+    is_name = len(local) > 1 or (local and compile_pattern(UNAMBIGUOUS_DOMAIN).search(text[at:end]) is not None)
+    if is_name and not is_in_url and not compile_pattern(NON_EMAIL).search(local + text[at:end].lower()):
         yield at - len(local), end
 
 
@@ -318,7 +324,7 @@ def _key_runs(text: bytes, start: int, stop: int) -> list[Span]:
 
 def _line_prefix(text: bytes, end: int) -> bytes:
     before = text[max(0, end - MAX_NAME_BYTES) : end].rpartition(b"\n")[2]
-    return bytes(compiled(r"[0-9]+").sub(b"0", before))
+    return bytes(compile_pattern(r"[0-9]+").sub(b"0", before))
 
 
 def _is_quoted(text: bytes, start: int, end: int) -> bool:
@@ -347,7 +353,7 @@ def _is_last_key_line(run: bytes) -> bool:
 def _key_lines(text: bytes, start: int, stop: int) -> Iterator[list[Span]]:
     r"""Yield the words of each nonempty line. A line ends with a line feed or an escaped one, `\n`."""
     line: list[Span] = []
-    for word in compiled(KEY_WORD).finditer(text, start, stop):
+    for word in compile_pattern(KEY_WORD).finditer(text, start, stop):
         if word.lastindex == WORD_GROUP:
             line.append(word.span())
         elif word.lastindex == LINE_END_GROUP and line:
@@ -358,7 +364,7 @@ def _key_lines(text: bytes, start: int, stop: int) -> Iterator[list[Span]]:
 
 
 def _is_gap(text: bytes, start: int, end: int) -> bool:
-    return compiled(GAP).fullmatch(text, start, end) is not None
+    return compile_pattern(GAP).fullmatch(text, start, end) is not None
 
 
 def _is_key_line(run: bytes) -> bool:
@@ -368,7 +374,7 @@ def _is_key_line(run: bytes) -> bool:
 def _assigned_name(text: bytes, match: Any) -> bytes:
     """Return the complete name to which a value is assigned, including `hash` in `hash_of_token`."""
     start, end = match.start(), match.span(match.lastindex)[0]
-    before = compiled(r"[A-Za-z0-9_.-]*\z").search(text[max(0, start - MAX_NAME_BYTES) : start])[0]
+    before = compile_pattern(r"[A-Za-z0-9_.-]*\z").search(text[max(0, start - MAX_NAME_BYTES) : start])[0]
     return bytes(before + text[start:end])
 
 
@@ -379,15 +385,15 @@ def _is_strong(value: bytes) -> bool:
 
 
 def _is_placeholder(value: bytes) -> bool:
-    return compiled(PLACEHOLDER).search(value, 0, MAX_PLACEHOLDER_BYTES) is not None
+    return compile_pattern(PLACEHOLDER).search(value, 0, MAX_PLACEHOLDER_BYTES) is not None
 
 
 def _is_hex(value: bytes) -> bool:
-    return compiled(r"(?:0x)?[0-9a-fA-F:-]+").fullmatch(value) is not None
+    return compile_pattern(r"(?:0x)?[0-9a-fA-F:-]+").fullmatch(value) is not None
 
 
 def _is_uuid(value: bytes) -> bool:
-    return compiled(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch(value) is not None
+    return compile_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch(value) is not None
 
 
 def _entropy_bits(value: bytes) -> float:
@@ -407,7 +413,9 @@ def _looks_random(value: bytes) -> bool:
         return _change_fraction(classes, ignored=None) >= MIN_CASE_CHANGE_FRACTION
     if "d" not in distinct or not {"l", "u"} & distinct:
         return False
-    min_fraction = MIN_BASE32_CHANGE_FRACTION if compiled(r"[A-Z2-7]{32,}=*").fullmatch(value) else MIN_CHANGE_FRACTION
+    min_fraction = (
+        MIN_BASE32_CHANGE_FRACTION if compile_pattern(r"[A-Z2-7]{32,}=*").fullmatch(value) else MIN_CHANGE_FRACTION
+    )
     return _change_fraction(classes, ignored="ul") >= min_fraction
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from gristmill.cleaning.pages import Texts
-from gristmill.cleaning.secret_checks import CHECKS, compiled
+from gristmill.cleaning.secret_checks import CHECKS, compile_pattern
 from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACEHOLDER_PATTERN, SECRET_RULES, SecretRule
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Redaction
@@ -115,7 +115,7 @@ def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
                 run_end = run_end if start < run_end else _bare_run_end(text, end)
                 if run_end - start > MAX_VALUE_BYTES:
                     continue
-            match = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
+            match = compile_pattern(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
             if match is None:
                 continue
             if rule.check in RUN_CHECKS:
@@ -130,7 +130,7 @@ def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
 
 
 def _bare_run_end(text: bytes, start: int) -> int:
-    return int(compiled(f"{BARE_VALUE}*").match(text, start).end())
+    return int(compile_pattern(f"{BARE_VALUE}*").match(text, start).end())
 
 
 def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None:
@@ -217,7 +217,9 @@ def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], lang
 @cache
 def _openings(emails: bool) -> Any:
     """Return the pattern of all openings without groups, which RE2 matches in a fraction of the time."""
-    return compiled("|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails)))
+    return compile_pattern(
+        "|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails))
+    )
 
 
 @cache
@@ -225,7 +227,7 @@ def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]
     """Return the pattern of all openings, and the rules of each of its groups."""
     rules = _rules_by_opening(emails)
     pattern = "|".join(f"({opening}){followed_by}" for opening, followed_by in rules)
-    return compiled(pattern), dict(enumerate(rules.values(), start=1))
+    return compile_pattern(pattern), dict(enumerate(rules.values(), start=1))
 
 
 @cache

@@ -10,7 +10,7 @@ from gristmill.cli.parsers import add_output_options, parse_intermixed, parser_f
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.extras import require_bench_chart
-from gristmill.core.names import printable, shell_word
+from gristmill.core.names import printable, shell_quote
 
 if TYPE_CHECKING:
     from gristmill.cli.parsers import Parser
@@ -25,7 +25,7 @@ def bench(arguments: Sequence[str]) -> int:
     if len(given.sources) > 1:
         raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
     require_bench_chart()
-    command = " ".join(shell_word(word) for word in ("gristmill", "bench", *arguments))
+    command = " ".join(shell_quote(word) for word in ("gristmill", "bench", *arguments))
     if given.tokenizers:
         _bench_tokenizers(given, command)
     else:
@@ -35,13 +35,13 @@ def bench(arguments: Sequence[str]) -> int:
 
 def _bench_methods(given: argparse.Namespace, command: str) -> None:
     with signals_held("gristmill.lab.bench.bench"):
-        from gristmill.lab.bench.bench import Asked, bench  # noqa: PLC0415 - not needed for --help
+        from gristmill.lab.bench.bench import BenchOptions, bench  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.bench_markdown import Page, bench_markdown  # noqa: PLC0415
         from gristmill.lab.bench.bench_svg import chart_svg  # noqa: PLC0415
         from gristmill.lab.bench.bench_text import bench_json, bench_text  # noqa: PLC0415
     page = Page(given.out or "bench.md")  # fails now if it would overwrite another file
     names = ("only", "sample", "expand_to", "keep", "tokenizer", "device")
-    asked = Asked(
+    asked = BenchOptions(
         **{name: getattr(given, name) for name in names},
         runs=1 if given.runs is None else given.runs,
         workers=worker_count(given.workers) or "auto",
@@ -58,12 +58,16 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
             raise ConfigError(f"--tokenizers builds no dataset, so it takes no {option}. Omit one of the two.")
     with signals_held("gristmill.lab.bench.tokenizers.bench_tokenizers"):
         from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - not needed for --help
-        from gristmill.lab.bench.tokenizers.bench_tokenizers import DEFAULT_RUNS, AskedOfTokenizers, bench_tokenizers  # noqa: PLC0415
+        from gristmill.lab.bench.tokenizers.bench_tokenizers import (  # noqa: PLC0415
+            DEFAULT_RUNS,
+            TokenizerBenchOptions,
+            bench_tokenizers,
+        )
         from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown  # noqa: PLC0415
         from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg  # noqa: PLC0415
         from gristmill.lab.bench.tokenizers.speed_text import tokenizers_json, tokenizers_text  # noqa: PLC0415
     page = Page(given.out or "bench-tokenizers.md", HEADING)
-    asked = AskedOfTokenizers(
+    asked = TokenizerBenchOptions(
         tokenizer=given.tokenizer,
         device=given.device,
         runs=DEFAULT_RUNS if given.runs is None else given.runs,

@@ -14,7 +14,7 @@ from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
 from gristmill.core.extras import require_report
 from gristmill.core.layout import FILES
-from gristmill.core.names import is_address, printable
+from gristmill.core.names import is_remote_address, printable
 
 if TYPE_CHECKING:
     from gristmill.config.config import Config
@@ -62,7 +62,7 @@ def _keep_freed_memory() -> None:
 
 def _require_report(config: "Config") -> None:
     """Fail before the build if the report could not be written after it."""
-    if is_address(config.out):
+    if is_remote_address(config.out):
         raise ConfigError(
             "--report needs a local dataset, and --out is remote. Build into a local folder, or omit --report."
         )
@@ -75,10 +75,10 @@ def _advise(config: "Config") -> None:
     is_open = config.split.previous is None and (config.split.fresh or not (Path(config.out) / FILES).is_file())
     if not is_open or not os.path.exists(os.path.expanduser(name)):
         return
-    from gristmill.lab.vocabulary.location import splits_beside, splits_word  # noqa: PLC0415 - most builds do not need it
+    from gristmill.lab.vocabulary.location import find_trained_splits, splits_argument  # noqa: PLC0415 - most builds do not need it
 
-    if splits_beside(name) is not None:
-        word = printable(splits_word(name))
+    if find_trained_splits(name) is not None:
+        word = printable(splits_argument(name))
         line = (
             f"this tokenizer was trained on its own splits. Add --splits {word} so that it has seen no held-out file."
         )

@@ -56,8 +56,8 @@ def _against_clean(given: argparse.Namespace) -> int:
     if given.source:
         raise ConfigError("--against-clean uses the sources that the manifest records. Omit --source.")
     with signals_held("gristmill.checks.rebuild"):
-        from gristmill.checks.rebuild import against_clean  # noqa: PLC0415 - not needed for --help
-    found = against_clean(given.folder, gristmill.Progress(quiet=given.quiet or given.json))
+        from gristmill.checks.rebuild import compare_with_clean_build  # noqa: PLC0415 - not needed for --help
+    found = compare_with_clean_build(given.folder, gristmill.Progress(quiet=given.quiet or given.json))
     if given.json:
         print(json.dumps({"ok": not found, "differences": found}))
     elif found or not given.quiet:

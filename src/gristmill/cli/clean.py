@@ -20,13 +20,13 @@ def clean(arguments: Sequence[str]) -> int:
     with signals_held("gristmill.pipeline.work_folder"):
         from gristmill.core.text import size_text  # noqa: PLC0415 - not needed for --help
         from gristmill.pipeline.work_folder import Workspace  # noqa: PLC0415
-        from gristmill.views.viewer.viewer_folder import forget, view_folder  # noqa: PLC0415
+        from gristmill.views.viewer.viewer_folder import delete_viewer_folder, viewer_folder_path  # noqa: PLC0415
     work = Workspace(given.folder)
     if not work.folder.is_dir() and not work.target.exists():
         raise DatasetError(
             f"{printable(str(work.target))} does not exist, and has no work folder. Name the folder of a dataset."
         )
-    deleted = {work.folder: work.clean(), view_folder(work.target): forget(work.target)}
+    deleted = {work.folder: work.clean(), viewer_folder_path(work.target): delete_viewer_folder(work.target)}
     if given.json:
         print(f'{{"deleted_bytes":{sum(deleted.values())}}}')
     elif not given.quiet:

@@ -7,7 +7,7 @@ from gristmill.cli.parsers import add_output_options, parser_for, whole
 from gristmill.cli.signals import signals_held
 from gristmill.cli.train import add_training_options, config_of, log_to_stderr, require_datasets
 from gristmill.core.extras import require_curves, require_lora, require_training
-from gristmill.core.names import printable, shell_word
+from gristmill.core.names import printable, shell_quote
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -63,7 +63,7 @@ def compare(arguments: Sequence[str]) -> int:
         resume=given.resume,
         progress=gristmill.Progress(quiet=is_quiet),
         log=(lambda _: None) if is_quiet else log_to_stderr,
-        command=" ".join(shell_word(word) for word in ("gristmill", "compare", *arguments)),
+        command=" ".join(shell_quote(word) for word in ("gristmill", "compare", *arguments)),
     )
     if given.json:
         print(comparison_json(comparison))

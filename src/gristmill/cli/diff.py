@@ -21,8 +21,8 @@ def diff(arguments: Sequence[str]) -> int:
     add_output_options(parser, "the difference", is_answer=True)
     given = parser.parse_args(arguments)
     with signals_held("gristmill.planning.diff"):
-        from gristmill.planning.diff import EXAMPLES, diff  # noqa: PLC0415 - not needed for --help
+        from gristmill.planning.diff import DEFAULT_EXAMPLES, diff  # noqa: PLC0415 - not needed for --help
         from gristmill.planning.diff_text import difference_json, difference_text  # noqa: PLC0415
-    difference = diff(given.before, given.after, examples=None if given.all else EXAMPLES)
+    difference = diff(given.before, given.after, examples=None if given.all else DEFAULT_EXAMPLES)
     print(difference_json(difference) if given.json else difference_text(difference))
     return 0 if difference.is_same else DIFFERS

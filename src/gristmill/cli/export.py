@@ -46,7 +46,7 @@ def _export_for(given: argparse.Namespace) -> int:
         raise ConfigError("--format and --for contradict each other; use one of them.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     with signals_held("gristmill.publish.export_for"):
-        from gristmill.publish.export_for import command_of  # noqa: PLC0415 - not needed for --help
+        from gristmill.publish.export_for import render_command  # noqa: PLC0415 - not needed for --help
     folder = gristmill.export_for(given.folder, given.trainer, given.out, progress=progress)
     trainer, named = TRAINERS[given.trainer], given.out or os.fspath(folder)
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
@@ -55,7 +55,7 @@ def _export_for(given: argparse.Namespace) -> int:
     elif not given.quiet:
         print(f"wrote    {counted(len(files), 'file')} of {sum(files.values()) / 1e6:,.1f} MB: {trainer.text}")
         print(f"config   {printable(f'{named}/{trainer.snippet_name}')}")
-        print(f"train    {printable(command_of(trainer, named))}")
+        print(f"train    {printable(render_command(trainer, named))}")
         print(f"page     {trainer.page}")
     return 0
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from gristmill.config.options import NOTHING_ELSE, Option, add_options, all_options
+from gristmill.config.options import NO_REPLACEMENTS, Option, add_options, all_options
 from gristmill.config.settings import MIDDLES, NO_FIM_VARIANT, REWRITE_WAYS
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean, printable
@@ -99,7 +99,7 @@ def parse_settings(
     parser: "Parser",
     arguments: Sequence[str],
     what: str,
-    instead: Mapping[str, Option] = NOTHING_ELSE,
+    instead: Mapping[str, Option] = NO_REPLACEMENTS,
     *,
     is_answer: bool = False,
 ) -> tuple[argparse.Namespace, dict[str, Any]]:

@@ -7,7 +7,7 @@ import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, planned_out, print_notes, whole
 from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
-from gristmill.config.options import build_line
+from gristmill.config.options import build_command
 
 
 def plan(arguments: Sequence[str]) -> int:
@@ -46,7 +46,7 @@ def plan(arguments: Sequence[str]) -> int:
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
     if config.out == out:
         picked["out"] = out
-    command = build_line(values | picked, given.config)
+    command = build_command(values | picked, given.config)
     print(plan_json(made, command) if given.json else plan_text(made, command, config.sampling))
     print_notes(made.warnings, quiet=given.quiet)
     return 0

@@ -38,9 +38,9 @@ def show(arguments: Sequence[str]) -> int:
         from rich.console import Console  # noqa: PLC0415
 
         from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415
-        from gristmill.views.row import look_at  # noqa: PLC0415
+        from gristmill.views.row import view_row  # noqa: PLC0415
         from gristmill.views.row_text import row_text  # noqa: PLC0415
-    look = look_at(open_dataset(given.folder), split, number)
+    look = view_row(open_dataset(given.folder), split, number)
     if given.json:
         print(msgspec.json.encode(look).decode())
         return 0

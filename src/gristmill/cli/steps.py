@@ -26,8 +26,8 @@ def prepare(arguments: Sequence[str]) -> int:
     given, config = _parsed(
         "prepare", "Step 1 of 4: read, clean and tokenize shard I of N of the files.", arguments, takes_shard=True
     )
-    with signals_held("gristmill.pipeline.by_hand"):
-        from gristmill.pipeline.by_hand import Shard, prepare_shard  # noqa: PLC0415 - not needed for --help
+    with signals_held("gristmill.pipeline.separate_steps"):
+        from gristmill.pipeline.separate_steps import Shard, prepare_shard  # noqa: PLC0415 - not needed for --help
     shard = Shard.of(given.shard)
     return _print_result(
         given, {"batches": prepare_shard(config, shard, _progress(given))}, f"shard {given.shard} prepared"
@@ -38,23 +38,23 @@ def decide(arguments: Sequence[str]) -> int:
     given, config = _parsed(
         "decide", "Step 2 of 4, once: find duplicates, assign splits, cut shared spans, lay out the output.", arguments
     )
-    with signals_held("gristmill.pipeline.by_hand"):
-        from gristmill.pipeline.by_hand import decide_all  # noqa: PLC0415
+    with signals_held("gristmill.pipeline.separate_steps"):
+        from gristmill.pipeline.separate_steps import decide_all  # noqa: PLC0415
     return _print_result(given, {"pieces": decide_all(config, _progress(given))}, "decided")
 
 
 def shape(arguments: Sequence[str]) -> int:
     given, config = _parsed("shape", "Step 3 of 4: write shard I of N of the rows.", arguments, takes_shard=True)
-    with signals_held("gristmill.pipeline.by_hand"):
-        from gristmill.pipeline.by_hand import Shard, shape_shard  # noqa: PLC0415
+    with signals_held("gristmill.pipeline.separate_steps"):
+        from gristmill.pipeline.separate_steps import Shard, shape_shard  # noqa: PLC0415
     shard = Shard.of(given.shard)
     return _print_result(given, {"rows": shape_shard(config, shard, _progress(given))}, f"shard {given.shard} shaped")
 
 
 def finish(arguments: Sequence[str]) -> int:
     given, config = _parsed("finish", "Step 4 of 4, once: write digests, files.jsonl and the manifest.", arguments)
-    with signals_held("gristmill.pipeline.by_hand"):
-        from gristmill.pipeline.by_hand import finish_all  # noqa: PLC0415
+    with signals_held("gristmill.pipeline.separate_steps"):
+        from gristmill.pipeline.separate_steps import finish_all  # noqa: PLC0415
     manifest = finish_all(config, _progress(given))
     print_summary(manifest, config.out, given)
     return 0

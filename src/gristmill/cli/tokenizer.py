@@ -10,7 +10,7 @@ import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, planned_out, print_notes, whole
 from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
-from gristmill.config.options import Option, build_line
+from gristmill.config.options import Option, build_command
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean
 
@@ -108,17 +108,17 @@ def train(arguments: Sequence[str]) -> int:
 def _build_command(values: dict[str, Any], config: "Config", toml: Path | None) -> str:
     """Return the build command that uses the new tokenizer and keeps its splits."""
     with signals_held("gristmill.lab.vocabulary.location"):
-        from gristmill.lab.vocabulary.corpus import dataset_in  # noqa: PLC0415 - not needed for --help
-        from gristmill.lab.vocabulary.location import splits_word  # noqa: PLC0415
+        from gristmill.lab.vocabulary.corpus import find_dataset_source  # noqa: PLC0415 - not needed for --help
+        from gristmill.lab.vocabulary.location import splits_argument  # noqa: PLC0415
     out = values["out"]
     own = {name: value for name, value in values.items() if name not in {"out", "split.fresh"}}
-    own |= {"tokenizer.name": out, "split.previous": splits_word(out)}
-    if dataset_in(config) is not None:  # a dataset does not record its sources' paths
-        return build_line({**own, "sources": ["SOURCE"], "out": "DIR"}, toml)
+    own |= {"tokenizer.name": out, "split.previous": splits_argument(out)}
+    if find_dataset_source(config) is not None:  # a dataset does not record its sources' paths
+        return build_command({**own, "sources": ["SOURCE"], "out": "DIR"}, toml)
     planned = planned_out(values.get("sources", ()))
     if load_config(own, toml, out=planned).out == planned:
         own["out"] = planned
-    return build_line(own, toml)
+    return build_command(own, toml)
 
 
 def show(arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ import msgspec
 from gristmill.cli.parsers import Parser, add_output_options, parser_for, whole
 from gristmill.cli.signals import signals_held
 from gristmill.core.extras import require_lora, require_training
-from gristmill.core.names import shell_word
+from gristmill.core.names import shell_quote
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
 
@@ -59,7 +59,7 @@ def train(arguments: Sequence[str]) -> int:
         from gristmill.lab.training.processes import is_first_process  # noqa: PLC0415
         from gristmill.lab.training.train import train  # noqa: PLC0415
         from gristmill.lab.training.train_result import result_text  # noqa: PLC0415 - not needed for --help
-    command = " ".join(shell_word(word) for word in ("gristmill", "train", *arguments))
+    command = " ".join(shell_quote(word) for word in ("gristmill", "train", *arguments))
     log = (lambda _: None) if given.quiet or given.json else log_to_stderr
     result = train(given.folder, given.out, config, resume=given.resume, log=log, command=command)
     if not is_first_process():

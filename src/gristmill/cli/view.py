@@ -26,10 +26,10 @@ def view(arguments: Sequence[str]) -> int:
     if not 0 <= given.port <= LARGEST_PORT:
         raise ConfigError(f"--port must be between 0 and {LARGEST_PORT}, got {given.port}.")
     with signals_held("gristmill.views.viewer.view"):
-        from gristmill.views.viewer.view import Viewing  # noqa: PLC0415 - not needed for --help
+        from gristmill.views.viewer.view import RunningViewer  # noqa: PLC0415 - not needed for --help
         from gristmill.views.viewer.view import view as serve  # noqa: PLC0415
 
-    def print_address(viewing: Viewing) -> None:
+    def print_address(viewing: RunningViewer) -> None:
         if given.json:
             print(json.dumps({"address": viewing.address}), flush=True)
         else:

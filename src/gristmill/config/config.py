@@ -42,10 +42,10 @@ from gristmill.config.validation import (
 )
 from gristmill.core.columns import COLUMNS, window_columns
 from gristmill.core.errors import ConfigError
-from gristmill.core.names import is_address, nearest
+from gristmill.core.names import is_remote_address, nearest_name
 from gristmill.core.output_formats import DOCUMENT_FORMATS
 from gristmill.core.plain_files import read_plain_text
-from gristmill.core.records import VARIANTS, WITH_LABELS
+from gristmill.core.records import LABELED_KINDS, VARIANTS
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         pack, refused = self.window.pack, []
         if self.window.is_packed:
             refused = ["--weights-only"] if self.sampling.weights_only else []
-            refused += [f"--variants {kind}" for kind in self.variants.rates if kind in WITH_LABELS]
+            refused += [f"--variants {kind}" for kind in self.variants.rates if kind in LABELED_KINDS]
         if pack == "repo":
             refused += ["--variants"] if self.variants.rates else []
             refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []
@@ -281,7 +281,7 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 def _did_you_mean(name: str, prefix: str) -> str:
     """Suggest the nearest setting of the section, or one with the same name in another section."""
     known = [*setting_names(), *(field.name for field in fields_of(Config))]
-    near = nearest(prefix + name, known)
+    near = nearest_name(prefix + name, known)
     near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)
     if near:
         return f"Did you mean {near!r}?"
@@ -291,7 +291,7 @@ def _did_you_mean(name: str, prefix: str) -> str:
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
     def resolved(value: Any) -> Any:
-        is_path = isinstance(value, str) and not is_address(value)
+        is_path = isinstance(value, str) and not is_remote_address(value)
         return str(base / os.path.expanduser(value)) if is_path else value
 
     if isinstance(tree.get("sources"), list):

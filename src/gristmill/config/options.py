@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gristmill.config.config import choices_of, default_of
 from gristmill.config.settings import MIDDLES, REWRITE_WAYS
-from gristmill.core.names import shell_word
+from gristmill.core.names import shell_quote
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import VARIANTS, VariantKind
 
@@ -412,7 +412,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
 }
 
 
-NOTHING_ELSE: Mapping[str, Option] = {}
+NO_REPLACEMENTS: Mapping[str, Option] = {}
 
 
 def all_options() -> list[Option]:
@@ -420,7 +420,7 @@ def all_options() -> list[Option]:
     return [option for group in BUILD_OPTIONS.values() for option in group]
 
 
-def add_options(parser: argparse.ArgumentParser, instead: Mapping[str, Option] = NOTHING_ELSE) -> None:
+def add_options(parser: argparse.ArgumentParser, instead: Mapping[str, Option] = NO_REPLACEMENTS) -> None:
     """Add the options to a parser. `instead` has options that replace others, keyed by setting."""
     for title, options in BUILD_OPTIONS.items():
         group = parser.add_argument_group(title)
@@ -448,7 +448,7 @@ def _default_text(default: Any) -> Any:
     return f"{default:g}" if isinstance(default, float) else default
 
 
-def build_line(values: dict[str, Any], toml: Path | None) -> str:
+def build_command(values: dict[str, Any], toml: Path | None) -> str:
     """Return the command that builds with these settings."""
     sources = list(values.get("sources", ()))
     needs_dashes = any(source.startswith("-") for source in sources)
@@ -463,7 +463,7 @@ def build_line(values: dict[str, Any], toml: Path | None) -> str:
             elif one is not None:
                 words += _option_words(option.flag, one)
     words += ["--", *sources] if needs_dashes else []
-    return " ".join(shell_word(word) for word in words)
+    return " ".join(shell_quote(word) for word in words)
 
 
 def _option_words(flag: str, value: object) -> list[str]:

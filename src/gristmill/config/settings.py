@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gristmill.config.validation import at_least, between, check_types, fields_of, set_text_tuple
+from gristmill.config.validation import check_types, fields_of, require_at_least, require_between, set_text_tuple
 from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
 from gristmill.core.output_formats import FORMATS
@@ -71,13 +71,13 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
-        at_least(1, "window.length", self.length, most=MAX_WINDOW_LENGTH)
+        require_at_least(1, "window.length", self.length, most=MAX_WINDOW_LENGTH)
         if self.overlap is not None:
-            at_least(0, "window.overlap", self.overlap)
-        at_least(1, "window.min_fresh", self.min_fresh)
+            require_at_least(0, "window.overlap", self.overlap)
+        require_at_least(1, "window.min_fresh", self.min_fresh)
         if self.is_packed and self.tail != "keep":
             raise ConfigError(f"--pack {self.pack} keeps every tail, so it cannot be combined with --tail {self.tail}.")
-        at_least(-SEED_LIMIT, "window.repo_order_seed", self.repo_order_seed, most=SEED_LIMIT - 1)
+        require_at_least(-SEED_LIMIT, "window.repo_order_seed", self.repo_order_seed, most=SEED_LIMIT - 1)
         if self.repo_order != "path" and self.pack != "repo":
             raise ConfigError(
                 f"--repo-order {self.repo_order} needs --pack repo, which puts complete repositories into rows. "
@@ -139,7 +139,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         ordered = [name for name in FORMATS if name in self.formats]
         msgspec.structs.force_setattr(self, "formats", ordered)
-        at_least(1, "output.shard_bytes", self.shard_bytes)
+        require_at_least(1, "output.shard_bytes", self.shard_bytes)
 
 
 class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +193,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
         return {split: percent / 100 for split, percent in zip(Split, percents, strict=True)}
 
 
-def asked_shares(settings: Mapping[str, Any]) -> dict[Split, float]:
+def requested_shares(settings: Mapping[str, Any]) -> dict[Split, float]:
     """Return the shares in a manifest's settings, or an empty dict if they cannot be read."""
     try:
         return msgspec.convert(settings.get("split"), SplitConfig).fractions()
@@ -225,7 +225,7 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
             if any(SURROGATES.search(text) for text in getattr(self, field)):
                 raise ConfigError(f"scan.{field} must be UTF-8. Match other names with ? or *.")
         check_types(self, "scan.")
-        at_least(1, "scan.max_file_bytes", self.max_file_bytes)
+        require_at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
 
 class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -365,11 +365,11 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "sampling.")
-        at_least(-SEED_LIMIT, "sampling.seed", self.seed, most=SEED_LIMIT - 1)
+        require_at_least(-SEED_LIMIT, "sampling.seed", self.seed, most=SEED_LIMIT - 1)
         for name in ("max_windows", "target_windows"):
             if getattr(self, name) is not None:
-                at_least(1, f"sampling.{name}", getattr(self, name))
-        at_least(1, "sampling.max_epochs", self.max_epochs, most=EPOCHS_LIMIT)
+                require_at_least(1, f"sampling.{name}", getattr(self, name))
+        require_at_least(1, "sampling.max_epochs", self.max_epochs, most=EPOCHS_LIMIT)
         for group, weight in self.weights.items():
             if not 0 <= weight <= MAX_WEIGHT:
                 raise ConfigError(f"the weight of {group!r} must be from 0 to {MAX_WEIGHT}, got {weight}.")
@@ -424,10 +424,10 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_types(self, "fim.")
         for name in ("rate", "spm"):
             if getattr(self, name) is not None:
-                between(0, 1, f"fim.{name}", getattr(self, name))
+                require_between(0, 1, f"fim.{name}", getattr(self, name))
         if self.max_middle is not None:
-            at_least(1, "fim.max_middle", self.max_middle)
-        at_least(-SEED_LIMIT, "fim.seed", self.seed, most=SEED_LIMIT - 1)
+            require_at_least(1, "fim.max_middle", self.max_middle)
+        require_at_least(-SEED_LIMIT, "fim.seed", self.seed, most=SEED_LIMIT - 1)
         for kind, share in self.middles.items():
             if kind not in MIDDLES:
                 raise ConfigError(f"fim.middles: there is no kind {kind!r}. Known: {', '.join(MIDDLES)}.")
@@ -471,12 +471,12 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         refuse_unknown_variants(self.rates)
         check_types(self, "variants.")
-        at_least(-SEED_LIMIT, "variants.seed", self.seed, most=SEED_LIMIT - 1)
+        require_at_least(-SEED_LIMIT, "variants.seed", self.seed, most=SEED_LIMIT - 1)
         for kind, rate in self.rates.items():
-            between(0, 1, f"variants.rates.{kind}", rate)
-        between(0, 0.9, "variants.noise_mask", self.noise_mask)
-        between(0, 0.9, "variants.noise_delete", self.noise_delete)
-        between(1, 100, "variants.noise_span", self.noise_span)
+            require_between(0, 1, f"variants.rates.{kind}", rate)
+        require_between(0, 0.9, "variants.noise_mask", self.noise_mask)
+        require_between(0, 0.9, "variants.noise_delete", self.noise_delete)
+        require_between(1, 100, "variants.noise_span", self.noise_span)
         enabled = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
         msgspec.structs.force_setattr(self, "rates", {kind: enabled[kind] for kind in VariantKind if kind in enabled})
 
@@ -567,10 +567,10 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("max_tokens", "context_tokens"):
             value = getattr(self, name)
             if value is not None:
-                at_least(1, f"rewrite.{name}", value, most=MAX_TOKENS)
-        at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
-        at_least(0, "rewrite.retries", self.retries, most=100)
-        between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
+                require_at_least(1, f"rewrite.{name}", value, most=MAX_TOKENS)
+        require_at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
+        require_at_least(0, "rewrite.retries", self.retries, most=100)
+        require_between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -602,11 +602,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "run.")
-        at_least(1, "run.batch_bytes", self.batch_bytes)
+        require_at_least(1, "run.batch_bytes", self.batch_bytes)
         if self.workers != "auto":
-            at_least(1, "run.workers", self.workers, most=1024)
-        at_least(1, "run.batch_files", self.batch_files)
-        at_least(0, "run.cache_bytes", self.cache_bytes)
+            require_at_least(1, "run.workers", self.workers, most=1024)
+        require_at_least(1, "run.batch_files", self.batch_files)
+        require_at_least(0, "run.cache_bytes", self.cache_bytes)
         if self.ray_address is not None and self.runner != "ray":
             raise ConfigError("--ray-address needs --runner ray.")
         if self.device == "cuda" and self.runner != "local":
@@ -614,8 +614,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"--device cuda needs --runner local, whose workers share one machine's GPU, got --runner "
                 f"{self.runner}. Leave out one of the two."
             )
-        at_least(1, "run.task_seconds", self.task_seconds)
-        at_least(1, "run.max_expansion", self.max_expansion)
+        require_at_least(1, "run.task_seconds", self.task_seconds)
+        require_at_least(1, "run.max_expansion", self.max_expansion)
 
 
 def rule_names() -> list[str]:

@@ -68,13 +68,13 @@ def set_text_tuple(section: msgspec.Struct, prefix: str, field: str) -> None:
     msgspec.structs.force_setattr(section, field, texts)
 
 
-def between(least: float, most: float, name: str, value: float) -> None:
+def require_between(least: float, most: float, name: str, value: float) -> None:
     """Raise ConfigError if the value is outside the range, whose limits are included."""
     if not least <= value <= most:
         raise ConfigError(f"{name} must be from {least:g} to {most:g}, got {value:g}.")
 
 
-def at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:
+def require_at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:
     """Raise ConfigError if the value is below `least` or above `most`."""
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"

@@ -50,7 +50,7 @@ class When(StrEnum):
     PACK = "`--pack`"
 
 
-DECIDED_LATER = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
+STEP_2_CONDITIONS = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
 """Conditions of columns that step 2 fills. Step 1 measures rows without them, so its parts fit any weights."""
 
 
@@ -237,7 +237,7 @@ COLUMNS = {column.name: column for column in _COLUMNS}
 
 PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
 """Columns with one number per id, with their value at padding positions."""
-SEGMENT_PLACE = ("at", "length")
+SEGMENT_POSITION_KEYS = ("at", "length")
 """Further keys of a segment: position and number of its tokens in the row, special tokens excluded."""
 
 

@@ -16,7 +16,7 @@ COMMA, ZERO, NINE = b",09"
 Numbers = npt.NDArray[np.int64]
 
 
-def numbers_in(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
+def parse_numbers(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
     """Parse all numbers of all texts. Return None if a text has anything but plain digits and commas.
 
     The second array has the index of each text's first number and, as its last entry, the total count.

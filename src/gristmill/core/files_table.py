@@ -16,11 +16,11 @@ from gristmill.core.records import (
     Respelling,
     Split,
     VariantKind,
+    WhyNotRewritten,
     WhyNoVariant,
-    WhyPlain,
 )
 
-LONGEST_ROW = 64 << 20
+MAX_ROW_BYTES = 64 << 20
 """Maximum bytes in a line. A longer line was not written by gristmill."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
@@ -47,7 +47,7 @@ class FimRow(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     rewritten: Count = 0
     """Windows with a middle. The other windows of the file are unchanged."""
-    missing: WhyPlain | None = None
+    missing: WhyNotRewritten | None = None
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,26 +105,26 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, (self.tokens or 0) - (self.cut_tokens or 0) - (self.left_tokens or 0))
 
 
-def file_rows(path: Path) -> Iterator[FileRow]:
+def read_file_rows(path: Path) -> Iterator[FileRow]:
     """Read the rows in path order, one at a time, because there may be a hundred thousand."""
-    return (row for _, row in file_lines(path))
+    return (row for _, row in read_file_lines(path))
 
 
-def file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
+def read_file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
     """Read the rows in path order, each with its stored line. Raise DatasetError if the file is damaged."""
-    for line, row in decoded_lines(path, FileRow):
+    for line, row in decode_lines(path, FileRow):
         if row.split is None if row.status == "kept" else row.reason is None:
             what = f"{row.name!r} is {row.status} without a split or a reason"
             raise DatasetError(f"{str(path)!r} is damaged: {what}. Build the dataset again.")
         yield line, row
 
 
-def decoded_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
+def decode_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
     """Decode each line as a `kind`, a record with the columns to read, and yield it with its line."""
     decoder = msgspec.json.Decoder(kind)
     try:
         with open_plain(path) as stream:
-            while line := stream.readline(LONGEST_ROW):
+            while line := stream.readline(MAX_ROW_BYTES):
                 yield line, decoder.decode(line)
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None

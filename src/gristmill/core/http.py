@@ -76,7 +76,7 @@ class Request(NamedTuple):
     """Environment variable with the key. Errors name it if the server refuses the key."""
 
 
-def exchange(request: Request, stop: threading.Event) -> bytes:
+def send_request(request: Request, stop: threading.Event) -> bytes:
     """Send the request and return the complete body of the answer. Raise NoAnswerError if there is none."""
     address = urlsplit(request.url)
     deadline = _Deadline(request.timeout_seconds, stop)
@@ -180,7 +180,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._connected, self._deadline))
 
     def close(self) -> None:
-        """Do nothing. http.client calls this before the body is read, and `exchange` closes the socket."""
+        """Do nothing. http.client calls this before the body is read, and `send_request` closes the socket."""
 
 
 class _BoundedReader(io.RawIOBase):

@@ -36,9 +36,9 @@ CARDS = (README, CROISSANT)
 SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
 TEMPORARY_NAME = re.compile(r"(.+)\.\d+-[0-9a-f]{8}\.tmp", re.DOTALL)
-EXPORTING = ".export-"
+EXPORT_PREFIX = ".export-"
 """Prefix of the folder inside the dataset folder where an export writes another format."""
-TAKEN = "taken"
+MOVED_NAMES = "taken"
 """File in that folder with the names of the files that are moved into the dataset."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -51,18 +51,18 @@ def data_file_name(split: Split, index: int, count: int, *, compressed: bool) ->
     return f"{split}{part}.jsonl{'.zst' if compressed else ''}"
 
 
-def sealed(card: bytes) -> bytes:
+def with_digest_line(card: bytes) -> bytes:
     """Append a line with the card's digest, so that later changes can be detected."""
     return card + SEAL % hashlib.sha256(card).hexdigest().encode()
 
 
-def is_as_sealed(path: Path) -> bool:
+def is_unchanged_card(path: Path) -> bool:
     """Return True if gristmill wrote the card and it has not been changed since."""
     try:
         content = read_plain(path) if path.is_file() else b""
     except OSError:
         return False
-    return sealed(content[: content.rfind(SEAL[:20])]) == content
+    return with_digest_line(content[: content.rfind(SEAL[:20])]) == content
 
 
 def is_report(path: Path) -> bool:
@@ -80,7 +80,7 @@ def is_dataset_folder(folder: Path) -> bool:
         return False
 
 
-def can_hold_files(folder: Path) -> bool:
+def is_writable_folder(folder: Path) -> bool:
     """Return True if the folder, or its nearest existing parent, can be written to."""
     if str(folder).startswith("~"):  # expanduser() found no such home directory
         return False
@@ -89,19 +89,19 @@ def can_hold_files(folder: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK, effective_ids=can_use_effective_ids)
 
 
-def half_written(name: str) -> str | None:
+def unfinished_file_name(name: str) -> str | None:
     """Return the final name of a file that `write_atomically` did not finish, or None for any other name."""
     match = TEMPORARY_NAME.fullmatch(name)
     return match[1] if match else None
 
 
-def half_exported(growing: Path, files: Iterable[str]) -> set[str]:
+def partly_exported_names(growing: Path, files: Iterable[str]) -> set[str]:
     """Return the names that an interrupted export has moved into the dataset folder, where no manifest lists them.
 
     `growing` is the folder of the export, `files` are the names that the manifest lists.
     """
     known = {name.partition("/")[0] for name in files}
-    taken = read_plain_text(growing / TAKEN).splitlines() if (growing / TAKEN).is_file() else ()
+    taken = read_plain_text(growing / MOVED_NAMES).splitlines() if (growing / MOVED_NAMES).is_file() else ()
     return {name for name in taken if name not in known and not os.path.lexists(growing / name)}
 
 

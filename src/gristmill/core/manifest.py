@@ -19,7 +19,7 @@ from gristmill.core.layout import MANIFEST, write_atomically
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import (
-    LARGEST_VOCABULARY,
+    MAX_VOCAB_SIZE,
     MAX_WINDOW_LENGTH,
     NO_LIMIT,
     DropReason,
@@ -27,8 +27,8 @@ from gristmill.core.records import (
     MiddleKind,
     Split,
     VariantKind,
+    WhyNotRewritten,
     WhyNoVariant,
-    WhyPlain,
 )
 
 Kind = TypeVar("Kind")
@@ -162,7 +162,7 @@ class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Rewritten windows by kind of middle."""
     plain: int
     """Windows of rewritten files without a middle, because they are too short or only whitespace."""
-    missing: dict[WhyPlain, int]
+    missing: dict[WhyNotRewritten, int]
     """Chosen files that are not rewritten, counted by reason."""
 
 
@@ -245,7 +245,7 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Format of a data file or of a file that belongs to one. None for other files."""
 
 
-def facts_of(path: Path) -> FileFacts:
+def file_facts(path: Path) -> FileFacts:
     """Return the size and digest of a file."""
     with open_plain(path) as stream:
         digest = hashlib.file_digest(stream, "sha256")
@@ -434,7 +434,7 @@ def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
         )
 
 
-class Edition:
+class OpenedBuild:
     """One build of a dataset, as opened by a reader. Another build may replace it in the folder at any time."""
 
     def __init__(self, folder: Path) -> None:
@@ -489,7 +489,7 @@ class Edition:
 
 
 @contextmanager
-def reading(edition: Edition | None) -> Iterator[None]:
+def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
     """Raise DatasetError if data files cannot be read or were replaced. Without an edition, check nothing."""
     if edition is None:
         yield
@@ -502,10 +502,10 @@ def reading(edition: Edition | None) -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path, edition: Edition | None) -> Iterator[BinaryIO]:
+def open_data_file(path: Path, edition: OpenedBuild | None) -> Iterator[BinaryIO]:
     """Open a data file of this build. An open file can still be read after it is replaced."""
     with ExitStack() as stack:
-        with reading(edition):
+        with guard_reading(edition):
             stream = stack.enter_context(open_plain(path))
         yield stream
 
@@ -604,7 +604,7 @@ def _check_values(record: RowsRecord, path: Path) -> None:
     facts = record.tokenizer
     named = (facts.pad_id, facts.end_id, facts.mask_id)
     ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in named if one is not None)]
-    if not 0 < facts.vocab_size <= LARGEST_VOCABULARY or any(not 0 <= one < LARGEST_VOCABULARY for one in ids):
+    if not 0 < facts.vocab_size <= MAX_VOCAB_SIZE or any(not 0 <= one < MAX_VOCAB_SIZE for one in ids):
         raise DatasetError(f"{str(path)!r} is damaged: it records impossible token ids.")
     if any(not 0 <= one.windows < MAX_ROWS for one in record.splits.values()):
         raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")

@@ -10,13 +10,13 @@ from gristmill.core.names import printable
 SPECIAL_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
-def plain_text(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape a text so that Markdown displays it unchanged."""
     return SPECIAL_CHARACTERS.sub(r"\\\1", printable(text))
 
 
 def code(text: str) -> str:
-    """Format code that can be copied, inside more backticks than it contains. Names in cards use `in_code`."""
+    """Format code that can be copied, inside more backticks than it contains. Names in cards use `name_as_code`."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if len(fence) > 1 else ""
     return f"{fence}{space}{printable(text)}{space}{fence}"
@@ -50,7 +50,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
         yield ""
 
 
-def more(num: int, what: str) -> Iterator[str]:
+def more_line(num: int, what: str) -> Iterator[str]:
     """Yield a line with the number of omitted items, if there are any."""
     if num > 0:
         yield f"And {num:,} more {what}.\n"
@@ -65,15 +65,15 @@ NOT_IN_TITLE = re.compile(r"[^\w .,+#~/-]+")
 """Characters that a title does not need and a page might interpret as markup."""
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """Shorten a name and escape its control characters, including those that change the direction of writing."""
     short = name if len(name) <= MAX_NAME_LENGTH else f"{name[:MAX_NAME_LENGTH]}…"
     return printable(short.encode("utf-8", "backslashreplace").decode())
 
 
-def in_code(name: object) -> str:
+def name_as_code(name: object) -> str:
     """Format a name as code: `my-repo`. Backticks and bars are escaped as in a path (core/names.py)."""
-    text = shown(str(name)).replace("`", "\\x60").replace("|", "\\x7c")
+    text = display_name(str(name)).replace("`", "\\x60").replace("|", "\\x7c")
     return f"`{text}`" if text.strip() else "(no name)"
 
 
@@ -82,12 +82,12 @@ def literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def title(name: str) -> str:
+def safe_title(name: str) -> str:
     """Make a name safe for fields that other programs display without escaping."""
-    return NOT_IN_TITLE.sub("_", shown(name)).strip() or "_"
+    return NOT_IN_TITLE.sub("_", display_name(name)).strip() or "_"
 
 
-def yaml_of(value: Mapping[str, Any]) -> str:
+def to_yaml(value: Mapping[str, Any]) -> str:
     """Format strings, numbers, lists and mappings as block-style YAML. Keys are not escaped."""
     return "".join(f"{line}\n" for line in _block(value))
 

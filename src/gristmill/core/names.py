@@ -22,12 +22,12 @@ ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 ES_PLURALS = {"batches": "batch"}
 SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
 # As git parses it: a user, and a colon before any slash. `C:\\x` and `a:b` are paths.
-SCP_FORM = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
+SCP_ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
 
 
-def is_address(word: str) -> bool:
+def is_remote_address(word: str) -> bool:
     """Return True for an address like `s3://bucket/x` or `git@host:name`, False for a local path."""
-    return bool(SCHEME.match(word) or SCP_FORM.fullmatch(word))
+    return bool(SCHEME.match(word) or SCP_ADDRESS.fullmatch(word))
 
 
 def path_text(path: str) -> str:
@@ -61,7 +61,7 @@ def counted_units(num: int | str, units: str) -> str:
     return counted(num, ES_PLURALS.get(units) or units.removesuffix("s"), units)
 
 
-def shell_word(word: str) -> str:
+def shell_quote(word: str) -> str:
     r"""Quote a word for a shell. Unprintable characters are written as in bash and zsh: `$'caf\xe9.py'`."""
     if word.isprintable():
         return shlex.quote(word)
@@ -74,7 +74,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest_name(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that the user probably meant, or None if no known name is near.
 
     It is the only known name that starts with the word, or the most similar one. At most one character in four may be
@@ -93,7 +93,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     """Return a sentence that suggests the nearest known name, or `otherwise` if there is none."""
-    near = nearest(word, known)
+    near = nearest_name(word, known)
     return f"Did you mean {near!r}?" if near is not None else otherwise
 
 

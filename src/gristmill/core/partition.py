@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 NUM_HASHES = 1 << 32
 
 
-def neighbours(
+def consecutive_groups(
     items: Iterable[Item], size_of: Callable[[Item], int], limit: int, max_items: int | None = None
 ) -> Iterator[list[Item]]:
     """Yield non-empty groups of consecutive items. An item larger than the limit forms its own group."""
@@ -24,7 +24,7 @@ def neighbours(
         yield group
 
 
-def steady_neighbours(
+def stable_groups(
     items: Iterable[Item],
     name_of: Callable[[Item], str],
     size_of: Callable[[Item], int],
@@ -33,8 +33,8 @@ def steady_neighbours(
 ) -> Iterator[list[Item]]:
     """Yield groups of consecutive items, such that a new or changed item changes only the groups next to it.
 
-    A hash of an item's name decides whether it begins a new run. The probability grows with the item's size, so
-    that runs are on average half as large as the limit. A run that exceeds the limit is divided by `neighbours`.
+    A hash of an item's name decides whether it begins a new group. The probability grows with the item's size, so
+    that groups are half as large as the limit on average. `consecutive_groups` divides a group that exceeds the limit.
     """
 
     def begins_run(item: Item) -> bool:
@@ -44,7 +44,7 @@ def steady_neighbours(
     run: list[Item] = []
     for item in items:
         if run and begins_run(item):
-            yield from neighbours(run, size_of, limit, max_items)
+            yield from consecutive_groups(run, size_of, limit, max_items)
             run = []
         run.append(item)
-    yield from neighbours(run, size_of, limit, max_items)
+    yield from consecutive_groups(run, size_of, limit, max_items)

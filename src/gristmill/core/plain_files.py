@@ -83,7 +83,7 @@ def open_descriptor(path: str | os.PathLike[str], *, follow_links: bool = True) 
     return descriptor
 
 
-class PlainFolder:
+class FolderReader:
     """Reader that keeps the last folder open, so that its path is resolved and checked once for all files in it."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class PlainFolder:
         if path != self._path:
             self._close()
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            if name_of(descriptor) == path:
+            if descriptor_path(descriptor) == path:
                 self._descriptor = descriptor
             else:
                 os.close(descriptor)
@@ -138,7 +138,7 @@ class PlainFolder:
         self._path = self._descriptor = None
 
 
-def name_of(descriptor: int) -> str | None:
+def descriptor_path(descriptor: int) -> str | None:
     """Return the path of an open file with all links resolved, or None if the system does not provide it."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")

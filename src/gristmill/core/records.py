@@ -24,7 +24,7 @@ Range = tuple[int, int]
 MAX_WINDOW_LENGTH = 1 << 20
 NO_LIMIT = 1 << 40
 """Window length that is enough for any document."""
-LARGEST_VOCABULARY = 1 << 24
+MAX_VOCAB_SIZE = 1 << 24
 
 
 class Split(StrEnum):
@@ -250,9 +250,9 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
     ),
 }
 
-BY_THEMSELVES = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
+INDEPENDENT_WINDOW_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
 """Kinds whose windows are independent: consecutive windows are not consecutive in a text."""
-WITH_LABELS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
+LABELED_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
 """Kinds whose ids are not those of a text."""
 
 
@@ -274,11 +274,11 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def is_text(self) -> bool:
         """True if it is another text, cut into windows like a file. Otherwise its windows are independent."""
-        return self.kind not in BY_THEMSELVES
+        return self.kind not in INDEPENDENT_WINDOW_KINDS
 
     @property
     def has_labels(self) -> bool:
-        return self.kind in WITH_LABELS
+        return self.kind in LABELED_KINDS
 
 
 class Reason(StrEnum):
@@ -378,7 +378,7 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sum(one.form is not None for one in self.windows)
 
 
-class WhyPlain(Reason):
+class WhyNotRewritten(Reason):
     """Reason why a file that was chosen for fill in the middle is not rewritten."""
 
     FILE_WAS_CUT = "file_was_cut", "spans were cut out of it"
@@ -394,7 +394,7 @@ class WhyPlain(Reason):
 class NotRewritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
     repo: str
     path: str
-    why: WhyPlain
+    why: WhyNotRewritten
 
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):

@@ -4,7 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.core.columns import COLUMNS, DECIDED_LATER, IDS, MASK, SEGMENT_PLACE, SEGMENTS, TEXT, When, row_columns
+from gristmill.core.columns import (
+    COLUMNS,
+    IDS,
+    MASK,
+    SEGMENT_POSITION_KEYS,
+    SEGMENTS,
+    STEP_2_CONDITIONS,
+    TEXT,
+    When,
+    row_columns,
+)
 from gristmill.core.errors import DatasetError
 from gristmill.core.manifest import Manifest
 
@@ -98,10 +108,12 @@ class Schema(NamedTuple):
     @property
     def plain(self) -> "Schema":
         """Schema of the same rows without the columns that step 2 fills."""
-        return self._replace(columns=tuple(name for name in self.columns if COLUMNS[name].when not in DECIDED_LATER))
+        return self._replace(
+            columns=tuple(name for name in self.columns if COLUMNS[name].when not in STEP_2_CONDITIONS)
+        )
 
     @property
     def packed(self) -> "Schema":
         """Schema of packed rows whose windows have this schema."""
         conditions = {COLUMNS[name].when for name in self.columns} | {When.PACK}
-        return self._replace(columns=row_columns(conditions), segment_columns=(*self.natural, *SEGMENT_PLACE))
+        return self._replace(columns=row_columns(conditions), segment_columns=(*self.natural, *SEGMENT_POSITION_KEYS))

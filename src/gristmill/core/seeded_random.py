@@ -16,15 +16,15 @@ MASK = (1 << 64) - 1
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-def number_of(*names: object) -> int:
+def stable_hash(*names: object) -> int:
     """Hash the names to a 64-bit number. Equal names give equal numbers."""
     text = "\0".join(map(str, names))
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
-def luck(*names: object) -> float:
+def random_fraction(*names: object) -> float:
     """Hash the names to a number that is greater than 0 and at most 1."""
-    return (number_of(*names) + 1) / (1 << 64)
+    return (stable_hash(*names) + 1) / (1 << 64)
 
 
 def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -37,11 +37,11 @@ def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return bits
 
 
-class Dice:
+class SeededRandom:
     """Random number generator SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts per number."""
 
     def __init__(self, *seeds: object) -> None:
-        self._state = number_of(*seeds)
+        self._state = stable_hash(*seeds)
 
     def bits(self) -> int:
         """Return the next 64 random bits."""

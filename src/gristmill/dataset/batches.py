@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import ConfigError
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 
 # The rows of an epoch and their order are a pure function of the rows, the seed and the epoch.
 
@@ -73,11 +73,13 @@ class Order:
         # Systematic resampling spreads the extra draws evenly over neighbors. A permutation makes the neighbors random.
         permutation = self._permutation("turn", epoch)
         counts = np.empty(len(permutation), np.int64)
-        counts[permutation] = draw_counts(weights[permutation], Dice("feeding", "draw", self.seed, epoch).fraction())
+        counts[permutation] = draw_counts(
+            weights[permutation], SeededRandom("feeding", "draw", self.seed, epoch).fraction()
+        )
         return np.repeat(np.arange(len(permutation)), counts)
 
     def _permutation(self, purpose: str, epoch: int) -> RowNumbers:
-        bits = Dice("feeding", purpose, self.seed, epoch).many_bits(len(self))
+        bits = SeededRandom("feeding", purpose, self.seed, epoch).many_bits(len(self))
         return np.argsort(bits, kind="stable")
 
 

@@ -17,7 +17,7 @@ from gristmill.core.errors import ConfigError
 from gristmill.dataset.frame import Flags, Frame, Numbers, Pad, check_pad
 from gristmill.dataset.items import Item
 from gristmill.dataset.masking import MASK_RATE, Masking
-from gristmill.dataset.token_edges import Vocabulary
+from gristmill.dataset.token_edges import TokenProperties
 from gristmill.tokenizers.control_tokens import MASK_NAMES
 from gristmill.tokenizers.tokenizer import Tokenizer
 
@@ -122,7 +122,7 @@ class MaskedCollator:
     ) -> None:
         if not 0 < rate <= 1:
             raise ConfigError(f"rate must be larger than 0 and at most 1, got {rate}. The default is {MASK_RATE}.")
-        vocabulary = Vocabulary.of(tokenizer)
+        vocabulary = TokenProperties.of(tokenizer)
         mask_id = _mask_id(tokenizer)
         self.fresh_only = fresh_only
         self._padder = _make_padder(frame, pad, multiple_of)

@@ -24,7 +24,7 @@ from gristmill.config.settings import WindowConfig
 from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
-from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_ids, require_manifest
+from gristmill.core.manifest import Manifest, OpenedBuild, RowsRecord, require_ids, require_manifest
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
@@ -78,7 +78,7 @@ class Dataset(Mapping[str, "Rows"]):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.edition = Edition(folder)
+        self.edition = OpenedBuild(folder)
         """Build that the folder contains. Reading raises DatasetError if another build has replaced it."""
         self.record: RowsRecord = self.edition.record
         """Manifest, or the smaller record of rows that gristmill did not build."""
@@ -211,7 +211,7 @@ class Dataset(Mapping[str, "Rows"]):
         return str(importlib.import_module("gristmill.views.notebook").dataset_html(self))
 
 
-def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
+def split_windows(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Split a packed row into its windows, each with its own ids. Any other row is one window."""
     if "segments" not in row:
         return [row]
@@ -294,7 +294,7 @@ class Rows:
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
         for number, line in enumerate(self.lines()):
             if names in line:
-                for window in windows_in(self._parse(line, number)):
+                for window in split_windows(self._parse(line, number)):
                     if (window.get("repo"), window.get("path")) == (repo, path):
                         yield number, window
 

@@ -31,14 +31,14 @@ from gristmill.core.manifest import (
     ForeignRows,
     RowCounts,
     TokenizerFacts,
-    facts_of,
+    file_facts,
     write_manifest,
 )
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import FileKey, Range, Split
 from gristmill.core.version import __version__
-from gristmill.dataset.stretches import Ids
+from gristmill.dataset.token_spans import Ids
 from gristmill.formats.zstd import ZstdJsonlFile, read_table
 from gristmill.tokenizers.definition import Definition
 
@@ -82,15 +82,15 @@ class ForeignRow(msgspec.Struct, frozen=True):
             raise DatasetError(f"a window of {self.path!r} is damaged: it has a number that cannot be an id.") from None
 
 
-def data_files(folder: Path, split: Split) -> list[Path]:
+def find_data_files(folder: Path, split: Split) -> list[Path]:
     """Return the data files of a split, sorted by name."""
     matches = ((path, DATA_FILE.fullmatch(path.name)) for path in sorted(folder.iterdir()) if path.is_file())
     return [path for path, match in matches if match is not None and match[1] == split]
 
 
-def rows_of(folder: Path, split: Split) -> Iterator[ForeignRow]:
+def read_foreign_rows(folder: Path, split: Split) -> Iterator[ForeignRow]:
     """Read the rows of a split one at a time, in constant memory, from any of the file formats."""
-    for path in data_files(folder, split):
+    for path in find_data_files(folder, split):
         yield from decode_rows(path, read_raw_rows(path), ForeignRow)
 
 
@@ -137,7 +137,7 @@ def _read_list(path: Path) -> Iterator[bytes]:
 # Conversion to a dataset folder.
 
 
-class Shown:
+class Coverage:
     """Token ranges of each file that are covered by windows."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Shown:
         return sum(map(len, self._ranges.values()))
 
 
-def adopt(
+def convert_rows(
     source: Path,
     folder: Path,
     definition: Definition,
@@ -188,7 +188,7 @@ def adopt(
         window_length=_window_length(window_length, max(one.longest for one in converted.values())),
         columns=next((one.columns for one in converted.values() if one.columns), []),
         splits={split: one.counts() for split, one in converted.items()},
-        files={**files, **{name: facts_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}},
+        files={**files, **{name: file_facts(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}},
     )
     write_manifest(rows, folder, is_synced=False)
     return rows
@@ -205,7 +205,7 @@ class _ConvertedSplit:
 
     def __init__(self, num_special: int) -> None:
         self._num_special = num_special
-        self._coverage = Shown()
+        self._coverage = Coverage()
         self._num_windows = self._num_emitted = 0
         self.longest = 0
         """Number of ids in the longest row."""
@@ -218,7 +218,7 @@ class _ConvertedSplit:
     ) -> "_ConvertedSplit":
         """Move or rewrite the files of a split. A split without rows has no file."""
         converted = cls(len(definition.template.prefix) + len(definition.template.suffix))
-        paths = [path for path in data_files(source, split) if next(read_raw_rows(path), None) is not None]
+        paths = [path for path in find_data_files(source, split) if next(read_raw_rows(path), None) is not None]
         for index, path in enumerate(paths):
             name = data_file_name(split, index, len(paths), compressed=False)
             if path.name.endswith(".jsonl") and not renamed:

@@ -12,7 +12,7 @@ import torch
 from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS, SEGMENTS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import RowsRecord
-from gristmill.core.records import BY_THEMSELVES
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS
 from gristmill.dataset.batches import Draw
 from gristmill.dataset.frame import Frame, Pad, check_pad
 
@@ -88,7 +88,7 @@ class ItemFormat(NamedTuple):
         if SEGMENTS in row:
             return self._tensor(self._fresh_flags(row, num_ids), 0)
         num_content = self.frame.num_content(row[IDS][:num_ids])
-        if row.get("fim") or row.get("variant") in BY_THEMSELVES:
+        if row.get("fim") or row.get("variant") in INDEPENDENT_WINDOW_KINDS:
             return num_content
         return min(num_content, int(row.get("fresh", num_content)))
 
@@ -97,7 +97,7 @@ class ItemFormat(NamedTuple):
         try:
             for segment in row[SEGMENTS]:
                 start, length = segment["at"], segment["length"]
-                is_altered = segment.get("fim") or segment.get("variant") in BY_THEMSELVES
+                is_altered = segment.get("fim") or segment.get("variant") in INDEPENDENT_WINDOW_KINDS
                 fresh, end = length if is_altered else segment["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
                     raise ValueError(f"{fresh} of {length} tokens at {start}, in {num_ids} ids")

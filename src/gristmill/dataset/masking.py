@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.seeded_random import STEP, mix, number_of
+from gristmill.core.seeded_random import STEP, mix, stable_hash
 from gristmill.dataset.frame import Flags, Numbers
 from gristmill.dataset.token_edges import WordEdges
 
@@ -53,7 +53,7 @@ class Masking(NamedTuple):
 
     def _bits(self, epochs: Numbers, positions: Numbers, width: int) -> Bits:
         step = np.uint64(STEP)
-        seeds = np.full(len(epochs), number_of("feeding", "mask", self.seed), np.uint64)
+        seeds = np.full(len(epochs), stable_hash("feeding", "mask", self.seed), np.uint64)
         of_epoch = mix(seeds + (epochs.astype(np.uint64) + np.uint64(1)) * step)
         of_window = mix(of_epoch + (positions.astype(np.uint64) + np.uint64(1)) * step)
         return mix(of_window[:, None] + np.arange(1, width + 1, dtype=np.uint64) * step)

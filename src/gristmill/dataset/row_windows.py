@@ -19,23 +19,23 @@ import numpy as np
 import orjson
 
 from gristmill.core.columns import IGNORED_LABEL
-from gristmill.core.digits import numbers_in
+from gristmill.core.digits import parse_numbers
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
-from gristmill.core.records import BY_THEMSELVES, LARGEST_VOCABULARY, FileKey, VariantKind
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, MAX_VOCAB_SIZE, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame
-from gristmill.dataset.stretches import Ids, Stretch, join
+from gristmill.dataset.token_spans import Ids, TokenSpan, join_spans
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
 """The ids of 64 rows remain in the cache of a core, as measured with `gristmill check`."""
 
-_Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
-_Label = Annotated[int, msgspec.Meta(ge=IGNORED_LABEL, lt=LARGEST_VOCABULARY)]
+_Id = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB_SIZE)]
+_Label = Annotated[int, msgspec.Meta(ge=IGNORED_LABEL, lt=MAX_VOCAB_SIZE)]
 
 
 class TextKey(NamedTuple):
@@ -82,7 +82,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_alone(self) -> bool:
         """True if its ids are not a span of the text: they contain noise, or the middle comes last."""
-        return bool(self.fim) or self.variant in BY_THEMSELVES
+        return bool(self.fim) or self.variant in INDEPENDENT_WINDOW_KINDS
 
     @property
     def file(self) -> FileKey:
@@ -115,11 +115,11 @@ class DecodedRow(NamedTuple):
     def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
 
-    def shown(self, window: Window) -> "ShownWindow":
-        return ShownWindow(window, self.content(window))
+    def shown(self, window: Window) -> "WindowWithIds":
+        return WindowWithIds(window, self.content(window))
 
 
-class ShownWindow(NamedTuple):
+class WindowWithIds(NamedTuple):
     """A window with its ids."""
 
     window: Window
@@ -127,21 +127,21 @@ class ShownWindow(NamedTuple):
     """Ids without the special tokens around them."""
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> TokenSpan:
         """The ids with their position in the text. Not valid if `window.is_alone`."""
-        return Stretch(self.window.start, self.ids)
+        return TokenSpan(self.window.start, self.ids)
 
 
-def join_windows(dataset: Dataset, parts: Iterable[ShownWindow]) -> list[Stretch] | None:
+def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[TokenSpan] | None:
     """Join windows of one file, in any order and with repeats. Return None if two windows contradict each other.
 
     The text of fill-in-the-middle windows is put back in order and encoded again.
     """
     windows = list(parts)
     if not any(one.window.fim for one in windows):
-        return join(one.stretch for one in windows)
+        return join_spans(one.stretch for one in windows)
     originals = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
-    spans: list[Stretch] = []
+    spans: list[TokenSpan] = []
     for run in _group_contiguous(originals):
         start = run[0].window.start
         engine = dataset.tokenizer if not start else dataset.continuing_tokenizer
@@ -150,13 +150,13 @@ def join_windows(dataset: Dataset, parts: Iterable[ShownWindow]) -> list[Stretch
         except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
             what = f"rows of {run[0].window.path} are damaged: {error!r}"
             raise DatasetError(f"{what}. Run `gristmill check` for details.") from None
-        spans.append(Stretch(start, engine.encode(text).ids.astype(np.uint32)))
+        spans.append(TokenSpan(start, engine.encode(text).ids.astype(np.uint32)))
     return spans
 
 
-def _group_contiguous(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]:
+def _group_contiguous(ordered: Sequence[WindowWithIds]) -> Iterator[list[WindowWithIds]]:
     """Group windows that follow each other without a gap."""
-    run: list[ShownWindow] = []
+    run: list[WindowWithIds] = []
     for one in ordered:
         if run and one.window.start != run[-1].window.end:
             yield run
@@ -179,7 +179,7 @@ def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
     return np.concatenate([*parts, tokenizer.encode(text).ids]).astype(np.uint32)
 
 
-def _decode_window(dataset: Dataset, part: ShownWindow) -> bytes:
+def _decode_window(dataset: Dataset, part: WindowWithIds) -> bytes:
     window, ids = part
     if not window.fim:
         return (dataset.continuing_tokenizer if window.start else dataset.tokenizer).decode(ids)
@@ -427,7 +427,7 @@ def _parse_ids(lines: Sequence[bytes]) -> list[Ids] | None:
     """Parse the ids of all lines at once. Return None if a line is formatted differently."""
     if not all(line.startswith(HEAD) and line.find(b"],") > 0 for line in lines):
         return None
-    parsed = numbers_in([line[len(HEAD) : line.index(b"]")] for line in lines])
+    parsed = parse_numbers([line[len(HEAD) : line.index(b"]")] for line in lines])
     if parsed is None:
         return None
     ids = parsed[0].astype(np.uint32)

@@ -24,7 +24,7 @@ class WordEdges(NamedTuple):
     ends_in_word: Flags
 
 
-class Vocabulary(NamedTuple):
+class TokenProperties(NamedTuple):
     """Properties of all token ids of a tokenizer."""
 
     size: int
@@ -36,7 +36,7 @@ class Vocabulary(NamedTuple):
     """None if decoding does not restore the text."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
+    def of(cls, tokenizer: Tokenizer) -> "TokenProperties":
         """Return the properties of a tokenizer's ids, computed once per process."""
         key = tokenizer.definition.key
         if key not in _cache:
@@ -50,20 +50,22 @@ class Vocabulary(NamedTuple):
         return np.flatnonzero(is_plain if self.num_bytes is None else is_plain & (self.num_bytes > 0))
 
 
-_cache: dict[str, Vocabulary] = {}
+_cache: dict[str, TokenProperties] = {}
 
 
-def _make_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+def _make_vocabulary(tokenizer: Tokenizer) -> TokenProperties:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
     is_control[[token_id for token_id in tokenizer.definition.control_ids if token_id < tokenizer.vocab_size]] = True
     if not tokenizer.gives_text_back:
-        return Vocabulary(tokenizer.vocab_size, is_control, None, None)
+        return TokenProperties(tokenizer.vocab_size, is_control, None, None)
     tokens = token_bytes(tokenizer)
     edges = WordEdges(
         np.array([token[:1] != b"" and token[0] in WORD_BYTES for token in tokens]),
         np.array([token[:1] != b"" and token[-1] in WORD_BYTES for token in tokens]),
     )
-    return Vocabulary(tokenizer.vocab_size, is_control, np.array([len(token) for token in tokens], np.int64), edges)
+    return TokenProperties(
+        tokenizer.vocab_size, is_control, np.array([len(token) for token in tokens], np.int64), edges
+    )
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[bytes]:

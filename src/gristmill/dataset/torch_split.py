@@ -94,7 +94,7 @@ class ProcessRank(NamedTuple):
     world_size: int
 
 
-def place_of(rank: int | None = None, world_size: int | None = None) -> ProcessRank:
+def process_rank(rank: int | None = None, world_size: int | None = None) -> ProcessRank:
     """Return rank and world size as given, or detect them.
 
     They are detected from torch.distributed if it is initialized, and otherwise from the environment variables RANK and
@@ -146,7 +146,7 @@ class TorchSplit:
         self.rows, self.record, self.folder = rows, record, folder
         self.shuffle, self.seed, self.pad = shuffle, seed, pad
         self.without = frozenset(without if "variant" in record.columns else ())
-        self.rank, self.world_size = place_of(rank, world_size)
+        self.rank, self.world_size = process_rank(rank, world_size)
         self._items = ItemFormat.of(record, pad, self.default_columns if columns is None else columns)
 
     @property

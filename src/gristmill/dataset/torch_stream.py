@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gristmill.core.errors import ConfigError
-from gristmill.core.seeded_random import Dice, luck
+from gristmill.core.seeded_random import SeededRandom, random_fraction
 from gristmill.dataset.batches import Draw, Order
 from gristmill.dataset.items import DEFAULT_COLUMNS, DRAW_COLUMNS, Item, Row
 from gristmill.dataset.torch_split import StackingLoader, TorchSplit
@@ -141,7 +141,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
 
     def _draw_block(self, block: int, epoch: int) -> Iterator[DrawnItem]:
         rows = range(block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, len(self.rows)))
-        sort_keys = Dice("feeding", "pool", self.seed, epoch, block).many_bits(len(rows)).tolist()
+        sort_keys = SeededRandom("feeding", "pool", self.seed, epoch, block).many_bits(len(rows)).tolist()
         for number, sort_key in zip(rows, sort_keys, strict=True):
             row = self.rows[number]
             if row.get("variant", "") in self.without:
@@ -154,7 +154,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
     def _num_copies(self, row: Row, number: int, epoch: int) -> int:
         if not self.has_weights:
             return 1
-        return int(row["weight"] + 1 - luck("feeding", "copies", self.seed, epoch, number))
+        return int(row["weight"] + 1 - random_fraction("feeding", "copies", self.seed, epoch, number))
 
     def _item(self, row: Row, draw: Draw) -> Item:
         item = self._items.drawn(row, draw)

@@ -108,7 +108,7 @@ def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, 
     return {pair: grams.jaccard(*pair) for pair in pairs}
 
 
-def groups_of(bands: Iterable[Keys]) -> list[Group]:
+def candidate_groups(bands: Iterable[Keys]) -> list[Group]:
     """Return the groups of documents that share a key. A group that shares keys in several bands is returned once.
 
     `bands` has the keys of all documents, for each band.
@@ -154,7 +154,7 @@ Copies = dict[int, list[PreparedDocument]]
 """Copies of each kept document, keyed by its index among the kept documents."""
 
 
-def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
+def separate_exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
     """Return the documents to keep, and the copies of them. `documents` must be in path order."""
     index_of: dict[str, int] = {}
     kept: list[PreparedDocument] = []

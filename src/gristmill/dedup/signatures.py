@@ -38,7 +38,7 @@ GRAM_WEIGHTS = np.array(
 BAND_WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93], np.uint64)
 
 
-def mixed(numbers: Keys) -> Keys:
+def mix_bits(numbers: Keys) -> Keys:
     """Mix the bits of each number, so that every bit of the result depends on every bit of the number."""
     mixed: Keys = (numbers ^ (numbers >> np.uint64(32))) * GRAM_WEIGHTS[0]
     mixed ^= mixed >> np.uint64(29)
@@ -51,7 +51,7 @@ def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
 
 
-def end_to_end(documents: Sequence[Ids]) -> tuple[Ids, Edges]:
+def concatenate_ids(documents: Sequence[Ids]) -> tuple[Ids, Edges]:
     """Concatenate the ids of documents. The second array has the start of each document, and the end."""
     ids = np.concatenate(documents) if documents else np.zeros(0, np.uint16)
     return ids, np.cumsum([0, *map(len, documents)])
@@ -67,7 +67,7 @@ def grams_of(ids: Ids) -> Keys:
         np.multiply(numbers[: len(some)], GRAM_WEIGHTS[0], out=some)
         for position in range(1, min(GRAM_TOKENS, len(ids))):
             some += numbers[position : position + len(some)] * GRAM_WEIGHTS[position]
-        some[:] = mixed(some)
+        some[:] = mix_bits(some)
     return grams
 
 
@@ -85,7 +85,7 @@ def _band_keys(ids: Ids, edges: Edges) -> Keys:
     sketch = RMinHash.digest_matrix_from_flat_token_hashes(grams, offsets, NUM_PERMUTATIONS, SEED)
     values = b"".join([SIGNATURE.pack(*row) for row in sketch.to_rows()])
     pairs = np.frombuffer(values, np.uint64).reshape(len(edges) - 1, NUM_BANDS, -1)
-    return mixed((pairs * BAND_WEIGHTS).sum(axis=2, dtype=np.uint64))
+    return mix_bits((pairs * BAND_WEIGHTS).sum(axis=2, dtype=np.uint64))
 
 
 def _grams_of_documents(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:

@@ -7,10 +7,10 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Protocol
 
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import consecutive_groups
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, PreparedDocument, StoredText
-from gristmill.dedup.clusters import Cluster, GramSets, Pair, UnionFind, find_clusters, groups_of, jaccards
+from gristmill.dedup.clusters import Cluster, GramSets, Pair, UnionFind, candidate_groups, find_clusters, jaccards
 from gristmill.dedup.signatures import Ids, Keys
 
 PAIR_TOKENS = 1 << 17
@@ -72,7 +72,7 @@ class _Similarities:
         return b"".join(sorted(bytes.fromhex(self._documents[number].text_sha256)[:16] for number in pair))
 
 
-def clusters_of(
+def cluster_near_duplicates(
     store: Store,
     documents: Sequence[PreparedDocument],
     bands: Iterable[Keys],
@@ -86,7 +86,7 @@ def clusters_of(
     earlier build, keyed by the texts of a pair.
     """
     similar = _Similarities(documents, known)
-    groups = groups_of(bands)
+    groups = candidate_groups(bands)
     clusters = find_clusters(groups, len(documents), similar.assumed)
     for _ in range(MAX_ROUNDS):
         tasks = _tasks(documents, sorted(similar.missing))
@@ -119,7 +119,7 @@ def _tasks(
     for pair in pairs:
         sets.join(*pair)
     sorted_pairs = sorted(pairs, key=lambda pair: (sets.find(pair[0]), pair))
-    for some in neighbours(_with_new_tokens(documents, sorted_pairs), itemgetter(1), PAIR_TOKENS):
+    for some in consecutive_groups(_with_new_tokens(documents, sorted_pairs), itemgetter(1), PAIR_TOKENS):
         yield {pair: (_stored_text(documents[pair[0]]), _stored_text(documents[pair[1]])) for pair, _ in some}
 
 

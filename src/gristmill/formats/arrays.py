@@ -25,7 +25,7 @@ MakeHeader = Callable[[np.dtype[Any], int], bytes]
 """Returns the file header for a dtype and a number of values. Its length must not depend on the number of values."""
 
 
-def no_head(_dtype: np.dtype[Any], _count: int) -> bytes:
+def no_header(_dtype: np.dtype[Any], _count: int) -> bytes:
     return b""
 
 

@@ -31,8 +31,8 @@ from gristmill.formats.arrow_tables import (
     batch_from_table,
     convert_errors,
     import_pyarrow,
+    make_tables,
     require_columns,
-    tables_of,
 )
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, find_files
@@ -96,7 +96,7 @@ def _finish_split(paths: Sequence[Path], target: Target, fingerprint: str) -> li
 
 def _write_files(folder: Path, batches: Iterable[WindowBatch], schema: Schema) -> list[Path]:
     pa = import_pyarrow(NAME)
-    table_schema, tables = tables_of(pa, batches, schema)
+    table_schema, tables = make_tables(pa, batches, schema)
     paths: list[Path] = []
     first = list(islice(tables, 1))
     while first or not paths:

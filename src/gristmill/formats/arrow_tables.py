@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_PLACE, SEGMENTS, Kind
+from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_POSITION_KEYS, SEGMENTS, Kind
 from gristmill.core.errors import DatasetError, MissingExtraError, OutputError
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import require_plain
@@ -35,7 +35,7 @@ ROWS_AT_ONCE = 1000
 groups of 286 MiB and is faster with small ones, but each costs some hundred bytes per column in the file footer."""
 SEGMENT_KINDS = {
     **{name: column.kind for name, column in COLUMNS.items() if column.is_of_window},
-    **dict.fromkeys(SEGMENT_PLACE, Kind.NUMBER),
+    **dict.fromkeys(SEGMENT_POSITION_KEYS, Kind.NUMBER),
 }
 
 ArrowSchema = Any
@@ -52,7 +52,7 @@ def import_pyarrow(format_name: str) -> Any:
     return pa
 
 
-def tables_of(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tuple[ArrowSchema, Iterator[Table]]:
+def make_tables(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tuple[ArrowSchema, Iterator[Table]]:
     """Return the schema of all tables, and the tables, with up to ROWS_AT_ONCE rows each."""
     groups = rebatch(batches, schema.num_rows_at_once(ROWS_AT_ONCE))
     first = list(islice(groups, 1))

@@ -154,7 +154,7 @@ def _concat_columns(parts: Sequence[ColumnValues]) -> ColumnValues:
     return list(chain.from_iterable(parts))
 
 
-def between(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
+def slice_batch(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
     """Return the rows from `start` up to `stop`."""
     columns = {name: _slice_column(column, start, stop) for name, column in batch.columns.items()}
     return WindowBatch(_slice_column(batch.ids, start, stop), columns)
@@ -171,7 +171,7 @@ DOCUMENT_COLUMNS = ("repo", "path", "variant", "variant_seed")
 """Columns whose values are the same in all rows of a document."""
 
 
-def are_alike(batch: WindowBatch, names: Iterable[str] = DOCUMENT_COLUMNS) -> npt.NDArray[np.bool_]:
+def equals_previous(batch: WindowBatch, names: Iterable[str] = DOCUMENT_COLUMNS) -> npt.NDArray[np.bool_]:
     """Compare each row but the first with the row before it in these columns, ignoring missing columns."""
     alike = np.ones(max(len(batch) - 1, 0), np.bool_)
     for values in (batch.columns[name] for name in names if name in batch.columns):
@@ -196,8 +196,8 @@ def rebatch(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBat
         merged = concat_batches(pending)
         num_full = num_pending - num_pending % num_rows
         for start in range(0, num_full, num_rows):
-            yield between(merged, start, start + num_rows)
+            yield slice_batch(merged, start, start + num_rows)
         num_pending -= num_full
-        pending = [between(merged, num_full, len(merged))] if num_pending else []
+        pending = [slice_batch(merged, num_full, len(merged))] if num_pending else []
     if pending:
         yield concat_batches(pending)

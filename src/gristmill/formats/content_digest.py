@@ -21,11 +21,11 @@ ROW_BYTES = 16
 def row_digests(split: Split, batch: WindowBatch) -> bytes:
     """Hash each row to ROW_BYTES bytes. The hash of a packed row covers the position of each of its windows."""
     if SEGMENTS in batch.columns:
-        keys = list(map(places_of, batch.columns[SEGMENTS]))
+        keys = list(map(segments_key, batch.columns[SEGMENTS]))
     else:
         columns = batch.columns
         keys = [
-            place_of(repo, path, start)
+            window_key(repo, path, start)
             for repo, path, start in zip(columns["repo"], columns["path"], columns["start"].tolist(), strict=True)
         ]
     if not batch.has_ids:
@@ -38,15 +38,15 @@ def row_digests(split: Split, batch: WindowBatch) -> bytes:
     )
 
 
-def places_of(segments: Sequence[Mapping[str, Any]]) -> bytes:
+def segments_key(segments: Sequence[Mapping[str, Any]]) -> bytes:
     """Encode the positions of all windows in a packed row."""
     try:
-        return b"".join(place_of(one["repo"], one["path"], one["start"]) for one in segments)
+        return b"".join(window_key(one["repo"], one["path"], one["start"]) for one in segments)
     except (LookupError, TypeError, AttributeError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
 
 
-def place_of(repo: str, path: str, start: int) -> bytes:
+def window_key(repo: str, path: str, start: int) -> bytes:
     """Encode the position of a window."""
     return b"%b\0%b\0%d\0" % (repo.encode(), path.encode(), start)
 
@@ -75,7 +75,7 @@ def line_digest(line: bytes) -> bytes:
     return hashlib.sha256(line).digest()[:ROW_BYTES]
 
 
-class Content:
+class ContentDigest:
     """Digest of a dataset, computed from row hashes that are added in the row order of each split."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 The ids of all documents in the run are concatenated in one array, and a row is a range of it. FILLERS has the function
 that computes each column. `jsonl_rows` writes lines directly from its results. All other formats write the batches that
-`batch_of_rows` returns.
+`batch_from_rows` returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -351,7 +351,7 @@ def num_emitted(rows: Rows, schema: Schema) -> Indices:
     return np.full(rows.num_rows, schema.length) if schema.pad_id is not None else num_ids(rows, schema)
 
 
-def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
+def digest_rows(rows: Rows, schema: Schema, split: Split) -> bytes:
     """Hash each row. The hash is the same in every format (see content_digest)."""
     if not schema.has_ids:
         return _text_digests(rows, split)
@@ -387,7 +387,7 @@ def _special_ids(schema: Schema, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any]
     return np.array(schema.prefix, dtype), np.array(schema.suffix, dtype), np.array(last_suffix, dtype)
 
 
-def batch_of_rows(rows: Rows, schema: Schema) -> WindowBatch:
+def batch_from_rows(rows: Rows, schema: Schema) -> WindowBatch:
     """Return the batch that `batch_of_lines` would read from the JSON lines of these rows."""
     columns = {name: _batch_column(name, FILLERS[name](rows), schema) for name in schema.natural}
     if not schema.has_ids:

@@ -121,14 +121,14 @@ class Format(NamedTuple):
 # Formats by name. Each module is imported on first use because most need an additional library.
 
 
-def format_named(name: str) -> Format:
+def get_format(name: str) -> Format:
     """Return the format of this name."""
     module = importlib.import_module(f"gristmill.formats.{FORMATS[name].module}")
     found: Format = getattr(module, name.upper())
     return found
 
 
-def folder_of(dataset: Path, name: str) -> Path:
+def format_folder(dataset: Path, name: str) -> Path:
     """Return the folder of a format in a dataset."""
     return dataset / FORMATS[name].folder
 

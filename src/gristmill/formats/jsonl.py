@@ -15,16 +15,16 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import Edition, opened, reading
+from gristmill.core.manifest import OpenedBuild, guard_reading, open_data_file
 from gristmill.core.names import counted
-from gristmill.core.partition import neighbours, steady_neighbours
+from gristmill.core.partition import consecutive_groups, stable_groups
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, find_files
-from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
-from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
+from gristmill.formats.jsonl_rows import format_lines, parse_lines
+from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, encode_table, read_table
 from gristmill.windows.cut import Indices
 
 COUNT_BUFFER_BYTES = 1 << 22
@@ -37,13 +37,13 @@ def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     name = target.file_name(".jsonl" if target.compressed_at is None else ".jsonl.zst")
     with (target.folder / name).open("wb") as stream:
         if target.compressed_at is None:
-            stream.writelines(line for batch in batches for line in lines_of(batch, target.schema))
+            stream.writelines(line for batch in batches for line in format_lines(batch, target.schema))
         else:
             stream.writelines(_compress_pieces(_pieces(batches, target.schema, target.compressed_at)))
     return [name]
 
 
-def piece_bytes(shard_bytes: int) -> int:
+def max_piece_bytes(shard_bytes: int) -> int:
     """Return the maximum size of a piece, the rows that one task of a build formats and writes. The mean is half of it.
 
     A worker needs a few times this much memory. Larger pieces compress slightly better, but more has to be rewritten
@@ -68,9 +68,9 @@ def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Itera
     rows are divided by size only.
     """
     if schema.is_packed:
-        yield from neighbours((line for batch in batches for line in lines_of(batch, schema)), len, limit)
+        yield from consecutive_groups((line for batch in batches for line in format_lines(batch, schema)), len, limit)
         return
-    for piece in steady_neighbours(_documents(batches, schema), attrgetter("name"), attrgetter("num_bytes"), limit):
+    for piece in stable_groups(_documents(batches, schema), attrgetter("name"), attrgetter("num_bytes"), limit):
         yield [line for document in piece for line in document.lines]
 
 
@@ -84,7 +84,7 @@ def _documents(batches: Iterable[WindowBatch], schema: Schema) -> Iterator[_Docu
 def _keyed_lines(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str, str, str], bytes]]:
     columns = batch.columns
     variants = columns.get("variant", [""] * len(batch))
-    return zip(zip(columns["repo"], columns["path"], variants, strict=True), lines_of(batch, schema), strict=True)
+    return zip(zip(columns["repo"], columns["path"], variants, strict=True), format_lines(batch, schema), strict=True)
 
 
 def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
@@ -94,13 +94,13 @@ def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
         content, new_frames = compress_rows(piece)
         frames += new_frames
         yield content
-    yield table_of(frames)
+    yield encode_table(frames)
 
 
 class JsonlFile:
     """Reader of one file, in order or by row number. Finds the start of each row on first access by number."""
 
-    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
+    def __init__(self, path: Path, num_rows: int, edition: OpenedBuild | None = None) -> None:
         """`edition` is the build that the file belongs to. Reading fails if another build has replaced it."""
         self._path, self._num_rows, self._edition = path, num_rows, edition
         self._map: mmap.mmap | None = None
@@ -111,7 +111,7 @@ class JsonlFile:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with opened(self._path, self._edition) as stream:
+        with open_data_file(self._path, self._edition) as stream:
             for row in stream:
                 num_rows += 1
                 yield row
@@ -119,7 +119,7 @@ class JsonlFile:
 
     def __getitem__(self, row: int) -> bytes:
         if self._map is None or self._starts is None:
-            with reading(self._edition), self._content() as stream:
+            with guard_reading(self._edition), self._content() as stream:
                 if not os.fstat(stream.fileno()).st_size:
                     self._require_num_rows(0)
                 content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -132,11 +132,11 @@ class JsonlFile:
     def _content(self) -> BinaryIO:
         return open_plain(self._path)
 
-    def __getstate__(self) -> tuple[Path, int, Edition | None]:
+    def __getstate__(self) -> tuple[Path, int, OpenedBuild | None]:
         """Pickle without the memory map: the other process opens the file again."""
         return self._path, self._num_rows, self._edition
 
-    def __setstate__(self, state: tuple[Path, int, Edition | None]) -> None:
+    def __setstate__(self, state: tuple[Path, int, OpenedBuild | None]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _require_num_rows(self, found: int) -> None:
@@ -168,7 +168,7 @@ class JsonlReader:
         return self._first_rows[-1]
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        return batch_of_lines(list(self._lines(start, stop)), self._schema)
+        return parse_lines(list(self._lines(start, stop)), self._schema)
 
     def _lines(self, start: int, stop: int) -> Iterator[bytes]:
         for row in range(start, stop):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from gristmill.core.columns import COLUMNS, DECIDED_LATER, IDS, MASK, Kind
+from gristmill.core.columns import COLUMNS, IDS, MASK, STEP_2_CONDITIONS, Kind
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import ColumnValues, Ragged, WindowBatch, add_padding, remove_padding, require_ids_fit
@@ -203,12 +203,12 @@ def row_sizes(rows: Rows, schema: Schema) -> Indices:
     return _sizes(_row_pieces(rows, schema), rows.num_rows)
 
 
-def num_more_bytes(schema: Schema) -> int:
+def num_added_bytes(schema: Schema) -> int:
     """Return the bytes per row that columns outside `schema.plain` add.
 
     It holds for documents that are not weighted, drawn, varied or rewritten.
     """
-    later_columns = [name for name in schema.columns if COLUMNS[name].when in DECIDED_LATER]
+    later_columns = [name for name in schema.columns if COLUMNS[name].when in STEP_2_CONDITIONS]
     pieces = [
         piece for name in later_columns for piece in (_key(name), *_pieces(name, FILLERS[name](_ONE_ROW), schema))
     ]
@@ -377,7 +377,7 @@ def _escaped_widths() -> npt.NDArray[np.int64]:
 # Conversion between batches of windows and JSON lines, with the same bytes as above.
 
 
-def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
+def format_lines(batch: WindowBatch, schema: Schema) -> list[bytes]:
     """Format each row of a batch as it is stored, with padding and its line feed."""
     return column_lines(add_padding(batch, schema).stored_columns, len(batch))
 
@@ -395,7 +395,7 @@ def _batch_pieces(columns: Mapping[str, ColumnValues]) -> Iterator[Piece]:
     yield b"}\n"
 
 
-def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
+def parse_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
     """Parse stored rows and remove their padding. Raises DatasetError if a row is damaged."""
     try:
         rows = [orjson.loads(line) for line in lines]

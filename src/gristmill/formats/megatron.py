@@ -18,8 +18,8 @@ import numpy as np
 from gristmill.core.errors import OutputError
 from gristmill.core.plain_files import open_plain
 from gristmill.core.schema import Schema
-from gristmill.formats.arrays import damage_error, map_part, no_head
-from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
+from gristmill.formats.arrays import damage_error, map_part, no_header
+from gristmill.formats.token_streams import StreamFiles, id_dtype, stream_format
 from gristmill.windows.cut import Indices
 
 HEADER = struct.Struct("<9sQBQQ")
@@ -33,7 +33,7 @@ MAX_SEQUENCE_IDS = 2**31 - 1
 
 def _stream_dtype(schema: Schema) -> np.dtype[Any]:
     """Return the dtype of ids in the stream. Megatron has no uint32, so int32 replaces it."""
-    dtype = id_kind(schema)
+    dtype = id_dtype(schema)
     return dtype if dtype in TYPE_CODES else np.dtype("<i4")
 
 
@@ -84,5 +84,5 @@ def _read_index(path: Path, _dtype: np.dtype[Any]) -> Indices:
     return np.cumsum(map_part(path, np.dtype("<i4"), HEADER.size, num_sequences), dtype=np.int64)
 
 
-FILES = StreamFiles(".bin", ".idx", no_head, _stream_dtype, _write_index, _read_num_ids, _read_index)
+FILES = StreamFiles(".bin", ".idx", no_header, _stream_dtype, _write_index, _read_num_ids, _read_index)
 MEGATRON = stream_format("megatron", FILES)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import COLUMNS, POSITION_IDS, SEGMENT_IDS, SEGMENT_PLACE, SEGMENTS, Kind
+from gristmill.core.columns import COLUMNS, POSITION_IDS, SEGMENT_IDS, SEGMENT_POSITION_KEYS, SEGMENTS, Kind
 from gristmill.formats.batch import Ragged, WindowBatch
 
 
-class Placed(NamedTuple):
+class PackedPart(NamedTuple):
     """Part of a packed row: the ids of a window, if any, with special ids before and after."""
 
     group: int
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     after: tuple[int, ...]
 
 
-def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatch:
+def packed_batch(rows: Sequence[Sequence[PackedPart]], windows: WindowBatch) -> WindowBatch:
     """Build packed rows from a batch of windows without special tokens."""
     window_columns = _window_columns(windows)
     dtype = windows.ids.values.dtype
@@ -45,7 +45,7 @@ def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatc
             at += len(part.before)
             if part.window is not None:
                 row_segments.append(
-                    {**window_columns[part.window], **dict(zip(SEGMENT_PLACE, (at, len(ids)), strict=True))}
+                    {**window_columns[part.window], **dict(zip(SEGMENT_POSITION_KEYS, (at, len(ids)), strict=True))}
                 )
             pieces += (np.array(part.before, dtype), ids.astype(dtype, copy=False), np.array(part.after, dtype))
             at += len(ids) + len(part.after)

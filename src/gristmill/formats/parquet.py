@@ -23,8 +23,8 @@ from gristmill.formats.arrow_tables import (
     convert_errors,
     empty_batch,
     import_pyarrow,
+    make_tables,
     require_columns,
-    tables_of,
 )
 from gristmill.formats.batch import WindowBatch, concat_batches
 from gristmill.formats.format import Format, Target, find_files
@@ -54,7 +54,7 @@ def num_parquet_bytes(batches: Iterable[WindowBatch], schema: Schema) -> int:
 
 def _write_to(sink: Any, batches: Iterable[WindowBatch], schema: Schema) -> None:
     pa, parquet = _import_parquet()
-    table_schema, tables = tables_of(pa, batches, schema)
+    table_schema, tables = make_tables(pa, batches, schema)
     with parquet.ParquetWriter(sink, table_schema, **write_options(schema)) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=len(table))

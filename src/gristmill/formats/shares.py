@@ -13,13 +13,13 @@ import numpy as np
 
 from gristmill.core.errors import GristmillError
 from gristmill.core.layout import UNFINISHED
-from gristmill.core.manifest import FileFacts, facts_of
+from gristmill.core.manifest import FileFacts, file_facts
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.content_digest import Content, row_digests
-from gristmill.formats.format import Target, folder_of, format_named, path_in_dataset
+from gristmill.formats.content_digest import ContentDigest, row_digests
+from gristmill.formats.format import Target, format_folder, get_format, path_in_dataset
 
 
 class Share(NamedTuple):
@@ -41,11 +41,11 @@ class Share(NamedTuple):
     @property
     def is_piece(self) -> bool:
         """True if the share is written separately and then joined with the others."""
-        return self.num_shares > 1 and format_named(self.format).join is not None
+        return self.num_shares > 1 and get_format(self.format).join is not None
 
     def folder_in(self, dataset: Path) -> Path:
         """Return the output folder: that of the format, or a temporary folder in it if the share is a piece."""
-        folder = folder_of(dataset, self.format)
+        folder = format_folder(dataset, self.format)
         return folder / f"{self.split}-{self.number:05d}{UNFINISHED}" if self.is_piece else folder
 
 
@@ -65,7 +65,7 @@ class WrittenFiles(msgspec.Struct, frozen=True):
     """Concatenated hashes of all rows."""
 
 
-def shares_of(
+def divide_into_shares(
     name: str, split: Split, schema: Schema, num_rows: Sequence[int], edge_at: Callable[[int], int]
 ) -> list[Share]:
     """Divide a split into shares. The same rows always give the same shares.
@@ -73,7 +73,7 @@ def shares_of(
     `num_rows` has the number of rows of each JSONL file of the split. `edge_at` returns the first row at or after the
     given one at which a document begins.
     """
-    format_, total = format_named(name), sum(num_rows)
+    format_, total = get_format(name), sum(num_rows)
     files = [total] if format_.join is not None else num_rows
     edges = [0]
     for stop, count in zip(accumulate(files), files, strict=True):
@@ -91,7 +91,7 @@ def shares_of(
     ]
 
 
-def shares_of_documents(
+def divide_documents_into_shares(
     name: str, split: Split, schema: Schema, num_rows: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[Share, slice]]:
     """Yield the shares of a split and the documents in each. `counts` has the number of rows of each document."""
@@ -100,7 +100,7 @@ def shares_of_documents(
     def document_at(row: int) -> int:
         return int(np.searchsorted(edges, row))
 
-    for share in shares_of(name, split, schema, num_rows, lambda row: int(edges[document_at(row)])):
+    for share in divide_into_shares(name, split, schema, num_rows, lambda row: int(edges[document_at(row)])):
         yield share, slice(document_at(share.first), document_at(share.stop))
 
 
@@ -108,7 +108,7 @@ def write_share(
     share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], compressed_at: int | None = None
 ) -> WrittenFiles:
     """Write one share to the folder of its format."""
-    format_, folder = format_named(share.format), share.folder_in(dataset)
+    format_, folder = get_format(share.format), share.folder_in(dataset)
     digests: list[bytes] = []
     target = Target(folder, share.split, schema, compressed_at=compressed_at)
     if share.is_piece:
@@ -125,7 +125,7 @@ def write_share(
             "rows": share.num_rows if format_.join is None else None,
         }
         facts = {
-            path_in_dataset(share.format, name): msgspec.structs.replace(facts_of(folder / name), **extra_facts)
+            path_in_dataset(share.format, name): msgspec.structs.replace(file_facts(folder / name), **extra_facts)
             for name in sorted(names)
         }
     return WrittenFiles(facts, b"".join(digests))
@@ -138,12 +138,12 @@ def _collect_digests(batches: Iterable[WindowBatch], split: Split, digests: list
         yield batch
 
 
-class AllFiles:
+class WrittenDataset:
     """Facts of all written files, and the content digest, which must be the same in all formats."""
 
     def __init__(self) -> None:
         self.facts: dict[str, FileFacts] = {}
-        self._contents: dict[str, Content] = {}
+        self._contents: dict[str, ContentDigest] = {}
 
     def add_all(
         self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path, schema: Schema, map_tasks: MapFunction
@@ -153,14 +153,14 @@ class AllFiles:
         keys = attrgetter("format", "split", "is_piece")
         for (name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
             pieces = self._add_shares(group, dataset)
-            join = format_named(name).join
+            join = get_format(name).join
             if is_piece and join is not None:
-                names = join(pieces, Target(folder_of(dataset, name), split, schema))
+                names = join(pieces, Target(format_folder(dataset, name), split, schema))
                 joined_files |= {path_in_dataset(name, file): (name, split) for file in sorted(names)}
             deque(pieces, maxlen=0)  # consume the shares that are not joined
         # Workers hash the joined files at the end, because the header of a .npy file or chunk is written last.
         for file, facts in zip(
-            joined_files, map_tasks(facts_of, [dataset / file for file in joined_files]), strict=True
+            joined_files, map_tasks(file_facts, [dataset / file for file in joined_files]), strict=True
         ):
             name, split = joined_files[file]
             self.facts[file] = msgspec.structs.replace(facts, split=split, format=name)
@@ -178,12 +178,14 @@ class AllFiles:
     def finish(self, names: Iterable[str], dataset: Path, schema: Schema) -> None:
         """Write the files of each format that cover all its splits."""
         for name in names:
-            format_, folder = format_named(name), folder_of(dataset, name)
+            format_, folder = get_format(name), format_folder(dataset, name)
             for file in format_.finish(folder, schema) if format_.finish is not None else ():
-                self.facts[path_in_dataset(name, file)] = msgspec.structs.replace(facts_of(folder / file), format=name)
+                self.facts[path_in_dataset(name, file)] = msgspec.structs.replace(
+                    file_facts(folder / file), format=name
+                )
 
     def add_content(self, name: str, split: Split, content: bytes) -> None:
-        self._contents.setdefault(name, Content()).add(split, content)
+        self._contents.setdefault(name, ContentDigest()).add(split, content)
 
     def content_sha256(self) -> str:
         """Return the content digest of the dataset. Raises GristmillError if formats differ."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gristmill.core.errors import DatasetError, OutputError
-from gristmill.core.manifest import Edition, reading
+from gristmill.core.manifest import OpenedBuild, guard_reading
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.format import SplitReader, folder_of, format_named
+from gristmill.formats.format import SplitReader, format_folder, get_format
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.jsonl_rows import format_lines
 from gristmill.formats.zstd import ZstdJsonlFile
 
 ROWS_AT_ONCE = 256
@@ -35,12 +35,19 @@ class StoredSplit:
     """
 
     def __init__(
-        self, dataset: Path, name: str, split: Split, schema: Schema, num_rows: int, *, edition: Edition | None = None
+        self,
+        dataset: Path,
+        name: str,
+        split: Split,
+        schema: Schema,
+        num_rows: int,
+        *,
+        edition: OpenedBuild | None = None,
     ) -> None:
         """`edition` is the build that the split belongs to. Reading fails if another build has replaced it."""
         self.dataset, self.name, self.split, self.schema, self._num_rows = dataset, name, split, schema, num_rows
         self._edition = edition
-        self.path = folder_of(dataset, name) / split
+        self.path = format_folder(dataset, name) / split
         self._step = schema.num_rows_at_once(ROWS_AT_ONCE)
         self._reader: SplitReader | None = None
         self._reading = threading.Lock()
@@ -62,10 +69,10 @@ class StoredSplit:
 
     def lines(self, start: int, stop: int) -> list[bytes]:
         """Return rows as JSON lines, as they would be in JSONL."""
-        return lines_of(self.read(start, stop), self.schema)
+        return format_lines(self.read(start, stop), self.schema)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        with self._reading, reading(self._edition):
+        with self._reading, guard_reading(self._edition):
             if self._reader is None:
                 self._reader = self._open()
             return self._reader.read(start, stop)
@@ -79,7 +86,7 @@ class StoredSplit:
         return self
 
     def _open(self) -> SplitReader:
-        folder = folder_of(self.dataset, self.name)
+        folder = format_folder(self.dataset, self.name)
         try:
             reader = _cached_reader(folder, self.name, self.split, self.schema, _stamp(folder, self.split))
         except OSError as error:
@@ -100,7 +107,7 @@ class StoredSplit:
 @lru_cache(maxsize=MAX_CACHED_READERS)
 def _cached_reader(folder: Path, name: str, split: Split, schema: Schema, _: Stamp) -> SplitReader:
     """Open a split. The result is cached because many tasks of a process read the same split."""
-    format_ = format_named(name)
+    format_ = get_format(name)
     format_.require()
     return format_.open(folder, split, schema)
 

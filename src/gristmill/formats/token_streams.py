@@ -29,7 +29,7 @@ from gristmill.core.columns import COLUMNS, SEGMENTS, Kind
 from gristmill.core.errors import OutputError
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, Split
 from gristmill.core.schema import Schema
 from gristmill.formats.arrays import (
     COPY_BUFFER_BYTES,
@@ -37,7 +37,7 @@ from gristmill.formats.arrays import (
     MakeHeader,
     damage_error,
     map_array,
-    no_head,
+    no_header,
     npy_header,
     write_array,
 )
@@ -46,10 +46,10 @@ from gristmill.formats.batch import (
     ColumnValues,
     Ragged,
     WindowBatch,
-    are_alike,
-    between,
     concat_batches,
+    equals_previous,
     require_ids_fit,
+    slice_batch,
 )
 from gristmill.formats.format import Format, Target, rows_per_piece
 from gristmill.formats.jsonl import find_row_starts
@@ -124,7 +124,7 @@ BARE, FRAMED, CLOSED = range(3)
 """Values of `frame`: no special ids, those of any window, and those of the last window of a document."""
 
 
-class Laid(NamedTuple):
+class StreamAddition(NamedTuple):
     """Content that some rows add to a stream."""
 
     content: bytes
@@ -134,7 +134,7 @@ class Laid(NamedTuple):
     """End of each document that ended, after its end token. The last document may still be open."""
 
 
-class StreamLaying:
+class StreamBuilder:
     """Builder of a stream. Takes rows in batches, and a document may continue in the next batch."""
 
     def __init__(self, schema: Schema, dtype: npt.DTypeLike) -> None:
@@ -146,7 +146,7 @@ class StreamLaying:
         self._last: WindowBatch | None = None
         """Last row, or None before the first. The next row may continue its document."""
 
-    def lay(self, batch: WindowBatch) -> Laid:
+    def lay(self, batch: WindowBatch) -> StreamAddition:
         """Add rows to the stream.
 
         A row that continues the document of the row before it adds only ids that the stream lacks. Any other row ends
@@ -159,9 +159,9 @@ class StreamLaying:
         num_shared = _num_shared(batch, row_contents)
         is_open = self._last is not None
         if self._last is not None:
-            pair = concat_batches([self._last, between(batch, 0, 1)])
+            pair = concat_batches([self._last, slice_batch(batch, 0, 1)])
             num_shared[0] = _num_shared(pair, _contents(pair, self._schema, self._dtype))[1]
-        self._last = between(batch, len(batch) - 1, len(batch))
+        self._last = slice_batch(batch, len(batch) - 1, len(batch))
         is_ending = num_shared < 0
         is_ending[0] &= is_open
         num_shared = np.maximum(num_shared, 0)
@@ -176,15 +176,15 @@ class StreamLaying:
             parts[row] = self._end + parts[row]
         return self._record(b"".join(parts), windows, (stops - num_new)[is_ending] + len(self._end_ids))
 
-    def finish(self) -> Laid:
+    def finish(self) -> StreamAddition:
         """End the last document."""
         is_open, self._last = self._last is not None, None
         ends = [self._num_ids + len(self._end_ids)] if is_open else []
         return self._record(self._end if is_open else b"", np.zeros(0, WINDOW), np.array(ends, np.int64))
 
-    def _record(self, content: bytes, windows: npt.NDArray[Any], ends: Indices) -> Laid:
+    def _record(self, content: bytes, windows: npt.NDArray[Any], ends: Indices) -> StreamAddition:
         self._num_ids += len(content) // self._dtype.itemsize
-        return Laid(content, windows, ends)
+        return StreamAddition(content, windows, ends)
 
 
 class _Contents(NamedTuple):
@@ -250,11 +250,13 @@ def _continues_document(rows: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> 
     columns = rows.columns
     is_separate = ~is_framed
     if "variant" in columns:
-        is_separate |= np.fromiter((variant in BY_THEMSELVES for variant in columns["variant"]), np.bool_, len(rows))
+        is_separate |= np.fromiter(
+            (variant in INDEPENDENT_WINDOW_KINDS for variant in columns["variant"]), np.bool_, len(rows)
+        )
     if "fim" in columns:
         is_separate |= np.fromiter(map(bool, columns["fim"]), np.bool_, len(rows))
     is_continued: npt.NDArray[np.bool_] = ~(is_separate[1:] | is_separate[:-1])
-    return is_continued & are_alike(rows, (*DOCUMENT_COLUMNS, "repeat"))
+    return is_continued & equals_previous(rows, (*DOCUMENT_COLUMNS, "repeat"))
 
 
 def ids_to_bytes(ids: Sequence[int], dtype: npt.DTypeLike) -> bytes:
@@ -326,7 +328,7 @@ class _OutputFiles(NamedTuple):
     rows: BinaryIO
     ends: list[Indices]
 
-    def append(self, addition: Laid) -> None:
+    def append(self, addition: StreamAddition) -> None:
         self.stream.append(addition.content)
         self.windows.append(addition.windows.tobytes())
         self.ends.append(addition.ends)
@@ -358,7 +360,7 @@ def _file_names(target: Target, files: StreamFiles) -> list[str]:
 def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: StreamFiles) -> list[str]:
     """Write a split and return the names of its files."""
     schema, names = target.schema, _file_names(target, files)
-    builder = StreamLaying(schema, files.kind(schema))
+    builder = StreamBuilder(schema, files.kind(schema))
     with _open_output(names, target, files) as output:
         for batch in batches:
             output.append(builder.lay(batch))
@@ -478,7 +480,7 @@ class StreamSplit:
         self.__init__(folder, split, schema, files=files)  # type: ignore[misc]
 
 
-def id_kind(schema: Schema) -> np.dtype[Any]:
+def id_dtype(schema: Schema) -> np.dtype[Any]:
     return np.dtype(schema.id_type).newbyteorder("<")
 
 
@@ -507,5 +509,5 @@ def stream_format(name: str, files: StreamFiles) -> Format:
     )
 
 
-BIN = stream_format("bin", StreamFiles(".bin", ENDS, no_head, id_kind, _write_ends, _last_end, _read_ends))
-NPY = stream_format("npy", StreamFiles(".npy", ENDS, npy_header, id_kind, _write_ends, _last_end, _read_ends))
+BIN = stream_format("bin", StreamFiles(".bin", ENDS, no_header, id_dtype, _write_ends, _last_end, _read_ends))
+NPY = stream_format("npy", StreamFiles(".npy", ENDS, npy_header, id_dtype, _write_ends, _last_end, _read_ends))

@@ -16,7 +16,7 @@ import numpy as np
 import zstandard
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import Edition, reading
+from gristmill.core.manifest import OpenedBuild, guard_reading
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 
@@ -58,7 +58,7 @@ def compress_rows(rows: Sequence[bytes]) -> tuple[bytes, list[Frame]]:
     return b"".join(compressed), frames
 
 
-def table_of(frames: Sequence[Frame]) -> bytes:
+def encode_table(frames: Sequence[Frame]) -> bytes:
     """Return the two skippable frames at the end of the file."""
     rows = b"".join(frame.num_rows.to_bytes(4, "little") for frame in frames)
     entries = b"".join(SEEK_ENTRY.pack(frame.num_compressed, frame.num_bytes) for frame in frames)
@@ -101,7 +101,7 @@ def read_table(path: Path) -> list[Frame]:
 class ZstdJsonlFile:
     """Reader of one .jsonl.zst file, in order or by row number. Caches the frame used last. Threads may share it."""
 
-    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
+    def __init__(self, path: Path, num_rows: int, edition: OpenedBuild | None = None) -> None:
         """`edition` is the build that the file belongs to. Reading fails if another build has replaced it."""
         self.path, self._num_rows, self._edition = path, num_rows, edition
         self._frames: list[Frame] | None = None
@@ -121,7 +121,7 @@ class ZstdJsonlFile:
 
     def _load_table(self) -> list[Frame]:
         if self._frames is None:
-            with reading(self._edition):
+            with guard_reading(self._edition):
                 frames = read_table(self.path)
             num_rows = sum(frame.num_rows for frame in frames)
             if num_rows != self._num_rows:
@@ -137,7 +137,7 @@ class ZstdJsonlFile:
     def _frame_rows(self, index: int) -> list[bytes]:
         cached = self._cached
         if cached[0] != index:
-            with reading(self._edition), open_plain(self.path) as stream:
+            with guard_reading(self._edition), open_plain(self.path) as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._load_table()[index].num_compressed)
             self._cached = cached = (index, self._decompress(compressed, index))

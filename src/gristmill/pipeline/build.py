@@ -26,26 +26,26 @@ from gristmill.config.settings import RunConfig
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
-from gristmill.core.names import is_address
+from gristmill.core.names import is_remote_address
 from gristmill.core.progress import Progress
 from gristmill.core.records import PlacedDocument, SourceFile
 from gristmill.pipeline.cache import write_cached, write_index
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import PartTables, decide
-from gristmill.pipeline.decision import Judged
+from gristmill.pipeline.decision import Decided
 from gristmill.pipeline.finish import BuildResult, FilesTable, delete_stale_files, machine_facts, make_manifest
-from gristmill.pipeline.intake import InputReader, check_settings, local_sources
+from gristmill.pipeline.inputs import InputReader, check_settings, local_sources
 from gristmill.pipeline.other_formats import MadeFiles
 from gristmill.pipeline.pack import pack_all
-from gristmill.pipeline.prepare import RESUME_HINT, batches, in_order, prepare_all
+from gristmill.pipeline.prepare import RESUME_HINT, make_batches, prepare_all, sort_parts
 from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import BYTES_PER_WORKER, LocalRunner, num_cores, num_workers
-from gristmill.runners.probe import probe_of
+from gristmill.runners.probe import make_probe
 from gristmill.runners.runner import Runner
 from gristmill.sources.addresses import last_part
 from gristmill.sources.benchmark_files import read_benchmarks
-from gristmill.sources.remote import refuse_taken, upload_dataset
+from gristmill.sources.remote import require_empty_prefix, upload_dataset
 from gristmill.sources.trees import Scan
 from gristmill.splits.previous import previous_file
 from gristmill.tokenizers.cuda.serving import server_for
@@ -55,11 +55,11 @@ from gristmill.tokenizers.locate import locate
 if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.server import MakeEncoder
 
-BUILT = "built"
+BUILD_RECORD = "built"
 SOURCES_PROBED = 100
 
 
-class Built(NamedTuple):
+class BuildRecord(NamedTuple):
     """Record of how a dataset was built, stored in its work folder."""
 
     config: Config
@@ -71,7 +71,7 @@ class Built(NamedTuple):
         return json.dumps([msgspec.to_builtins(self.config), self.folder])
 
     @classmethod
-    def of(cls, text: str) -> "Built":
+    def of(cls, text: str) -> "BuildRecord":
         config, folder = json.loads(text)
         return cls(msgspec.convert(config, Config), folder)
 
@@ -91,10 +91,10 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
 
     If the build fails, an earlier dataset in the output folder remains intact.
     """
-    return build_without(config, progress, hidden=())
+    return build_excluding(config, progress, hidden=())
 
 
-def build_without(
+def build_excluding(
     config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: "MakeEncoder | None" = None
 ) -> Manifest:
     """Build a dataset like `build()`, but do not read sources in the folders `hidden`.
@@ -115,7 +115,7 @@ def build_without(
                 first = first_files(reader.files, config.run)
                 step.advance(len(first))
             with runner_for(job.context, first, sum(file.size for file in first)) as runner:
-                tasks, tables = batches(chain(first, reader.files), config.run), PartTables(job.context)
+                tasks, tables = make_batches(chain(first, reader.files), config.run), PartTables(job.context)
                 prepared = prepare_all(
                     job.context,
                     reader.sources,
@@ -126,7 +126,7 @@ def build_without(
                     on_part=tables.read,
                     background_steps=reader.read_licenses(),
                 )
-                parts, inputs = in_order(prepared), reader.inputs()
+                parts, inputs = sort_parts(prepared), reader.inputs()
                 decided = decide(job.context, inputs, parts, runner, progress, tables=tables)
                 table: FilesTable | None = None
                 work.store_previous(previous_file(config))
@@ -144,9 +144,9 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
     definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
     context = Context.of(config, definition, folder)
     if config.variants.rates:
-        from gristmill.variants.kinds import require_means  # noqa: PLC0415 - slow import that many builds skip
+        from gristmill.variants.kinds import check_requirements  # noqa: PLC0415 - slow import that many builds skip
 
-        require_means(config, definition)
+        check_requirements(config, definition)
     if context.config.fim.is_on:
         from gristmill.pipeline.fim import require_fim  # noqa: PLC0415 - many builds do not need it
 
@@ -182,20 +182,20 @@ def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) ->
     probe_file.write_text(secrets.token_hex())
     first_by_repo = {file.repo: file for file in reversed(files)}
     probes = [
-        probe_of(probe_file),
-        *(probe_of(file.location) for _, file in sorted(first_by_repo.items())[:SOURCES_PROBED]),
+        make_probe(probe_file),
+        *(make_probe(file.location) for _, file in sorted(first_by_repo.items())[:SOURCES_PROBED]),
     ]
     return RayRunner(run.ray_address, probes, run.workers)
 
 
 def open_workspace(config: Config) -> Workspace:
     """Return the work folder of a build. For remote output it is in the current directory."""
-    if not is_address(config.out):
+    if not is_remote_address(config.out):
         work = Workspace(config.out)
     else:
         work = Workspace(last_part(config.out, "dataset"))
         if work.upload_address() != config.out:  # otherwise that upload is resumed
-            refuse_taken(config.out)
+            require_empty_prefix(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     return work
 
@@ -220,7 +220,7 @@ def _output_error(error: OSError, config: Config) -> OutputError:
 
 
 def finish_dataset(
-    job: Job, found: Scan, decided: Judged, made: MadeFiles, timer: "RunTimer", *, table: FilesTable | None = None
+    job: Job, found: Scan, decided: Decided, made: MadeFiles, timer: "RunTimer", *, table: FilesTable | None = None
 ) -> Manifest:
     """Step 4: write files.jsonl, the cards and the manifest, and publish the dataset.
 
@@ -238,7 +238,7 @@ def finish_dataset(
     for line in write_cards(manifest, context.dataset, work.target):
         progress.note(line)
     write_manifest(manifest, context.dataset, is_synced=False)
-    if is_address(context.config.out):
+    if is_remote_address(context.config.out):
         stale = work.start_upload(context.config.out, manifest.files)
         upload_dataset(work.dataset, context.config.out, stale)
         work.end_upload()
@@ -246,7 +246,7 @@ def finish_dataset(
         work.publish()
     work.clear_scratch()
     with suppress(OSError):  # the dataset is published: without this cache the next build only takes longer
-        write_cached(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
+        write_cached(work.built, BUILD_RECORD, BuildRecord(context.config, os.getcwd()).as_text(), is_private=True)
         write_index(context, decided.parts)
         decision = decided.decision
         used = {*decided.parts, *decision.fim_parts, *decision.variant_parts}

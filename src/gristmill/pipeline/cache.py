@@ -20,7 +20,7 @@ from gristmill.core.records import DocumentFacts, Drop, SourceFile, TokenizedDoc
 from gristmill.dedup.signatures import Keys
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import FileKeys, PartReader, is_intact
-from gristmill.splits.shared_spans import Anchors, BlockKeys
+from gristmill.splits.shared_spans import AnchorKeys, Anchors
 
 # Values that a build computes and the next one reuses, stored in the work folder with a key and a digest.
 
@@ -37,7 +37,7 @@ def write_cached(path: Path, key: str, value: Any, *, is_private: bool = False) 
     write_atomically(path, (hashlib.sha256(content).digest(), content), mode, is_synced=False)
 
 
-def recall(path: Path, key: str, kind: type[Value]) -> Value | None:
+def read_cached(path: Path, key: str, kind: type[Value]) -> Value | None:
     """Return the value that was stored with this key, or None if it is missing, damaged or has another key."""
     try:
         content = read_plain(path)
@@ -71,7 +71,7 @@ class PreparedFile(NamedTuple):
     """Its row of near-duplicate keys. Empty if near-duplicates are not looked for."""
     positions: npt.NDArray[np.uint32]
     """Positions of its anchors."""
-    keys: BlockKeys
+    keys: AnchorKeys
     """Keys of its anchors."""
 
 
@@ -102,7 +102,7 @@ class EarlierFiles:
     """Files that the last build prepared, found by content key."""
 
     def __init__(self, path: Path, key: str, prepared: Path) -> None:
-        stored = recall(path, key, Index) or Index(b"", b"", [])
+        stored = read_cached(path, key, Index) or Index(b"", b"", [])
         self._folder = prepared
         self._short_keys = np.frombuffer(stored.short_keys, np.uint64)
         self._parts = np.frombuffer(stored.parts, np.uint32)
@@ -181,7 +181,7 @@ class KnownStamps:
     """Content keys of the last build's files, found by stamp hash."""
 
     def __init__(self, path: Path, key: str) -> None:
-        stamps = recall(path, key, Stamps) or Stamps(b"", b"")
+        stamps = read_cached(path, key, Stamps) or Stamps(b"", b"")
         self._hashes, self._keys = np.frombuffer(stamps.hashes, np.uint64), stamps.keys
 
     def find_keys(self, hashes: bytes) -> list[bytes | None]:

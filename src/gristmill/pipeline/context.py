@@ -10,14 +10,14 @@ from gristmill.config.config import Config
 from gristmill.config.presets import with_preset
 from gristmill.core.schema import Schema
 from gristmill.formats.document_columns import window_schema
-from gristmill.formats.format import format_named
+from gristmill.formats.format import get_format
 from gristmill.pipeline.keys import key_of, prepare_key
 from gristmill.pipeline.parts import PartStore
 from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
-from gristmill.windows.cut import WHOLE, WindowShape
+from gristmill.windows.cut import WHOLE_DOCUMENT, WindowShape
 
 if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.exchange import Address
@@ -63,7 +63,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         if config.window.pack == "repo":
             repo_ids(definition)
         for name in config.output.formats:
-            format_named(name).require()
+            get_format(name).require()
         for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
             place.mkdir(exist_ok=True)
         definition.write(context.tokenizer_folder)
@@ -98,9 +98,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         tokenizer = tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
         if self.server is None:
             return tokenizer
-        from gristmill.tokenizers.cuda.client import served  # noqa: PLC0415 - most builds do not need it
+        from gristmill.tokenizers.cuda.client import with_gpu_server  # noqa: PLC0415 - most builds do not need it
 
-        return served(tokenizer, self.server)
+        return with_gpu_server(tokenizer, self.server)
 
     def with_server(self, server: "Address | None") -> "Context":
         return msgspec.structs.replace(self, server=server)
@@ -157,5 +157,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def window_shape(self) -> WindowShape:
         if self.config.has_documents:
-            return WHOLE
+            return WHOLE_DOCUMENT
         return WindowShape.of(self.config.window, self.window_schema.num_special)

@@ -13,14 +13,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from gristmill.cleaning.clean import without_secret, without_secrets
+from gristmill.cleaning.clean import redact_drop, redact_name
 from gristmill.cleaning.folder_licenses import HEADER, TABLE, FolderLicenses, LicenseFiles, license_of
 from gristmill.cleaning.licenses import NOASSERTION, AllowList
 from gristmill.config.config import Config
 from gristmill.core.errors import ConfigError, NothingToBuildError
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
 from gristmill.core.names import counted, printable
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import consecutive_groups
 from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import (
     Drop,
@@ -31,17 +31,17 @@ from gristmill.core.records import (
     TokenizedDocument,
     TokenizedText,
 )
-from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
+from gristmill.dedup.clusters import MIN_JACCARD, Cluster, separate_exact_duplicates
 from gristmill.dedup.signatures import NUM_BANDS, Keys
-from gristmill.dedup.similarity import clusters_of
-from gristmill.formats.jsonl_rows import num_more_bytes
-from gristmill.pipeline.cache import recall, write_cached
+from gristmill.dedup.similarity import cluster_near_duplicates
+from gristmill.formats.jsonl_rows import num_added_bytes
+from gristmill.pipeline.cache import read_cached, write_cached
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decision import Decision, Judged
+from gristmill.pipeline.decision import Decided, Decision
 from gristmill.pipeline.decontaminate import decontaminate
 from gristmill.pipeline.document_rows import measure_cached
 from gristmill.pipeline.facts import sampling_facts
-from gristmill.pipeline.intake import Intake
+from gristmill.pipeline.inputs import Inputs
 from gristmill.pipeline.parts import PartReader
 from gristmill.runners.runner import Runner
 from gristmill.sources.addresses import without_credentials
@@ -89,30 +89,30 @@ class _Tables(NamedTuple):
 
 def decide(
     context: Context,
-    inputs: Intake,
+    inputs: Inputs,
     parts: Sequence[str],
     runner: Runner,
     progress: Progress,
     *,
     tables: PartTables | None = None,
-) -> Judged:
+) -> Decided:
     """Run step 2: decide which documents are kept, their splits and cuts, and the drops with their reasons.
 
     `tables` holds the tables of parts that have already been read.
     """
-    decided = settle(context, inputs, parts, runner, progress, tables=tables)
-    return show(context, decided, inputs.benchmarks, runner, progress)
+    decided = decide_files(context, inputs, parts, runner, progress, tables=tables)
+    return decide_rows(context, decided, inputs.benchmarks, runner, progress)
 
 
-def settle(
+def decide_files(
     context: Context,
-    inputs: Intake,
+    inputs: Inputs,
     parts: Sequence[str],
     runner: Runner,
     progress: Progress,
     *,
     tables: PartTables | None = None,
-) -> Judged:
+) -> Decided:
     """Run the first half of step 2: decide on files, splits and cuts. Windows are not sampled yet."""
     config = context.config
     with progress.phase("decide"):
@@ -129,16 +129,16 @@ def settle(
         decision = deduplicate_and_split(context, documents, runner.map, tables)
     with progress.phase("compare", unit="tasks") as step:
         decision, decontamination = decontaminate(context, decision, inputs.benchmarks, step.counting(runner.map))
-    drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
+    drops = [redact_drop(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
     decision = msgspec.structs.replace(decision, drops=drops)
     _require_documents(decision.kept, context, parts, [*inputs.found.drops, *renamed, *drops])
-    scan_drops = [without_secrets(drop, config.secrets) for drop in inputs.found.drops]
-    return Judged(parts, decision, decontamination, scan_drops, renamed, None)
+    scan_drops = [redact_drop(drop, config.secrets) for drop in inputs.found.drops]
+    return Decided(parts, decision, decontamination, scan_drops, renamed, None)
 
 
-def show(
-    context: Context, decided: Judged, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
-) -> Judged:
+def decide_rows(
+    context: Context, decided: Decided, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
+) -> Decided:
     """Run the second half of step 2: rewrite for fill in the middle, sample windows and add variants."""
     config, decision = context.config, decided.decision
     if config.fim.is_on:
@@ -172,7 +172,7 @@ def _prepared_documents(
     context: Context, part: str, documents: Sequence[TokenizedDocument], licenses: "_Licenses"
 ) -> list[PreparedDocument]:
     """Return the documents of a part in path order. Frequent strings are interned to save memory."""
-    num_extra_bytes = num_more_bytes(context.window_schema)
+    num_extra_bytes = num_added_bytes(context.window_schema)
     num_shared = len(TokenizedText.__struct_fields__)
     offset = 0
     rows = []
@@ -211,7 +211,7 @@ def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildEr
         return NothingToBuildError(f"there are no files in {where}. Check the path and the patterns in its .gitignore.")
     reasons = counts.most_common(3)
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
-    first_drop = without_secrets(first_by_reason[reasons[0][0]], config.secrets)
+    first_drop = redact_drop(first_by_reason[reasons[0][0]], config.secrets)
     example = printable(f"{first_drop.path}: {first_drop.detail}")
     return NothingToBuildError(
         f"no usable file in {where}: {counted(counts.total(), 'file')} found, all dropped ({listed}). "
@@ -227,7 +227,7 @@ def deduplicate_and_split(
 ) -> Decision:
     """Find duplicates, form groups and assign splits. `documents` must be in path order."""
     config = context.config
-    distinct, copies = exact_duplicates(documents)
+    distinct, copies = separate_exact_duplicates(documents)
     clusters = []
     if config.duplicates.near != "keep":
         clusters = _find_clusters(context, distinct, tables or PartTables(context), map_tasks)
@@ -298,8 +298,8 @@ def _find_clusters(
 ) -> list[Cluster]:
     """Find clusters of near-duplicates. Their members are document numbers."""
     bands = _band_keys(context, documents, tables)
-    known = recall(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
-    clusters, similar = clusters_of(context.store, documents, bands, known, map_tasks)
+    known = read_cached(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
+    clusters, similar = cluster_near_duplicates(context.store, documents, bands, known, map_tasks)
     write_cached(context.folder / SIMILAR, context.prepare_key, similar)
     return clusters
 
@@ -313,7 +313,7 @@ def _band_keys(context: Context, documents: Sequence[PreparedDocument], tables: 
         tables.pop_bands(part)[[document.part_row for document in group]]
         for part, group in groupby(documents, key=lambda document: document.part)
     )
-    blocks = map(np.concatenate, neighbours(rows, lambda keys: keys.nbytes, MAX_BAND_BYTES))
+    blocks = map(np.concatenate, consecutive_groups(rows, lambda keys: keys.nbytes, MAX_BAND_BYTES))
     first = next(blocks)
     if len(first) == len(documents):
         yield from np.ascontiguousarray(first.T)
@@ -348,7 +348,7 @@ class _Licenses:
         )
         location = self._redacted_locations.get(found.found_in)
         if location is None and found.found_in is not None:
-            location = self._redacted_locations[found.found_in] = without_secret(found.found_in, self._secrets)
+            location = self._redacted_locations[found.found_in] = redact_name(found.found_in, self._secrets)
         if found.is_contradiction:
             self._contradictions[f"{document.repo}: {location}"] += 1
         return found.spdx, location

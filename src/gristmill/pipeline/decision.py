@@ -39,7 +39,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             yield from variants_of.get(document.key, ())
 
 
-class Judged(NamedTuple):
+class Decided(NamedTuple):
     """Result of steps 1 and 2: kept documents with their splits and cuts, and drops with their reasons."""
 
     parts: Sequence[str]
@@ -52,7 +52,7 @@ class Judged(NamedTuple):
     """Drops of step 1 whose name contained a secret."""
     sampling: SamplingFacts | None
 
-    def with_segments(self, segments: Mapping[FileKey, int]) -> "Judged":
+    def with_segments(self, segments: Mapping[FileKey, int]) -> "Decided":
         """Set the number of windows of each file to its number of segments, for rows that ignore window boundaries."""
         kept = [msgspec.structs.replace(one, num_windows=segments[one.key]) for one in self.decision.kept]
         return self._replace(decision=msgspec.structs.replace(self.decision, kept=kept))

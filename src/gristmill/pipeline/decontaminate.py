@@ -13,16 +13,16 @@ import msgspec
 from gristmill.core.manifest import BenchmarkFacts, Decontamination
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
-from gristmill.dedup.signatures import NO_BANDS, Ids, end_to_end
-from gristmill.pipeline.cache import recall, write_cached
+from gristmill.dedup.signatures import NO_BANDS, Ids, concatenate_ids
+from gristmill.pipeline.cache import read_cached, write_cached
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import measure_cached
 from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
 from gristmill.sources.benchmark_files import Benchmark
-from gristmill.splits.shared_spans import SPAN_TOKENS, anchors_of
-from gristmill.splits.span_history import Compare, Compared, Documents, compare_again
-from gristmill.splits.span_join import Shared, Sides, compare
+from gristmill.splits.shared_spans import SPAN_TOKENS, find_anchors
+from gristmill.splits.span_history import CompareFunction, ComparisonRecord, Documents, update_comparison
+from gristmill.splits.span_join import SharedSpans, Sides, compare
 
 CUT = "measured"
 COMPARED = "compared"
@@ -53,10 +53,10 @@ def decontaminate(
             if shared.cuts:
                 cuts[key] = _merge_cuts((*cuts.get(key, ()), *shared.cuts))
     against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
-    return without_cut_away(decision, _apply_cuts(context, decision, cuts, map_tasks), how, against)
+    return drop_cut_away(decision, _apply_cuts(context, decision, cuts, map_tasks), how, against)
 
 
-def without_cut_away(
+def drop_cut_away(
     decision: Decision, documents: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> tuple[Decision, Decontamination]:
     """Drop documents without a window left. `documents` are those that the decision keeps, with cuts and sizes."""
@@ -68,23 +68,23 @@ def without_cut_away(
 
 
 def compare_incrementally(
-    context: Context, held_out: Documents, train: Documents, compare: Compare
+    context: Context, held_out: Documents, train: Documents, compare: CompareFunction
 ) -> dict[int, tuple[Cut, ...]]:
     """Return the ranges that held-out documents share with train, keyed by document number.
 
     Only documents that changed since the last build are compared.
     """
     path = context.folder / COMPARED
-    before = recall(path, context.prepare_key, Compared)
+    before = read_cached(path, context.prepare_key, ComparisonRecord)
     with context.store.open() as reader:
-        cuts, compared = compare_again(before, held_out, train, compare, reader.ids_of)
+        cuts, compared = update_comparison(before, held_out, train, compare, reader.ids_of)
     write_cached(path, context.prepare_key, compared)
     return cuts
 
 
 def _compare_splits(
     context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
-) -> dict[int, Shared]:
+) -> dict[int, SharedSpans]:
     if not is_any:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
@@ -133,7 +133,7 @@ def tokenize_benchmarks(context: Context, benchmarks: Sequence[Benchmark]) -> li
         part = Part(
             blocks,
             NO_BANDS,
-            anchors_of(*end_to_end(ids)),
+            find_anchors(*concatenate_ids(ids)),
             documents=(),
             facts=(),
             drops=(),

@@ -9,29 +9,29 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import consecutive_groups
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, Fim, FimWindow, PlacedDocument, Variant
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import ROWS_AT_ONCE, FimColumns, Rows, Tokens, batch_of_rows, num_emitted
+from gristmill.formats.document_columns import ROWS_AT_ONCE, FimColumns, Rows, Tokens, batch_from_rows, num_emitted
 from gristmill.formats.jsonl_rows import row_sizes
-from gristmill.pipeline.cache import recall, write_cached
+from gristmill.pipeline.cache import read_cached, write_cached
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import Block, read_blocks, tokens_of
+from gristmill.pipeline.parts import Block, join_blocks, read_blocks
 from gristmill.windows.cut import (
     Indices,
     Windows,
     WindowShape,
+    concatenate_windows,
     cut,
     cut_all,
-    cut_without,
-    joined_windows,
+    cut_outside,
+    drop_touched_windows,
+    drop_windows,
     lines_between,
-    without,
-    without_touched,
 )
-from gristmill.windows.sampling import numbers_shown, shown
+from gristmill.windows.sampling import drawn_window_numbers, drawn_windows
 
 
 class DocumentWindows(NamedTuple):
@@ -62,7 +62,7 @@ def windows_of(document: PlacedDocument, shape: WindowShape) -> DocumentWindows:
         return _rewritten_windows(document, document.fim)
     if document.variant is not None and not document.variant.is_text:
         return DocumentWindows(*_independent_windows(document, document.variant), None)
-    windows, repeats = shown(natural_windows(document, shape), document.draw, document.key)
+    windows, repeats = drawn_windows(natural_windows(document, shape), document.draw, document.key)
     return DocumentWindows(windows, None, repeats)
 
 
@@ -93,8 +93,8 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
         documents=documents,
         tokens=tokens,
         of=np.repeat(np.arange(len(documents)), [len(one.windows) for one in windows_by_document]),
-        windows=joined_windows([one.windows for one in windows_by_document]),
-        places=joined_windows([one.file_ranges or one.windows for one in windows_by_document])
+        windows=concatenate_windows([one.windows for one in windows_by_document]),
+        places=concatenate_windows([one.file_ranges or one.windows for one in windows_by_document])
         if has_file_ranges
         else None,
         repeats=np.concatenate([_repeats(one) for one in windows_by_document]) if has_repeats else None,
@@ -113,9 +113,11 @@ def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterato
     schema = context.window_schema
     max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)
-    for run in neighbours(blocks, lambda one: one[0].num_windows, max_rows):
-        rows = rows_of([document for document, _ in run], tokens_of([block for _, block in run]), context.window_shape)
-        yield batch_of_rows(rows, schema)
+    for run in consecutive_groups(blocks, lambda one: one[0].num_windows, max_rows):
+        rows = rows_of(
+            [document for document, _ in run], join_blocks([block for _, block in run]), context.window_shape
+        )
+        yield batch_from_rows(rows, schema)
 
 
 def _window_range(windows: Windows, first: int, count: int) -> Windows:
@@ -135,7 +137,7 @@ def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Wi
     edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
     numbers = np.arange(len(file_ranges))
     if document.draw is not None:
-        numbers, _ = numbers_shown(len(file_ranges), document.draw, document.key)
+        numbers, _ = drawn_window_numbers(len(file_ranges), document.draw, document.key)
     starts, ends = edges[:-1][numbers], edges[1:][numbers]
     fresh = ends - starts
     return Windows(starts, ends, fresh, 0), Windows(file_ranges[numbers, 0], file_ranges[numbers, 1], fresh, 0)
@@ -146,7 +148,7 @@ def _rewritten_windows(document: PlacedDocument, fim: Fim) -> DocumentWindows:
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
     numbers, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:
-        numbers, repeats = numbers_shown(len(fim.windows), document.draw, document.key)
+        numbers, repeats = drawn_window_numbers(len(fim.windows), document.draw, document.key)
     own = [fim.windows[number] for number in numbers.tolist()]
     starts, ends = np.array([(one.start, one.end) for one in own], np.int64).reshape(-1, 2).T
     fresh = ends - starts if repeats is None else (ends - starts) * (repeats == 0)
@@ -167,10 +169,10 @@ def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
     if not ranges:
         own = document.variant.own if document.variant is not None else ()
         windows = cut(document.num_tokens, shape)
-        return without(windows, own) if own else windows
+        return drop_windows(windows, own) if own else windows
     if document.drops_touched_windows:
-        return without_touched(cut(document.num_tokens, shape), ranges)
-    return cut_without(document.num_tokens, ranges, shape)
+        return drop_touched_windows(cut(document.num_tokens, shape), ranges)
+    return cut_outside(document.num_tokens, ranges, shape)
 
 
 def _with_lines(document: PlacedDocument, block: Block) -> Iterator[Cut]:
@@ -206,7 +208,7 @@ def measured(
     documents: Sequence[PlacedDocument], blocks: Sequence[Block], schema: Schema, shape: WindowShape
 ) -> list[PlacedDocument]:
     """Return the documents with their sizes after cuts and sampling."""
-    tokens = tokens_of(blocks)
+    tokens = join_blocks(blocks)
     rows = rows_of(documents, tokens, shape)
     fresh = rows.per_document(rows.windows.fresh)
     natural = fresh
@@ -279,7 +281,7 @@ def measure_cached(
 ) -> list[PlacedDocument]:
     """Return the documents with new sizes. `name` is the file name of the cache."""
     path, rows_key = context.folder / name, context.rows_key
-    cached = recall(path, rows_key, dict[bytes, Measures]) or {}
+    cached = read_cached(path, rows_key, dict[bytes, Measures]) or {}
     keys = [_document_key(document) for document in documents]
     new = [document for document, key in zip(documents, keys, strict=True) if key not in cached]
     runs = [new[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(new), DOCUMENTS_AT_ONCE)]

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from gristmill.config.settings import FimConfig
-from gristmill.core.partition import steady_neighbours
+from gristmill.core.partition import stable_groups
 from gristmill.core.progress import Progress
-from gristmill.core.records import FileKey, Fim, NotRewritten, PlacedDocument, Split, WhyPlain
-from gristmill.core.seeded_random import Dice, luck, number_of
+from gristmill.core.records import FileKey, Fim, NotRewritten, PlacedDocument, Split, WhyNotRewritten
+from gristmill.core.seeded_random import SeededRandom, random_fraction, stable_hash
 from gristmill.dedup.signatures import NO_BANDS
 from gristmill.formats.document_columns import DocumentText
 from gristmill.pipeline.context import Context
@@ -39,7 +39,7 @@ from gristmill.pipeline.parts import (
 )
 from gristmill.runners.runner import Runner
 from gristmill.splits.shared_spans import NO_ANCHORS
-from gristmill.tokenizers.sentinels import require_spelled_fim
+from gristmill.tokenizers.sentinels import require_fim_as_text
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.tokenizers.window_frame import fim_frame
 from gristmill.variants.grammars import is_parsable, require_grammars
@@ -61,7 +61,7 @@ def require_fim(context: Context) -> None:
         require_grammars()
     if config.needs_text:
         option = "--rows documents" if config.has_documents else "--with-text"
-        require_spelled_fim(definition, frame.ids, option)
+        require_fim_as_text(definition, frame.ids, option)
 
 
 class Chosen(NamedTuple):
@@ -74,14 +74,14 @@ def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list
     chosen: list[Chosen] = []
     missing: list[NotRewritten] = []
     for document in documents:
-        if document.split is not Split.TRAIN or luck(config.seed, "fim", *document.key) > (config.rate or 0):
+        if document.split is not Split.TRAIN or random_fraction(config.seed, "fim", *document.key) > (config.rate or 0):
             continue
         if document.cuts:
-            missing.append(NotRewritten(*document.key, WhyPlain.FILE_WAS_CUT))
+            missing.append(NotRewritten(*document.key, WhyNotRewritten.FILE_WAS_CUT))
         elif document.num_tokens < MIN_PIECE_TOKENS:
-            missing.append(NotRewritten(*document.key, WhyPlain.NO_MIDDLE))
+            missing.append(NotRewritten(*document.key, WhyNotRewritten.NO_MIDDLE))
         else:
-            chosen.append(Chosen(document, number_of(config.seed, "middle", *document.key) >> (64 - SEED_BITS)))
+            chosen.append(Chosen(document, stable_hash(config.seed, "middle", *document.key) >> (64 - SEED_BITS)))
     return chosen, missing
 
 
@@ -91,12 +91,10 @@ def with_fim(context: Context, decision: Decision, runner: Runner, progress: Pro
     by_key = {one.document.key: one.document for one in chosen}
     with progress.phase("fim", total=len(chosen)) as step:
         tasks = list(
-            steady_neighbours(
-                chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, TOKENS_PER_TASK
-            )
+            stable_groups(chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, TOKENS_PER_TASK)
         )
         parts, failed = map_documents(context, partial(rewrite, context), tasks, runner, step)
-    missing += [NotRewritten(*key, WhyPlain.FAILED) for key in failed]
+    missing += [NotRewritten(*key, WhyNotRewritten.FAILED) for key in failed]
     rewritten: dict[FileKey, PlacedDocument] = {}
     for part in parts:
         reader = PartReader(context.prepared, part)
@@ -150,7 +148,7 @@ def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     offset = 0
     for one, (document, block) in zip(chosen, blocks, strict=True):
         result = rewriter.rewrite(one, block)
-        if isinstance(result, WhyPlain):
+        if isinstance(result, WhyNotRewritten):
             missing.append(NotRewritten(*document.key, result))
             continue
         fim, rewritten_block = result
@@ -211,27 +209,27 @@ class _FimRewriter:
             with_text=config.needs_text,
         )
 
-    def rewrite(self, chosen: Chosen, block: Block) -> tuple[Fim, Block] | WhyPlain:
+    def rewrite(self, chosen: Chosen, block: Block) -> tuple[Fim, Block] | WhyNotRewritten:
         """Rewrite a document, or return the reason why it remains unchanged."""
         context, document = self._context, chosen.document
         text = block_text(block, document.text_sha256, context.tokenizer)
         if text is None:
-            return WhyPlain.TEXT_NOT_GIVEN_BACK
+            return WhyNotRewritten.TEXT_NOT_GIVEN_BACK
         if context.config.needs_text and any(spelling in text for spelling in self._control_texts):
-            return WhyPlain.SPELLS_CONTROL_TOKEN
+            return WhyNotRewritten.SPELLS_CONTROL_TOKEN
         infiller = self._infiller
         if self._markers is not None:  # the names before the window also take space in a row
             num_names = len(self._markers.repo(document)) + len(self._markers.file(document))
             infiller = infiller._replace(num_content=context.config.window.length - num_names)
             if infiller.num_content < 2 * MIN_PIECE_TOKENS:
-                return WhyPlain.NO_MIDDLE
+                return WhyNotRewritten.NO_MIDDLE
         starts = context.tokenizer.encode(text, with_starts=True).starts
         assert starts is not None, "they were requested"
         nodes = None
         if context.config.fim.needs_grammar and is_parsable(document.language):
             nodes = nodes_of(text, document.language)
-        made = infiller.infill(InfillText(text, block.ids, starts, nodes), Dice(chosen.seed))
-        if isinstance(made, WhyPlain):
+        made = infiller.infill(InfillText(text, block.ids, starts, nodes), SeededRandom(chosen.seed))
+        if isinstance(made, WhyNotRewritten):
             return made
         fim = Fim(
             seed=chosen.seed,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gristmill.cleaning.clean import without_secret
+from gristmill.cleaning.clean import redact_name
 from gristmill.config.config import fingerprint
 from gristmill.core.files_table import FileRow, FimRow, VariantRow
 from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
@@ -24,12 +24,12 @@ from gristmill.core.manifest import (
     SourceFacts,
     SplitFacts,
     TokenizerFacts,
-    facts_of,
+    file_facts,
 )
 from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PlacedDocument, VariantKind
 from gristmill.core.version import __version__
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decision import Decision, Judged
+from gristmill.pipeline.decision import Decided, Decision
 from gristmill.pipeline.facts import (
     epoch_facts,
     fim_facts,
@@ -46,7 +46,7 @@ from gristmill.pipeline.other_formats import MadeFiles
 from gristmill.pipeline.parts import PartReader
 from gristmill.sources.trees import Scan
 from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.locate import stand_in_notes
+from gristmill.tokenizers.locate import substitution_notes
 
 BY_PATH = attrgetter("repo", "path")
 
@@ -66,7 +66,7 @@ class Tally(NamedTuple):
 class FilesTable:
     """Writer of files.jsonl, which lists kept and dropped files in path order. Writes part by part to save memory."""
 
-    def __init__(self, path: Path, context: Context, decided: Judged) -> None:
+    def __init__(self, path: Path, context: Context, decided: Decided) -> None:
         self._tally = Tally(Counter(), Counter(), Counter(), Counter())
         self.steps = self._write(path, context, decided)
         """Iterator that writes the rows of one part per step. Steps may run at any time."""
@@ -77,7 +77,7 @@ class FilesTable:
             pass
         return self._tally
 
-    def _write(self, path: Path, context: Context, decided: Judged) -> Iterator[None]:
+    def _write(self, path: Path, context: Context, decided: Decided) -> Iterator[None]:
         encoder, tally = msgspec.json.Encoder(), self._tally
         with path.open("wb") as stream:
             for rows in _rows_in_order(context, decided):
@@ -89,7 +89,7 @@ class FilesTable:
                 yield
 
 
-def _rows_in_order(context: Context, decided: Judged) -> Iterator[list[FileRow]]:
+def _rows_in_order(context: Context, decided: Decided) -> Iterator[list[FileRow]]:
     """Yield the rows of each part, merged in path order with drops that are in no part."""
     others = sorted(map(_dropped_row, (*decided.scan_drops, *decided.renamed)), key=BY_PATH)
     num_written = 0
@@ -100,7 +100,7 @@ def _rows_in_order(context: Context, decided: Judged) -> Iterator[list[FileRow]]
     yield others[num_written:]
 
 
-def _prepared_rows(context: Context, decided: Judged) -> Iterator[list[FileRow]]:
+def _prepared_rows(context: Context, decided: Decided) -> Iterator[list[FileRow]]:
     """Yield the rows of the files in each part. Parts and their documents are in path order."""
     kept = iter(decided.decision.kept)
     variants = _variant_rows(decided.decision)
@@ -225,7 +225,7 @@ class BuildResult(NamedTuple):
     tokenizer: Definition
     """The tokenizer as located, with its name and revision."""
     scan: Scan
-    decided: Judged
+    decided: Decided
     tally: Tally
     made: MadeFiles
 
@@ -239,7 +239,7 @@ def make_manifest(context: Context, result: BuildResult, run: Run) -> Manifest:
         splits = {split: _packed_facts(facts, made.packing[split], context) for split, facts in splits.items()}
     fim = fim_facts(decision, context.config.fim)
     variants = variant_facts(decision, context.config.variants)
-    own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
+    own_files = {name: file_facts(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
         format=FORMAT,
         gristmill=__version__,
@@ -292,7 +292,7 @@ def make_manifest(context: Context, result: BuildResult, run: Run) -> Manifest:
             *fim_warnings(fim),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
-            *stand_in_notes(context.config.tokenizer.name, located),
+            *substitution_notes(context.config.tokenizer.name, located),
             *split_warnings(context.config.split, decision, decontamination),
         ],
         run=run,
@@ -304,7 +304,7 @@ def _token_text(definition: Definition, index: int | None) -> str | None:
 
 
 def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:
-    name = without_secret(repo, context.config.secrets)
+    name = redact_name(repo, context.config.secrets)
     is_table = repo in scan.num_rows
     found = scan.num_rows[repo] if is_table else tally.found[name]
     return SourceFacts(repo=name, commit=scan.commits[repo], found=found, is_table=is_table)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gristmill.config.config import Config
-from gristmill.core.columns import COLUMNS, DECIDED_LATER
+from gristmill.core.columns import COLUMNS, STEP_2_CONDITIONS
 from gristmill.core.version import __version__
 from gristmill.variants.grammars import GRAMMAR_PACKAGES
 
@@ -45,7 +45,7 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
         settings["output"]["control_spellings"],
-        [name for name in config.window_columns if COLUMNS[name].when not in DECIDED_LATER],
+        [name for name in config.window_columns if COLUMNS[name].when not in STEP_2_CONDITIONS],
         keeps_text,
         [config.duplicates.near != "keep", config.looks_for_spans],
     )

@@ -13,8 +13,15 @@ from gristmill.core.manifest import PackingFacts
 from gristmill.core.progress import Progress, Step
 from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.format import folder_of
-from gristmill.formats.shares import AllFiles, Share, ShareTask, WrittenFiles, shares_of_documents, write_share
+from gristmill.formats.format import format_folder
+from gristmill.formats.shares import (
+    Share,
+    ShareTask,
+    WrittenDataset,
+    WrittenFiles,
+    divide_documents_into_shares,
+    write_share,
+)
 from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.document_rows import batches_of
 from gristmill.pipeline.pieces import DataFiles, Piece
@@ -24,7 +31,7 @@ from gristmill.runners.runner import Runner
 class MadeFiles(NamedTuple):
     """Result of step 3: the rows in every format."""
 
-    files: AllFiles
+    files: WrittenDataset
     shards: dict[Split, list[int]]
     """Number of rows in each file of a split."""
     packing: dict[Split, PackingFacts] | None = None
@@ -40,7 +47,7 @@ def write_other_formats(
     if context.other_formats:
         tasks = format_tasks(context, pieces)
         with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
-            write_all(
+            write_shares(
                 partial(write_format, context),
                 tasks,
                 files,
@@ -75,7 +82,7 @@ def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
         documents = _documents(split_pieces)
         counts = [document.num_windows for document in documents]
         for name in context.other_formats:
-            shares = shares_of_documents(name, split, context.schema, by_file[split], counts)
+            shares = divide_documents_into_shares(name, split, context.schema, by_file[split], counts)
             tasks += (FormatTask(share, documents[selected]) for share, selected in shares)
     return tasks
 
@@ -107,15 +114,15 @@ def write_format(context: Context, task: FormatTask) -> WrittenFiles:
 def clear_formats(context: Context) -> None:
     """Create empty folders for the other formats. Delete files that an earlier attempt may have left."""
     for name in context.other_formats:
-        folder = folder_of(context.dataset, name)
+        folder = format_folder(context.dataset, name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
 
 
-def write_all(
+def write_shares(
     write: Callable[[Any], WrittenFiles],
     tasks: Sequence[ShareTask],
-    files: AllFiles,
+    files: WrittenDataset,
     runner: Runner,
     step: Step,
     *,

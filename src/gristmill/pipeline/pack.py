@@ -17,19 +17,19 @@ from gristmill.core.manifest import OrderFacts, PackingFacts
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, Fim, FimWindow, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import FimColumns, Rows, Tokens, batch_of_rows
-from gristmill.formats.jsonl import piece_bytes
-from gristmill.formats.packed_rows import Placed, packed
-from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
+from gristmill.formats.document_columns import FimColumns, Rows, Tokens, batch_from_rows
+from gristmill.formats.jsonl import max_piece_bytes
+from gristmill.formats.packed_rows import PackedPart, packed_batch
+from gristmill.formats.shares import Share, WrittenDataset, WrittenFiles, divide_into_shares, write_share
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of, windows_of
-from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_all
-from gristmill.pipeline.parts import read_blocks, tokens_of
+from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_shares
+from gristmill.pipeline.parts import join_blocks, read_blocks
 from gristmill.pipeline.repo_order import order_documents
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
-from gristmill.windows.cut import Indices, Windows, stretches_of
+from gristmill.windows.cut import Indices, Windows, uncut_spans
 from gristmill.windows.packing import best_fit
 
 BYTES_PER_ID = 6
@@ -73,10 +73,10 @@ def pack_all(context: Context, decision: Decision, runner: Runner, progress: Pro
         packs = pack_rows(context, decision.shown(), runner)
         clear_formats(context)
         tasks = list(packed_tasks(context, packs))
-    files = AllFiles()
+    files = WrittenDataset()
     with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
         write = partial(write_packed, context)
-        write_all(write, tasks, files, runner, step, dataset=context.dataset, schema=context.schema)
+        write_shares(write, tasks, files, runner, step, dataset=context.dataset, schema=context.schema)
     files.finish(context.other_formats, context.dataset, context.schema)
     return MadeFiles(
         files,
@@ -147,7 +147,7 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
             if document.fim is not None:
                 rows.add_windows(number, document.fim, markers.file(document))
                 continue
-            for start, end in stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
+            for start, end in uncut_spans(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
                 rows.add(number, start, markers.file(document))
                 rows.add_tokens(number, start, end)
         rows.add(last, last_end, (end_id,) if end_id is not None else ())
@@ -264,7 +264,7 @@ def packed_tasks(context: Context, packs: dict[Split, SplitRows]) -> Iterator[Pa
     for name in context.config.output.formats:
         for split, own in packs.items():
             # A packed row counts as a document, so a share may begin at any row.
-            for share in shares_of(name, split, context.schema, rows_by_file(own, context), lambda row: row):
+            for share in divide_into_shares(name, split, context.schema, rows_by_file(own, context), lambda row: row):
                 yield PackedTask(share, _slice_rows(own, share.first, share.stop))
 
 
@@ -281,7 +281,7 @@ def _slice_rows(packs: SplitRows, start: int, stop: int) -> SplitRows:
 
 def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
     output = context.config.output
-    compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    compressed_at = max_piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     return write_share(task.share, context.dataset, context.schema, _batches(context, task.packs), compressed_at)
 
 
@@ -291,13 +291,16 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
     for first in range(0, len(packs.rows), step):
         rows = packs.rows[first : first + step]
         segments = [segment for row in rows for segment in row if segment.end > segment.start]
-        batch = batch_of_rows(_segment_rows(context, packs.documents, segments), schema)
+        batch = batch_from_rows(_segment_rows(context, packs.documents, segments), schema)
         numbers = count()
         placed = [
-            [Placed(one.group, one.before, next(numbers) if one.end > one.start else None, one.after) for one in row]
+            [
+                PackedPart(one.group, one.before, next(numbers) if one.end > one.start else None, one.after)
+                for one in row
+            ]
             for row in rows
         ]
-        yield packed(placed, batch)
+        yield packed_batch(placed, batch)
 
 
 def _storage_key(document: PlacedDocument) -> tuple[str, int]:
@@ -309,7 +312,7 @@ def _segment_rows(context: Context, documents: Sequence[PlacedDocument], segment
     """Return a row for each segment, which is a window or any range of its document."""
     numbers = sorted({segment.document for segment in segments}, key=lambda number: _storage_key(documents[number]))
     selected = [documents[number] for number in numbers]
-    tokens = tokens_of([block for _, block in read_blocks(context.prepared, selected, context.tokenizer.vocab_size)])
+    tokens = join_blocks([block for _, block in read_blocks(context.prepared, selected, context.tokenizer.vocab_size)])
     index_of = {number: index for index, number in enumerate(numbers)}
     document_numbers = np.array([index_of[segment.document] for segment in segments], np.int64)
     if context.config.window.pack == "repo":

@@ -128,7 +128,7 @@ class IdReader:
         return self._descriptors[part]
 
 
-def tokens_of(blocks: Sequence[Block]) -> Tokens:
+def join_blocks(blocks: Sequence[Block]) -> Tokens:
     """Concatenate blocks."""
     return Tokens(
         ids=np.concatenate([block.ids for block in blocks]) if blocks else np.zeros(0, np.uint16),

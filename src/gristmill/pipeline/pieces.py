@@ -21,12 +21,12 @@ from gristmill.config.settings import OutputConfig
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import data_file_name, write_atomically
 from gristmill.core.manifest import FileFacts
-from gristmill.core.partition import neighbours, steady_neighbours
+from gristmill.core.partition import consecutive_groups, stable_groups
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import PlacedDocument, Split
-from gristmill.formats.jsonl import piece_bytes
-from gristmill.formats.shares import AllFiles
-from gristmill.formats.zstd import Frame, table_of
+from gristmill.formats.jsonl import max_piece_bytes
+from gristmill.formats.shares import WrittenDataset
+from gristmill.formats.zstd import Frame, encode_table
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.keys import key_of
@@ -66,10 +66,10 @@ def make_pieces(documents: Iterable[PlacedDocument], config: OutputConfig) -> It
         if document.num_windows:
             by_split[document.split].append(document)
     for split, members in by_split.items():
-        runs = steady_neighbours(
-            members, lambda one: one.path, lambda one: one.num_row_bytes, piece_bytes(config.shard_bytes)
+        runs = stable_groups(
+            members, lambda one: one.path, lambda one: one.num_row_bytes, max_piece_bytes(config.shard_bytes)
         )
-        files = list(neighbours(runs, _num_bytes, config.shard_bytes))
+        files = list(consecutive_groups(runs, _num_bytes, config.shard_bytes))
         for index, file_runs in enumerate(files):
             name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")
             offset = 0
@@ -274,7 +274,7 @@ class DataFiles:
         self._log = PieceLog(log)
         self._files: list[_DataFile] = []
         self._make_executor = _new_executor if reads_back_in_threads else None
-        self.all = AllFiles()
+        self.all = WrittenDataset()
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -361,7 +361,7 @@ class _DataFile:
     def close(self) -> None:
         """Close the file after its last piece."""
         if self._stream is not None:
-            self._append(table_of(self._frames))
+            self._append(encode_table(self._frames))
             self._stream.close()
         else:
             os.truncate(self._path, self._num_bytes)  # an earlier attempt may have written a longer file

@@ -16,14 +16,14 @@ from typing import NamedTuple, Self
 import msgspec
 import numpy as np
 
-from gristmill.cleaning.clean import clean_all, without_secret, without_secrets
+from gristmill.cleaning.clean import clean_all, redact_drop, redact_name
 from gristmill.cleaning.licenses import HeaderLicense, header_licenses
 from gristmill.cleaning.rules import Limits
 from gristmill.config.settings import RunConfig
 from gristmill.core.errors import InputError, OutputError
 from gristmill.core.names import printable
-from gristmill.core.partition import steady_neighbours
-from gristmill.core.plain_files import PlainFolder, read_plain
+from gristmill.core.partition import stable_groups
+from gristmill.core.plain_files import FolderReader, read_plain
 from gristmill.core.progress import Progress, Step
 from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import NO_BANDS, band_keys
@@ -33,10 +33,10 @@ from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.document_rows import Sizes, sizes_of
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, block_bytes, is_intact, write_part
-from gristmill.runners.runner import Runner, TaskFailed, noting
+from gristmill.runners.runner import Runner, TaskFailed, track_tasks
 from gristmill.sources.addresses import Source
 from gristmill.sources.documents import ReadError, document_of, read_bytes
-from gristmill.splits.shared_spans import NO_ANCHORS, Anchors, anchors_of
+from gristmill.splits.shared_spans import NO_ANCHORS, Anchors, find_anchors
 from gristmill.tokenizers.cuda.serving import NO_SERVER, GpuServer
 from gristmill.tokenizers.tokenizer import EncodedTexts
 from gristmill.windows.cut import cut_all
@@ -120,13 +120,13 @@ class CurrentFile:
             return None
 
 
-def batches(files: Iterable[SourceFile], config: RunConfig) -> Iterator[Batch]:
+def make_batches(files: Iterable[SourceFile], config: RunConfig) -> Iterator[Batch]:
     """Group files into batches in path order, up to the configured number of bytes and files.
 
     A file that exceeds the limit is a batch alone. A new or deleted file changes only its own batch, so the parts of
     other batches can be reused.
     """
-    gathered = steady_neighbours(
+    gathered = stable_groups(
         files, lambda file: file.path, lambda file: file.size, config.batch_bytes, config.batch_files
     )
     return (Batch(index=index, files=batch) for index, batch in enumerate(gathered))
@@ -178,7 +178,7 @@ def _prepare_all(
             failed: list[Batch] = []
             for number, result in runner.as_done(
                 partial(prepare, context),
-                noting(pending, running),
+                track_tasks(pending, running),
                 seconds_for=partial(_seconds_for, context),
                 is_alone=_is_large,
             ):
@@ -227,7 +227,7 @@ def _is_large(batch: Batch) -> bool:
     return is_large(batch.num_bytes)
 
 
-def in_order(parts: Mapping[int, str]) -> list[str]:
+def sort_parts(parts: Mapping[int, str]) -> list[str]:
     return [part for _, part in sorted(parts.items())]
 
 
@@ -240,7 +240,7 @@ def _without_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
         )
     file = batch.files[number]
     if not context.config.run.skip_failed:
-        name = without_secret(f"{file.repo}/{file.path}", context.config.secrets)
+        name = redact_name(f"{file.repo}/{file.path}", context.config.secrets)
         raise OutputError(
             f"{name} (batch {batch.index}) could not be prepared: {reason}. {RESUME_HINT}, try fewer --workers, or use "
             "--skip-failed to drop the file."
@@ -269,7 +269,7 @@ def _prepare_with_known(
 ) -> PreparedBatch | None:
     """Prepare a batch in which `known` holds the keys of unmodified files. Return None if one of these must be read."""
     current.record(ALL_FILES)
-    with PlainFolder() as folder:
+    with FolderReader() as folder:
         read = [
             _read(context, batch, current.record_if_retry(number), folder) if key is None else None
             for number, key in enumerate(known)
@@ -286,7 +286,7 @@ def _prepare_with_known(
     return PreparedBatch(name, len(batch.files), has_vanished, stamps, b"".join(contents))
 
 
-def _read(context: Context, batch: Batch, number: int, folder: PlainFolder) -> _ReadFile | Drop:
+def _read(context: Context, batch: Batch, number: int, folder: FolderReader) -> _ReadFile | Drop:
     file = batch.files[number]
     if number in batch.failed_files:
         return Drop.of(file, DropReason.FAILED, batch.failed_files[number])
@@ -315,7 +315,7 @@ def _make_part(
     context: Context, batch: Batch, read: Sequence[_ReadFile | Drop | None], keys: Sequence[bytes], current: CurrentFile
 ) -> Part | None:
     results: list[PreparedFile | Drop | None] = [
-        without_secrets(one, context.config.secrets) if isinstance(one, Drop) else None for one in read
+        redact_drop(one, context.config.secrets) if isinstance(one, Drop) else None for one in read
     ]
     earlier = earlier_files(context)
     new: dict[int, _ReadFile] = {}
@@ -380,7 +380,7 @@ def _clean_and_tokenize(context: Context, read: Sequence[_ReadFile]) -> Iterator
     tokenized = iter(_tokenize(context, documents, encoded))
     for one in clean:
         result = next(tokenized) if isinstance(one, Document) else one
-        yield without_secrets(result, config.secrets) if isinstance(result, Drop) else result
+        yield redact_drop(result, config.secrets) if isinstance(result, Drop) else result
 
 
 def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedTexts) -> Iterator[PreparedFile | Drop]:
@@ -389,7 +389,7 @@ def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedT
     texts = [DocumentText(one.text, starts) for one, starts in zip(documents, encoded.starts, strict=False)]
     tokens = Tokens(ids, encoded.edges, encoded.newline_tokens, encoded.newline_edges, texts)
     bands = band_keys(ids, encoded.edges) if config.duplicates.near != "keep" else NO_BANDS
-    anchors = anchors_of(ids, encoded.edges) if config.looks_for_spans else NO_ANCHORS
+    anchors = find_anchors(ids, encoded.edges) if config.looks_for_spans else NO_ANCHORS
     counts, windows, tails = cut_all(np.diff(encoded.edges), context.window_shape)
     document_numbers = np.repeat(np.arange(len(documents)), counts)
     sizes = sizes_of(Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails), schema)

@@ -15,12 +15,12 @@ import msgspec
 
 from gristmill.core.manifest import OrderFacts
 from gristmill.core.records import PlacedDocument
-from gristmill.core.seeded_random import number_of
+from gristmill.core.seeded_random import stable_hash
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import Block, read_blocks
 from gristmill.runners.runner import Runner
-from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, Import, RepoFiles, imports_in
-from gristmill.windows.cut import stretches_of
+from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, Import, RepoFiles, find_imports
+from gristmill.windows.cut import uncut_spans
 
 TOKENS_PER_TASK = 1 << 19
 
@@ -49,7 +49,7 @@ def _by_repo(documents: Sequence[PlacedDocument]) -> Iterator[list[PlacedDocumen
 
 
 def _shuffle_key(seed: int, document: PlacedDocument) -> tuple[int, str]:
-    return number_of("repo order", seed, document.repo, document.path), document.path
+    return stable_hash("repo order", seed, document.repo, document.path), document.path
 
 
 # Import order: workers read the imports. This process stores only the import graph of one repository at a time.
@@ -103,13 +103,13 @@ def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
     """Return the imports of each document, read from the text that is in its rows."""
     files = [document.as_file() for document in task.documents]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
-    return [imports_in(_shown_text(context, document, block), document.language) for document, block in blocks]
+    return [find_imports(_shown_text(context, document, block), document.language) for document, block in blocks]
 
 
 def _shown_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
     """Return the text between the cuts, with a line break between spans."""
     tokenizer, text = context.tokenizer, block.text
-    spans = stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts])
+    spans = uncut_spans(document.num_tokens, [(one.start, one.end) for one in document.cuts])
     if tokenizer.gives_text_back:
         return b"\n".join(tokenizer.decode(block.ids[start:end]) for start, end in spans)
     assert text is not None, "Context.keeps_text is True"

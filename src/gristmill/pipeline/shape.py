@@ -14,14 +14,14 @@ from gristmill.core.errors import GristmillError
 from gristmill.core.layout import write_atomically
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
-from gristmill.formats.document_columns import row_digests_of
+from gristmill.formats.document_columns import digest_rows
 from gristmill.formats.jsonl_rows import row_content, row_lines
 from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of
 from gristmill.pipeline.other_formats import MadeFiles, write_other_formats
-from gristmill.pipeline.parts import read_blocks, tokens_of
+from gristmill.pipeline.parts import join_blocks, read_blocks
 from gristmill.pipeline.pieces import (
     DataFiles,
     KnownPiece,
@@ -107,7 +107,7 @@ def _reuse(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
 def _make_piece(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
     schema = context.window_schema
     blocks = [block for _, block in read_blocks(context.prepared, task.piece.documents, schema.vocab_size)]
-    rows = rows_of(task.piece.documents, tokens_of(blocks), context.window_shape)
+    rows = rows_of(task.piece.documents, join_blocks(blocks), context.window_shape)
     frames: list[Frame] | None = None
     if context.config.output.compress == "zstd":
         content, frames = compress_rows(row_lines(rows, schema))
@@ -117,7 +117,7 @@ def _make_piece(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
         num_rows=rows.num_rows,
         num_bytes=len(content),
         crc32=zlib.crc32(content),
-        content=row_digests_of(rows, schema, task.piece.split),
+        content=digest_rows(rows, schema, task.piece.split),
         frames=frames,
     )
     return content, shaped

@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.cards.provenance import repo_order_text
 from gristmill.config.presets import preset_text
-from gristmill.config.settings import asked_shares
+from gristmill.config.settings import requested_shares
 from gristmill.core.manifest import (
     Decontamination,
     EpochFacts,
@@ -37,7 +37,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "preset": manifest.settings["preset"],
         "counts": manifest.counts,
         "splits": manifest.splits,
-        "asked_shares": asked_shares(manifest.settings),
+        "asked_shares": requested_shares(manifest.settings),
         "near_duplicates": manifest.near_duplicates,
         "decontamination": manifest.decontamination,
         "sampling": manifest.sampling,
@@ -89,7 +89,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
 
 def _splits_table(manifest: Manifest) -> str:
     """With the share of the tokens that was asked for, and the one that came out after cuts and sampling."""
-    requested = asked_shares(manifest.settings)
+    requested = requested_shares(manifest.settings)
     rows = [
         (
             *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
@@ -267,10 +267,10 @@ def _gpu_lines(run: Run) -> list[str]:
         return [f"gpu      {'nothing to tokenize' if gpu.trouble is None else 'the CPU tokenized all documents'}"]
     documents = f"{counted(gpu.documents, 'document')} ({gpu.documents_on_cpu:,} on the CPU)"
     seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
-    return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_limit(gpu, run.seconds)}"]
+    return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_bottleneck(gpu, run.seconds)}"]
 
 
-def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
+def _bottleneck(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
     """Return the bottleneck of the build: the GPU, the rest of step 1, or step 3."""
     if gpu.seconds_busy > gpu.seconds_ready / 2:
         return "workers waited for the GPU"

@@ -20,7 +20,7 @@ from gristmill.core.records import (
     VariantKind,
     WhyNoVariant,
 )
-from gristmill.dedup.signatures import NO_BANDS, end_to_end
+from gristmill.dedup.signatures import NO_BANDS, concatenate_ids
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import measured, num_natural_windows
 from gristmill.pipeline.keys import grammar_versions, key_of
@@ -36,8 +36,8 @@ from gristmill.pipeline.parts import (
     read_blocks,
     write_part,
 )
-from gristmill.splits.shared_spans import anchors_of
-from gristmill.variants.kinds import LoneWindow, Means, Original, make_variant
+from gristmill.splits.shared_spans import find_anchors
+from gristmill.variants.kinds import IndependentWindow, Original, VariantContext, make_variant
 from gristmill.windows.cut import WindowShape, cut
 
 
@@ -70,7 +70,7 @@ def make_variants(
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
     config = context.config
-    means = Means(config.variants, context.tokenizer, context.window_shape)
+    means = VariantContext(config.variants, context.tokenizer, context.window_shape)
     original = Original(
         text=text,
         ids=block.ids,
@@ -118,7 +118,7 @@ def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape:
     return unchanged if len(unchanged) < len(ranges) else None
 
 
-def _windows_variant(original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> MadeVariant:
+def _windows_variant(original: Block, variant: Variant, windows: Sequence[IndependentWindow]) -> MadeVariant:
     """Join independent windows into one variant, with the range of the file's tokens that each comes from."""
     ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
     edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
@@ -198,7 +198,7 @@ def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     return Part(
         blocks=contents,
         bands=NO_BANDS,
-        anchors=anchors_of(*end_to_end([block.ids for _, block in made])),
+        anchors=find_anchors(*concatenate_ids([block.ids for _, block in made])),
         documents=documents,
         facts=(),
         drops=(),

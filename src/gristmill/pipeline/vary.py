@@ -14,7 +14,7 @@ import numpy as np
 from gristmill.cleaning.secrets import redact
 from gristmill.config.settings import SecretsConfig, VariantsConfig
 from gristmill.core.layout import write_atomically
-from gristmill.core.partition import steady_neighbours
+from gristmill.core.partition import stable_groups
 from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import (
     VARIANTS,
@@ -25,7 +25,7 @@ from gristmill.core.records import (
     VariantKind,
     WhyNoVariant,
 )
-from gristmill.core.seeded_random import luck, number_of
+from gristmill.core.seeded_random import random_fraction, stable_hash
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.decontaminate import sides_of, tokenize_benchmarks
@@ -35,7 +35,7 @@ from gristmill.pipeline.variant_parts import Chosen, variants_in, vary
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
-from gristmill.splits.span_join import Shared, compare
+from gristmill.splits.span_join import SharedSpans, compare
 from gristmill.variants.endpoint import Endpoint
 from gristmill.variants.grammars import is_parsable
 from gristmill.variants.rewrite import Rewriter, RewriteTask, Rewritten
@@ -58,11 +58,11 @@ def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple
             continue
         kinds = []
         for kind, rate in config.rates.items():
-            if luck(config.seed, "variant", kind, *document.key) > rate:
+            if random_fraction(config.seed, "variant", kind, *document.key) > rate:
                 continue
             why = _reason_against(document, kind)
             if why is None:
-                kinds.append((kind, number_of(config.seed, kind, *document.key) >> (64 - SEED_BITS)))
+                kinds.append((kind, stable_hash(config.seed, kind, *document.key) >> (64 - SEED_BITS)))
             else:
                 missing.append(NoVariant(*document.key, kind, why))
         if kinds:
@@ -80,9 +80,7 @@ def _reason_against(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant
 
 def make_tasks(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
     return list(
-        steady_neighbours(
-            chosen, lambda one: one.document.path, lambda one: one.document.num_file_tokens, TOKENS_PER_TASK
-        )
+        stable_groups(chosen, lambda one: one.document.path, lambda one: one.document.num_file_tokens, TOKENS_PER_TASK)
     )
 
 
@@ -162,7 +160,7 @@ class Candidate(NamedTuple):
     number: int
     variant: PlacedDocument
     file: PlacedDocument
-    shared: Shared
+    shared: SharedSpans
 
 
 def find_new_shares(context: Context, candidates: Sequence[Candidate]) -> list[int]:
@@ -178,7 +176,7 @@ def find_new_shares(context: Context, candidates: Sequence[Candidate]) -> list[i
     return numbers
 
 
-def _shared_starts(shared: Shared) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _shared_starts(shared: SharedSpans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the start positions of the shared 50-grams that are inside cut ranges."""
     runs = np.frombuffer(shared.runs, np.int32).reshape(-1, 3)
     ranges = [np.arange(first, last + 1) for first, last, _ in runs.tolist()]

@@ -43,15 +43,15 @@ from gristmill.core.errors import DatasetError, InputError, NothingToBuildError,
 from gristmill.core.layout import (
     CARDS,
     CHECK,
-    EXPORTING,
+    EXPORT_PREFIX,
     MANIFEST,
     REPORT,
     UNFINISHED,
-    half_exported,
-    half_written,
     is_report,
+    partly_exported_names,
     sync_folder,
     sync_tree,
+    unfinished_file_name,
     write_atomically,
 )
 from gristmill.core.manifest import read_manifest
@@ -458,11 +458,11 @@ def foreign_names(folder: Path) -> list[str]:
             name = entry.relative_to(folder).as_posix()
             if entry.is_dir() and not entry.is_symlink() and name in folders:
                 waiting.append(entry)
-            elif entry.is_dir() or not (name in known or half_written(name) in known):
+            elif entry.is_dir() or not (name in known or unfinished_file_name(name) in known):
                 foreign.append(name)
-    exports = [folder / name for name in foreign if name.startswith(EXPORTING)]
-    exported = {name for growing in exports for name in half_exported(growing, known)}
-    return sorted(name for name in foreign if not (name.startswith(EXPORTING) or name in exported))
+    exports = [folder / name for name in foreign if name.startswith(EXPORT_PREFIX)]
+    exported = {name for growing in exports for name in partly_exported_names(growing, known)}
+    return sorted(name for name in foreign if not (name.startswith(EXPORT_PREFIX) or name in exported))
 
 
 @contextmanager
@@ -473,7 +473,7 @@ def temporary_folder(prefix: str, parent: str | os.PathLike[str] | None = None) 
     for temporary files.
     """
     parent = os.fspath(parent or tempfile.gettempdir())
-    clear_temporary(prefix, parent)
+    delete_abandoned_folders(prefix, parent)
     with _signals_delayed():
         folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=parent)))
         lock = _create_lock(folder)
@@ -485,7 +485,7 @@ def temporary_folder(prefix: str, parent: str | os.PathLike[str] | None = None) 
             os.close(lock)
 
 
-def clear_temporary(prefix: str, parent: str | os.PathLike[str]) -> None:
+def delete_abandoned_folders(prefix: str, parent: str | os.PathLike[str]) -> None:
     """Delete this user's temporary folders with this prefix whose runs have ended. Folders without a lock are kept."""
     with suppress(OSError):
         for entry in sorted(Path(parent).iterdir()):

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from gristmill.cards.provenance import dotted
+from gristmill.cards.provenance import flatten_settings
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import Count, FimRow, VariantRow, decoded_lines
+from gristmill.core.files_table import Count, FimRow, VariantRow, decode_lines
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import Edition, Manifest, SplitFacts
+from gristmill.core.manifest import Manifest, OpenedBuild, SplitFacts
 from gristmill.core.records import Cut, DropReason, FileKey, Split
 from gristmill.planning.diff_result import (
     BeforeAfter,
@@ -116,7 +116,7 @@ def pair_rows(before: Iterator[Row], after: Iterator[Row]) -> Iterator[tuple[Row
 def read_rows(folder: Path) -> Iterator[Row]:
     path = folder / FILES
     last: FileKey | None = None
-    for number, (_, row) in enumerate(decoded_lines(path, Row), 1):
+    for number, (_, row) in enumerate(decode_lines(path, Row), 1):
         if last is not None and row.key <= last:
             raise DatasetError(f"{str(path)!r} is damaged: line {number:,} is out of order. Build the dataset again.")
         last = row.key
@@ -133,7 +133,7 @@ def _file_change(old: Row | None, new: Row | None) -> FileChange:
     )
 
 
-EXAMPLES = 10
+DEFAULT_EXAMPLES = 10
 ROW_SETTINGS = ("window.", "fim.", "variants.", "rewrite.", "sampling.seed")
 """Settings that can change the rows of the same text."""
 PADDING = "output.pad"
@@ -144,7 +144,7 @@ GAINS = (FileKind.ADDED, FileKind.TAKEN_IN)
 
 
 def diff(
-    before: str | os.PathLike[str], after: str | os.PathLike[str], *, examples: int | None = EXAMPLES
+    before: str | os.PathLike[str], after: str | os.PathLike[str], *, examples: int | None = DEFAULT_EXAMPLES
 ) -> Difference:
     """Compare two datasets by their manifests and files.jsonl. Rows are not read.
 
@@ -152,11 +152,11 @@ def diff(
     not a dataset, or if its files.jsonl is damaged.
     """
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
-    earlier, later = Edition(old_folder), Edition(new_folder)
+    earlier, later = OpenedBuild(old_folder), OpenedBuild(new_folder)
     old, new = earlier.manifest, later.manifest
     with earlier.reading(), later.reading():
         files = compare_tables(old_folder, new_folder, examples)
-    settings = changed_values(dotted(old.settings), dotted(new.settings))
+    settings = changed_values(flatten_settings(old.settings), flatten_settings(new.settings))
     tokenizer = changed_values(msgspec.to_builtins(old.tokenizer), msgspec.to_builtins(new.tokenizer))
     step, why = decide_step(old, new, files, [*settings, *tokenizer])
     return Difference(

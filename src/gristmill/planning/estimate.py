@@ -18,7 +18,7 @@ from gristmill.core.manifest import FimFacts, PreviousSplits, SamplingFacts, Spl
 from gristmill.core.names import path_text
 from gristmill.core.records import Drop, DropReason, PlacedDocument, Split, VariantKind
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decision import Decision, Judged
+from gristmill.pipeline.decision import Decided, Decision
 from gristmill.pipeline.facts import (
     fim_facts,
     fim_warnings,
@@ -97,7 +97,7 @@ class Measurements(NamedTuple):
 
 
 def estimate_build(
-    inputs: PlanInputs, context: Context, decided: Judged, unsampled: UnsampledCounts, column: int
+    inputs: PlanInputs, context: Context, decided: Decided, unsampled: UnsampledCounts, column: int
 ) -> EstimatedBuild:
     """Estimate the result of a build with one overlap, which is `column` of the counts."""
     decision, drawn = decided.decision, inputs.drawn
@@ -223,7 +223,7 @@ def _splits(facts: Mapping[Split, SplitFacts]) -> list[SplitPlan]:
 
 def _warnings(
     inputs: PlanInputs,
-    decided: Judged,
+    decided: Decided,
     fim: FimFacts | None,
     variants: Mapping[VariantKind, VariantFacts],
 ) -> list[str]:

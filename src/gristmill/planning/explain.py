@@ -15,11 +15,11 @@ from gristmill.cleaning.licenses import NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config.settings import RulesConfig
 from gristmill.core.errors import ConfigError, DatasetError, InputError
-from gristmill.core.files_table import FileRow, FimRow, VariantRow, file_rows
+from gristmill.core.files_table import FileRow, FimRow, VariantRow, read_file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, did_you_mean, path_text, printable
-from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Respelling, Split
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, Cut, FileKey, Redaction, Respelling, Split
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.dataset.row_windows import Window, read_row, windows_of_file
 
@@ -89,7 +89,7 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     with dataset.edition.reading():
-        table = {row.key: row for row in file_rows(dataset.folder / FILES)}
+        table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
         row, line = _find_file(path, table)
         return _explain(dataset, manifest, table, row, line)
 
@@ -112,7 +112,7 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
     if not read.windows:
         raise InputError(f"row {split}:{number} contains only the markers before a file, and no tokens of it.")
     window, *others = read.windows
-    table = {row.key: row for row in file_rows(dataset.folder / FILES)}
+    table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
     row = table.get(window.file)
     if row is None:
         raise DatasetError(f"row {split}:{number} belongs to no file in {FILES}. Run `gristmill check` for details.")
@@ -367,7 +367,7 @@ def _missing_variants(explained: Explanation) -> list[str]:
 def _window_text(location: WindowLocation) -> str:
     text = f"row {location.row:<18} lines {location.lines[0]} to {location.lines[1]}, from token {location.start:,}"
     repeat = f", repeat {location.repeat}" if location.repeat else ""
-    numbering = "" if location.variant in BY_THEMSELVES else " (lines and tokens of the variant)"
+    numbering = "" if location.variant in INDEPENDENT_WINDOW_KINDS else " (lines and tokens of the variant)"
     variant = f", {location.variant}{numbering}" if location.variant else ""
     fim = f", {location.fim}, middle: {location.middle}" if location.fim else ""
     return f"{text}, {counted(location.fresh, 'fresh token')}{repeat}{variant}{fim}"

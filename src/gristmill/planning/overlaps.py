@@ -20,19 +20,19 @@ import numpy.typing as npt
 import zstandard
 
 from gristmill.core.errors import MissingExtraError
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import consecutive_groups
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import PlacedDocument, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.document_columns import Rows, batch_of_rows, num_emitted
+from gristmill.formats.document_columns import Rows, batch_from_rows, num_emitted
 from gristmill.formats.jsonl import PIECE_BYTES
 from gristmill.formats.jsonl_rows import row_lines, row_sizes
 from gristmill.formats.parquet import num_parquet_bytes
-from gristmill.formats.shares import shares_of_documents
-from gristmill.formats.zstd import compress_rows, table_of
+from gristmill.formats.shares import divide_documents_into_shares
+from gristmill.formats.zstd import compress_rows, encode_table
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import rows_of
-from gristmill.pipeline.parts import Block, read_blocks, tokens_of
+from gristmill.pipeline.parts import Block, join_blocks, read_blocks
 from gristmill.windows.cut import WindowShape
 
 TRIAL_TOKENS = 1 << 19
@@ -133,7 +133,7 @@ def count_documents(
 
     A document without windows at the configured overlap may have some at another.
     """
-    runs = neighbours(documents, lambda one: one.num_tokens + FILE_COST_TOKENS, TOKENS_PER_TASK)
+    runs = consecutive_groups(documents, lambda one: one.num_tokens + FILE_COST_TOKENS, TOKENS_PER_TASK)
     results = list(map_tasks(partial(count_run, context, overlaps), runs))
     counts = np.concatenate([result.counts for result in results])
     return UnsampledCounts(documents, counts, sum(result.ids_zst_bytes for result in results))
@@ -143,7 +143,7 @@ def count_run(context: Context, overlaps: Sequence[int], documents: Sequence[Pla
     shapes = [shape_at(context, overlap) for overlap in overlaps]
     counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
     blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
-    tokens = tokens_of(blocks)
+    tokens = join_blocks(blocks)
     for number, shape in enumerate(shapes):
         counts[:, number] = _count_rows(context.window_schema, rows_of(documents, tokens, shape))
     return RunCounts(counts, sum(map(_compressed_ids_size, blocks)))
@@ -170,7 +170,7 @@ def _compressed_ids_size(block: Block) -> int:
 def _compressed_rows_size(documents: Sequence[Sequence[bytes]]) -> int:
     """Compressed size of one piece of the output. As in a build, no frame extends into the next piece."""
     compressed, frames = compress_rows(list(chain.from_iterable(documents)))
-    return len(compressed) + len(table_of(frames))
+    return len(compressed) + len(encode_table(frames))
 
 
 def _total_size(rows: Sequence[bytes]) -> int:
@@ -183,7 +183,9 @@ def choose_trial_documents(splits: Sequence[Sequence[PlacedDocument]]) -> list[l
     step = num_tokens // TRIAL_TOKENS
     if step < MIN_TRIAL_STEP:
         return [list(documents) for documents in splits if documents]
-    runs = [run for documents in splits for run in neighbours(documents, lambda one: one.num_row_bytes, RUN_BYTES)]
+    runs = [
+        run for documents in splits for run in consecutive_groups(documents, lambda one: one.num_row_bytes, RUN_BYTES)
+    ]
     return [[document for run in runs[min(step // 2, len(runs) - 1) :: step] for document in run]]
 
 
@@ -195,7 +197,7 @@ def try_jsonl(context: Context, task: Trial) -> TrialResult:
     for documents in task.files:
         started = time.perf_counter()
         blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
-        rows = rows_of(documents, tokens_of(blocks), shape)
+        rows = rows_of(documents, join_blocks(blocks), shape)
         lines = row_lines(rows, context.window_schema)
         content = b"".join(lines)
         scratch.write_bytes(content)
@@ -207,7 +209,9 @@ def try_jsonl(context: Context, task: Trial) -> TrialResult:
         num_windows += rows.num_rows
         num_fresh += int(rows.windows.fresh.sum())
         jsonl_bytes += len(content)
-        zst_bytes += sum(map(_compressed_rows_size, neighbours(_by_document(lines, rows), _total_size, PIECE_BYTES)))
+        zst_bytes += sum(
+            map(_compressed_rows_size, consecutive_groups(_by_document(lines, rows), _total_size, PIECE_BYTES))
+        )
     scratch.unlink(missing_ok=True)
     return TrialResult(
         ids_zst_bytes=ids_zst_bytes,
@@ -226,12 +230,12 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedD
     num_bytes = 0
     for documents in files:
         blocks = [block for _, block in read_blocks(context.prepared, documents, schema.vocab_size)]
-        rows = rows_of(documents, tokens_of(blocks), shape_at(context, overlap))
+        rows = rows_of(documents, join_blocks(blocks), shape_at(context, overlap))
         counts = np.bincount(rows.of, minlength=len(documents)).tolist()
         try:
-            for share, _ in shares_of_documents("parquet", Split.TRAIN, schema, [rows.num_rows], counts):
+            for share, _ in divide_documents_into_shares("parquet", Split.TRAIN, schema, [rows.num_rows], counts):
                 some = rows.picked(np.arange(share.first, share.stop))
-                num_bytes += num_parquet_bytes([batch_of_rows(some, schema)], schema)
+                num_bytes += num_parquet_bytes([batch_from_rows(some, schema)], schema)
         except MissingExtraError:
             return None
     return num_bytes

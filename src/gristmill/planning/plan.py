@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from gristmill.cleaning.clean import without_secrets
+from gristmill.cleaning.clean import redact_drop
 from gristmill.config.config import Config
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.errors import ConfigError, InputError, OutputError
@@ -23,12 +23,12 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import DropReason, FileKey, PlacedDocument, Split
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import part_drops, settle, show
-from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.decontaminate import without_cut_away
-from gristmill.pipeline.intake import Intake, check_settings, local_sources, take_in
+from gristmill.pipeline.decide import decide_files, decide_rows, part_drops
+from gristmill.pipeline.decision import Decided, Decision
+from gristmill.pipeline.decontaminate import drop_cut_away
+from gristmill.pipeline.inputs import Inputs, check_settings, local_sources, read_inputs
 from gristmill.pipeline.keys import prepare_key
-from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.prepare import make_batches, prepare_all, sort_parts
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
 from gristmill.planning.estimate import EstimatedBuild, Measurements, PlanInputs, estimate_build, make_plan
 from gristmill.planning.overlap_choice import PlanOptions
@@ -47,7 +47,7 @@ from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark, read_benchmarks
 from gristmill.tokenizers.cuda.serving import GpuServer, server_for
-from gristmill.tokenizers.locate import stand_in_notes
+from gristmill.tokenizers.locate import substitution_notes
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Overlaps to compare, as shares of the window length: 0, 64, 128, 256 and 384 of 512."""
@@ -78,10 +78,10 @@ def plan(config: Config, options: PlanOptions | None = None, progress: Progress 
                 )
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
-                build_inputs = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
+                build_inputs = read_inputs(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
                 step.advance(len(build_inputs.found.files))
                 drawn = draw_files(build_inputs.found.files, options.sample)
-                notes = [*build_inputs.found.warnings, *stand_in_notes(config.tokenizer.name, definition)]
+                notes = [*build_inputs.found.warnings, *substitution_notes(config.tokenizer.name, definition)]
                 found = build_inputs.found._replace(files=list(drawn.files), warnings=notes)
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
                 sampled_inputs, is_sample = build_inputs._replace(found=found), not drawn.is_all
@@ -125,17 +125,17 @@ def _require_plannable(config: Config) -> None:
 
 def _prepare_and_decide(
     context: Context,
-    build_inputs: Intake,
+    build_inputs: Inputs,
     runner: Runner,
     progress: Progress,
     *,
     server: GpuServer,
     is_sample: bool,
-) -> Judged:
+) -> Decided:
     try:
-        tasks = batches(build_inputs.found.files, context.config.run)
-        parts = in_order(prepare_all(context, build_inputs.sources, tasks, runner, progress, server=server))
-        return settle(context, build_inputs, parts, runner, progress)
+        tasks = make_batches(build_inputs.found.files, context.config.run)
+        parts = sort_parts(prepare_all(context, build_inputs.sources, tasks, runner, progress, server=server))
+        return decide_files(context, build_inputs, parts, runner, progress)
     except InputError as error:
         if not is_sample:
             raise
@@ -160,7 +160,7 @@ def _overlaps_to_compare(context: Context) -> list[int]:
 def _measure(
     context: Context,
     plan_inputs: PlanInputs,
-    decided: Judged,
+    decided: Decided,
     overlaps: list[int],
     benchmarks: list[Benchmark],
     *,
@@ -231,20 +231,20 @@ def _scale_sampling(config: Config, unsampled: UnsampledCounts, column: int, dra
 
 def _decide_at_overlap(
     context: Context,
-    decided: Judged,
+    decided: Decided,
     documents: list[PlacedDocument],
     benchmarks: list[Benchmark],
     runner: Runner,
-) -> Judged:
+) -> Decided:
     """Return the decision of a build with the overlap of `context`. Cuts and splits do not depend on the overlap."""
     mode, against = decided.decontamination.how, decided.decontamination.against
     drops = [drop for drop in decided.decision.drops if drop.reason is not DropReason.CONTAMINATED]
     before = msgspec.structs.replace(decided.decision, kept=documents, drops=drops)
-    decision, decontamination = without_cut_away(before, documents, mode, against)
-    drops = [without_secrets(drop, context.config.secrets) for drop in decision.drops]
+    decision, decontamination = drop_cut_away(before, documents, mode, against)
+    drops = [redact_drop(drop, context.config.secrets) for drop in decision.drops]
     decision = msgspec.structs.replace(decision, drops=drops)
     decided = decided._replace(decision=decision, decontamination=decontamination)
-    return show(context, decided, benchmarks, runner, Progress()) if decision.kept else decided
+    return decide_rows(context, decided, benchmarks, runner, Progress()) if decision.kept else decided
 
 
 def _output_error(error: OSError) -> OutputError:

@@ -16,7 +16,7 @@ from gristmill.cards.card_files import write_cards
 from gristmill.checks.findings import Report, report_file
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import CARDS, CHECK, MANIFEST
-from gristmill.core.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
+from gristmill.core.manifest import FileFacts, Manifest, file_facts, read_manifest, write_manifest
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
 from gristmill.pipeline.work_folder import temporary_folder
@@ -121,7 +121,7 @@ def _read(folder: Path, name: str) -> bytes:
 def _measure(folder: Path, name: str, facts: FileFacts) -> FileFacts:
     """Return the facts with the actual size and digest of a file that may differ from the manifest."""
     try:
-        found = facts_of(folder / name)
+        found = file_facts(folder / name)
     except OSError as error:
         raise DatasetError(f"cannot read {str(folder / name)!r}: {error.strerror or error}.") from None
     return msgspec.structs.replace(facts, bytes=found.bytes, sha256=found.sha256)

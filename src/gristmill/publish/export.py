@@ -21,11 +21,11 @@ from gristmill.config.settings import OutputConfig
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import (
     CARDS,
-    EXPORTING,
+    EXPORT_PREFIX,
     MANIFEST,
-    TAKEN,
+    MOVED_NAMES,
     UNFINISHED,
-    half_exported,
+    partly_exported_names,
     sync_folder,
     sync_tree,
     write_atomically,
@@ -36,12 +36,12 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.dataset.dataset import Dataset, open_dataset
-from gristmill.formats.batch import WindowBatch, are_alike
-from gristmill.formats.format import folder_of, format_named
-from gristmill.formats.jsonl import piece_bytes
-from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
+from gristmill.formats.batch import WindowBatch, equals_previous
+from gristmill.formats.format import format_folder, get_format
+from gristmill.formats.jsonl import max_piece_bytes
+from gristmill.formats.shares import Share, WrittenDataset, WrittenFiles, divide_into_shares, write_share
 from gristmill.formats.stored_split import StoredSplit
-from gristmill.pipeline.other_formats import write_all
+from gristmill.pipeline.other_formats import write_shares
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner, num_workers
 
@@ -89,7 +89,7 @@ def export(
     with dataset.edition.reading(), _exclusive_access(dataset.folder), _staging_folder(dataset.folder) as staging:
         missing = [name for name in FORMATS if name in requested and name not in dataset.manifest.formats]
         for name in missing:
-            format_named(name).require()
+            get_format(name).require()
         facts = _write(dataset, missing, staging, progress or Progress(), workers)
         return _move_into_dataset(dataset, missing, facts, staging)
 
@@ -98,14 +98,14 @@ def _write(
     dataset: Dataset, missing: Sequence[str], staging: Path, progress: Progress, workers: int | Literal["auto"]
 ) -> dict[str, FileFacts]:
     tasks = [task for name in missing for task in _tasks(dataset, name, staging)]
-    files = AllFiles()
+    files = WrittenDataset()
     num_bytes = sum(facts.bytes for facts in dataset.manifest.files.values())
     with (
         LocalRunner(num_workers(workers, num_bytes)) as runner,
         progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
     ):
         schema = Schema.of(dataset.manifest)
-        write_all(_write_task, tasks, files, runner, step, dataset=staging, schema=schema)
+        write_shares(_write_task, tasks, files, runner, step, dataset=staging, schema=schema)
     files.finish(missing, staging, schema)
     if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
@@ -117,18 +117,18 @@ def _write(
 
 def _tasks(dataset: Dataset, name: str, staging: Path) -> Iterator[_Task]:
     manifest = dataset.manifest
-    folder_of(staging, name).mkdir(exist_ok=True)
+    format_folder(staging, name).mkdir(exist_ok=True)
     try:
         output = msgspec.convert(manifest.settings.get("output"), OutputConfig)
     except (msgspec.ValidationError, ConfigError) as error:
         raise DatasetError(
             f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build the dataset again."
         ) from None
-    compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    compressed_at = max_piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     schema = Schema.of(manifest)
     for split in Split:
         stored = dataset.stored(manifest.formats[0], split)
-        for share in shares_of(
+        for share in divide_into_shares(
             name, split, schema, manifest.shards.get(split, []), partial(_next_document_start, stored)
         ):
             yield _Task(share, stored, staging, schema, compressed_at)
@@ -145,7 +145,7 @@ def _next_document_start(stored: StoredSplit, row: int) -> int:
     while row < len(stored):
         step = min(2 * step, stored.schema.num_rows_at_once(ROWS_AT_ONCE))
         rows = stored.read(row - 1, min(row + step, len(stored)))
-        is_same_document = are_alike(rows)
+        is_same_document = equals_previous(rows)
         if not is_same_document.all():
             return row + int(is_same_document.argmin())
         row += len(is_same_document)
@@ -168,7 +168,7 @@ def _move_into_dataset(
     for name in names:
         if os.path.lexists(folder / name):
             raise OutputError(f"{str(folder / name)!r} already exists and is not part of the dataset. Move it.")
-    write_atomically(staging / TAKEN, "\n".join(names).encode(), is_synced=False)
+    write_atomically(staging / MOVED_NAMES, "\n".join(names).encode(), is_synced=False)
     sync_tree(staging)
     for name in names:
         os.rename(staging / name, folder / name)
@@ -215,9 +215,9 @@ def _staging_folder(folder: Path) -> Iterator[Path]:
 
     First roll back any export that was interrupted.
     """
-    staging = folder / f"{EXPORTING}{secrets.token_hex(4)}{UNFINISHED}"
+    staging = folder / f"{EXPORT_PREFIX}{secrets.token_hex(4)}{UNFINISHED}"
     try:
-        for leftover in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
+        for leftover in folder.glob(f"{EXPORT_PREFIX}*{UNFINISHED}"):
             _roll_back(leftover, folder)
         staging.mkdir()
         yield staging
@@ -233,10 +233,10 @@ def _roll_back(staging: Path, folder: Path) -> None:
     Such files remain if an export is interrupted between moving them and writing the manifest.
     """
     with suppress(OSError, DatasetError):
-        for name in half_exported(staging, read_manifest(folder).files):
+        for name in partly_exported_names(staging, read_manifest(folder).files):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-        (staging / TAKEN).unlink(missing_ok=True)
+        (staging / MOVED_NAMES).unlink(missing_ok=True)
     shutil.rmtree(staging, ignore_errors=True)

@@ -18,7 +18,7 @@ import orjson
 from gristmill.core.columns import LABELS
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG, UNFINISHED, sync_folder, sync_tree
-from gristmill.core.manifest import Manifest, facts_of
+from gristmill.core.manifest import Manifest, file_facts
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.dataset.dataset import Dataset, open_dataset
@@ -70,7 +70,7 @@ def render_snippet(trainer: Trainer, manifest: Manifest, folder: str) -> str:
     return Template(kept).substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
 
 
-def command_of(trainer: Trainer, folder: str) -> str:
+def render_command(trainer: Trainer, folder: str) -> str:
     """Return the command that trains on the exported folder."""
     folder = folder.rstrip("/")
     return trainer.command.substitute(folder=folder, name=os.path.basename(folder))
@@ -158,7 +158,7 @@ def _require_intact(dataset: Dataset) -> None:
         if facts.format != manifest.formats[0] and name not in {TOKENIZER, TOKENIZER_CONFIG}:
             continue
         try:
-            found = facts_of(dataset.folder / name).sha256
+            found = file_facts(dataset.folder / name).sha256
         except OSError as error:
             raise DatasetError(f"cannot read {str(dataset.folder / name)!r}: {error.strerror or error}.") from None
         if found != facts.sha256:

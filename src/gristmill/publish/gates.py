@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from gristmill.checks.findings import Report
-from gristmill.checks.secrets import secrets_in
+from gristmill.checks.secrets import scan_for_secrets
 from gristmill.cleaning.licenses import canonical_expression
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
@@ -79,7 +79,7 @@ def _remaining_secrets(manifest: Manifest, report: Report, small_files: Mapping[
     if report["secrets"].status == "skipped":
         return f"gristmill check could not search for secrets: {report['secrets'].summary}"
     for name, content in small_files.items():
-        for finding in secrets_in(content, emails=False):
+        for finding in scan_for_secrets(content, emails=False):
             return f"{name} has a {finding.kind} in line {_line_number(content, finding.start)}"
     return None
 

@@ -16,7 +16,7 @@ from typing import Literal
 from gristmill.checks.check import check
 from gristmill.core.errors import ConfigError, GristmillError
 from gristmill.core.layout import CARDS, CHECK
-from gristmill.core.manifest import Edition, Manifest
+from gristmill.core.manifest import Manifest, OpenedBuild
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.version import __version__
@@ -49,7 +49,7 @@ def push(
     unknown = sorted(set(allow) - OVERRIDES.keys())
     if unknown:
         raise ConfigError(f"allow must contain only {', '.join(OVERRIDES)}, got {', '.join(unknown)}.")
-    edition = Edition(path)
+    edition = OpenedBuild(path)
     manifest = edition.manifest
     repository = Repository(repo_id, revision)
     remote, problem = _read_remote(repository, is_required=upload)

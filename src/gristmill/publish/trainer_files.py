@@ -20,11 +20,11 @@ from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.dataset.batches import Order
 from gristmill.dataset.dataset import Dataset
-from gristmill.formats.arrays import ArrayFile, no_head
+from gristmill.formats.arrays import ArrayFile, no_header
 from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.litdata import write_token_chunks
 from gristmill.formats.megatron import FILES as MEGATRON_FILES
-from gristmill.formats.token_streams import Laid, StreamLaying, id_kind
+from gristmill.formats.token_streams import StreamAddition, StreamBuilder, id_dtype
 
 ROWS_AT_ONCE = 250
 """Number of rows of ids in memory and in a row group.
@@ -211,8 +211,8 @@ def _import_parquet() -> tuple[Any, Any]:
 def write_nanogpt(job: ExportJob) -> None:
     """Write raw ids, and meta.pkl with the text of each id and the id of each single character."""
     for split, name in job.splits.items():
-        with ArrayFile(job.folder / f"{name}.bin", id_kind(job.schema), no_head) as file:
-            for chunk in _stream_chunks(job, split, id_kind(job.schema)):
+        with ArrayFile(job.folder / f"{name}.bin", id_dtype(job.schema), no_header) as file:
+            for chunk in _stream_chunks(job, split, id_dtype(job.schema)):
                 file.append(chunk.content)
     tokenizer, vocab_size = job.dataset.tokenizer, job.schema.vocab_size
     texts = {number: tokenizer.decode([number]).decode(errors="replace") for number in range(vocab_size)}
@@ -225,7 +225,7 @@ def write_megatron(job: ExportJob) -> None:
     kind = MEGATRON_FILES.kind(job.schema)
     for split, name in job.splits.items():
         ends = []
-        with ArrayFile(job.folder / f"{name}.bin", kind, no_head) as file:
+        with ArrayFile(job.folder / f"{name}.bin", kind, no_header) as file:
             for chunk in _stream_chunks(job, split, kind):
                 file.append(chunk.content)
                 ends.append(chunk.ends)
@@ -238,8 +238,8 @@ def write_litgpt(job: ExportJob) -> None:
         write_token_chunks((chunk.content for chunk in _stream_chunks(job, split, kind)), kind, job.folder / name)
 
 
-def _stream_chunks(job: ExportJob, split: Split, kind: np.dtype[Any]) -> Iterator[Laid]:
-    stream = StreamLaying(job.schema, kind)
+def _stream_chunks(job: ExportJob, split: Split, kind: np.dtype[Any]) -> Iterator[StreamAddition]:
+    stream = StreamBuilder(job.schema, kind)
     for batch in job.batches(split):
         yield stream.lay(batch)
     yield stream.finish()

@@ -44,7 +44,7 @@ class ProbeResult(NamedTuple):
     write_error: str | None
 
 
-def probe_of(path: str | os.PathLike[str]) -> Probe:
+def make_probe(path: str | os.PathLike[str]) -> Probe:
     """Make a probe for a file that exists on this machine."""
     absolute = os.path.abspath(path)  # a node has another current directory
     return Probe(absolute, _digest(absolute))

@@ -85,7 +85,7 @@ class Runner(ABC):
         in_progress: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
-        with closing(self.as_done(function, noting(tasks, in_progress), is_alone=is_alone)) as answers:
+        with closing(self.as_done(function, track_tasks(tasks, in_progress), is_alone=is_alone)) as answers:
             for number, result in answers:
                 task = in_progress.pop(number)
                 if isinstance(result, TaskFailed):
@@ -96,7 +96,7 @@ class Runner(ABC):
                     next_number += 1
 
 
-def noting(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator[Task]:
+def track_tasks(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator[Task]:
     """Yield the same tasks, and add each to `in_progress` under its number when it is drawn."""
     for number, task in enumerate(tasks):
         in_progress[number] = task

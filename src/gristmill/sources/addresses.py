@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from gristmill.core.errors import InputError
-from gristmill.core.names import SCHEME, SCP_FORM, path_text
+from gristmill.core.names import SCHEME, SCP_ADDRESS, path_text
 
 USER_INFO = re.compile(r"(?<=://)[^/?#]*@")
 # A password with a `/`, `?` or `#` that is not encoded: the part before it is in the position of a port, but is none.
@@ -63,7 +63,7 @@ def kind_of(address: str) -> Kind:
     """Return the kind of a source address."""
     scheme = scheme_of(address)
     if scheme is None:
-        return Kind.GIT if SCP_FORM.fullmatch(address) else Kind.LOCAL
+        return Kind.GIT if SCP_ADDRESS.fullmatch(address) else Kind.LOCAL
     is_git = scheme in ALWAYS_GIT or scheme.startswith("git+") or _is_repository_url(scheme, address)
     return Kind.GIT if is_git else Kind.REMOTE
 

@@ -8,7 +8,7 @@ import time
 from gristmill.config.settings import ScanConfig
 from gristmill.core.errors import InputError
 from gristmill.core.names import counted
-from gristmill.core.plain_files import NotPlainError, PlainFolder, name_of, open_descriptor
+from gristmill.core.plain_files import FolderReader, NotPlainError, descriptor_path, open_descriptor
 from gristmill.core.records import Document, Drop, DropReason, SourceFile
 from gristmill.sources.decode import decode
 from gristmill.sources.languages import is_qt_translation, language_of
@@ -56,7 +56,7 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
     )
 
 
-def read_bytes(file: SourceFile, max_bytes: int, folder: PlainFolder | None = None) -> bytes | Drop:
+def read_bytes(file: SourceFile, max_bytes: int, folder: FolderReader | None = None) -> bytes | Drop:
     """Read all bytes of a file in one consistent state. A file that changes while it is read is read again.
 
     Return a Drop if the file cannot be used. Raise ReadError if the system fails in each of several attempts.
@@ -123,7 +123,7 @@ def _was_opened_at(descriptor: int, location: str) -> bool:
 
     O_NOFOLLOW checks only the last name of the path, and a folder may have become a link since the scan.
     """
-    opened = name_of(descriptor)
+    opened = descriptor_path(descriptor)
     return os.path.realpath(location) == location if opened is None else opened in {location, f"{location} (deleted)"}
 
 

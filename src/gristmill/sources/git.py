@@ -41,7 +41,7 @@ ENVIRONMENT = {
     "LC_ALL": "C",
 }
 TIMEOUT_SECONDS = 120
-SECONDS_UNTIL_LOOK = 1
+SECONDS_UNTIL_FIFO_SEARCH = 1
 """If git takes longer than this, FIFOs that may block it are searched for."""
 FILES_GIT_OPENS = (
     *("HEAD", "ORIG_HEAD", "config", "config.worktree", "commondir", "gitdir", "packed-refs", "shallow"),
@@ -301,7 +301,7 @@ def _communicate(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, 
     fifos: list[str] | None = None
     while time.monotonic() < deadline:
         try:
-            return process.communicate(timeout=SECONDS_UNTIL_LOOK)
+            return process.communicate(timeout=SECONDS_UNTIL_FIFO_SEARCH)
         except subprocess.TimeoutExpired:
             if fifos is None:
                 search_started_at = time.monotonic()

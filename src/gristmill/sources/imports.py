@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import re2
 
-MOST_IMPORTS = 256
+MAX_IMPORTS = 256
 """Maximum number of imports that are read from a file, and of files that it counts as importing."""
-MOST_FOLDERS = 32
+MAX_FOLDERS = 32
 """Maximum number of parent folders that are searched for a root, and of parts in a name."""
-MOST_NAMESAKES = 64
+MAX_SAME_NAME = 64
 """Maximum number of files with the same name, and of roots of the same package.
 
 If there are more files with a name, it is ambiguous and resolves to none of them.
@@ -44,13 +44,13 @@ class Import(NamedTuple):
     """Name that is imported from the module. Only in Python."""
 
 
-def imports_in(text: bytes, language: str) -> list[Import]:
+def find_imports(text: bytes, language: str) -> list[Import]:
     """Return the distinct imports of a text, in order. The list is empty for languages not in IMPORT_LANGUAGES."""
     finder = _FINDERS.get(language)
     if finder is None:
         return []
     found = finder(text.replace(b"\r\n", b"\n"))
-    return list(dict.fromkeys(islice(found, MOST_IMPORTS)))
+    return list(dict.fromkeys(islice(found, MAX_IMPORTS)))
 
 
 @cache
@@ -138,9 +138,9 @@ def _used_paths(uses: bytes) -> Iterator[str]:
             continue
         if word == b"{":
             outer_prefixes.append(prefix)
-            prefix = (prefix + path)[:MOST_FOLDERS]
+            prefix = (prefix + path)[:MAX_FOLDERS]
         elif path:
-            names = (prefix + path)[:MOST_FOLDERS]
+            names = (prefix + path)[:MAX_FOLDERS]
             if names[0] in (b"crate", b"super", b"self"):
                 kept = names[:-1] if len(names) > 1 and names[-1] == b"self" else names
                 yield b"::".join(kept).decode()
@@ -223,9 +223,9 @@ class RepoFiles:
         for imported in imports:
             found |= dict.fromkeys(resolve(self._paths[number], imported))
             found.pop(number, None)
-            if len(found) >= MOST_IMPORTS:
+            if len(found) >= MAX_IMPORTS:
                 break
-        return sorted(islice(found, MOST_IMPORTS))
+        return sorted(islice(found, MAX_IMPORTS))
 
     def _resolver(self, language: str) -> Callable[[str, Import], Iterable[int]]:
         match language:
@@ -251,7 +251,7 @@ class RepoFiles:
     def _with_suffix(self, suffix: str) -> list[int]:
         """Return a list with the file whose path ends in `suffix`, or an empty list unless exactly one does."""
         candidates = self._by_name.get(_split(suffix)[1], ())
-        if len(candidates) > MOST_NAMESAKES:
+        if len(candidates) > MAX_SAME_NAME:
             return []
         found = [number for number in candidates if f"/{self._paths[number]}".endswith(f"/{suffix}")]
         return found if len(found) == 1 else []
@@ -262,11 +262,11 @@ class RepoFiles:
     def _python(self, path: str, imported: Import) -> list[int]:
         folder = _split(path)[0]
         names = imported.module.lstrip(".").split(".") if imported.module.lstrip(".") else []
-        if not all(names) or len(names) > MOST_FOLDERS:
+        if not all(names) or len(names) > MAX_FOLDERS:
             return []
         num_dots = len(imported.module) - len(imported.module.lstrip("."))
         if num_dots:
-            above = list(islice(_folders_above(folder), min(num_dots, MOST_FOLDERS)))
+            above = list(islice(_folders_above(folder), min(num_dots, MAX_FOLDERS)))
             roots = above[-1:] if len(above) == num_dots else []
         else:
             roots = list(self._python_roots(folder, names[0])) if names else []
@@ -290,21 +290,21 @@ class RepoFiles:
         These are the folders above the file that are not packages, each followed by its `src`, and then the other roots
         of the package.
         """
-        for root in islice(_folders_above(folder), MOST_FOLDERS):
+        for root in islice(_folders_above(folder), MAX_FOLDERS):
             if not self._is_package(root):
                 yield root
                 yield _joined(root, "src")
-        yield from self._package_roots.get(package, ())[:MOST_NAMESAKES]
+        yield from self._package_roots.get(package, ())[:MAX_SAME_NAME]
 
     def _go(self, path: str, imported: Import) -> list[int]:
         parts = imported.module.split("/")
-        if len(parts) > MOST_FOLDERS:
+        if len(parts) > MAX_FOLDERS:
             return []
         for size in range(len(parts), 0, -1):
             root = self._go_modules.get("/".join(parts[:size]))
             if root is not None:
                 return self._by_folder.get(("/".join(filter(None, [root, *parts[size:]])), ".go"), [])
-        folders = set(islice(_folders_above(_split(path)[0]), MOST_FOLDERS))
+        folders = set(islice(_folders_above(_split(path)[0]), MAX_FOLDERS))
         if folders & self._go_roots or "." not in parts[0]:
             return []  # from another module or the standard library
         suffixes = ("/".join(parts[size:]) for size in range(len(parts)))
@@ -327,7 +327,7 @@ class RepoFiles:
         return self._first_existing(f"{stem}{ending}" for stem in stems for ending in (".rs", "/mod.rs"))
 
     def _crate_root(self, folder: str) -> str | None:
-        above = list(islice(_folders_above(folder), MOST_FOLDERS))
+        above = list(islice(_folders_above(folder), MAX_FOLDERS))
         with_root = (
             parent for parent in above if {_joined(parent, "lib.rs"), _joined(parent, "main.rs")} & self._numbers.keys()
         )
@@ -345,10 +345,10 @@ class RepoFiles:
 
     def _java(self, path: str, imported: Import) -> list[int]:
         *names, last = imported.module.split(".")
-        if len(names) >= MOST_FOLDERS or not all(names):
+        if len(names) >= MAX_FOLDERS or not all(names):
             return []
         names = names if last == "*" else [*names, last]
-        above = list(islice(_folders_above(_split(path)[0]), MOST_FOLDERS))
+        above = list(islice(_folders_above(_split(path)[0]), MAX_FOLDERS))
         # The import may name a member of a class, or a member of a nested class.
         for size in range(len(names), max(0, len(names) - 3), -1):
             suffix = f"{'/'.join(names[:size])}.java"

@@ -21,7 +21,7 @@ from gristmill.sources.trees import Scan
 LICENSE_FILE_DROPS = frozenset({DropReason.EXCLUDED_BY_USER, DropReason.NOT_INCLUDED})
 
 
-class SpeakingFiles(NamedTuple):
+class FoundLicenseFiles(NamedTuple):
     """License-related files of one source and of the folders above it."""
 
     root: str | None
@@ -32,9 +32,9 @@ class SpeakingFiles(NamedTuple):
     """Keyed by path relative to the source, such as `src/LICENSE` or `../LICENSE`."""
 
 
-def find_speaking_files(
+def find_license_files(
     sources: Sequence[Source], scan: Scan, is_wanted: Callable[[str], bool]
-) -> dict[str, SpeakingFiles]:
+) -> dict[str, FoundLicenseFiles]:
     """Find the license-related files of each source. The result is keyed by repo.
 
     `is_wanted` returns True for the name of a license-related file.
@@ -48,7 +48,7 @@ def find_speaking_files(
         # The row of a table has no source and no folder: its path is only a name.
         source = roots.get(drop.repo) if drop.reason in LICENSE_FILE_DROPS and not drop.path.endswith("/") else None
         if source is not None and is_wanted(_name(drop.path)):
-            found[drop.repo].setdefault(drop.path, file_below(source.root, drop.repo, drop.path))
+            found[drop.repo].setdefault(drop.path, unlisted_file(source.root, drop.repo, drop.path))
     above = {source.repo: tuple(_folders_above(source)) for source in sources}
     for source in sources:
         # The scan lists the folder of a source, but not if the source is single files.
@@ -59,19 +59,19 @@ def find_speaking_files(
                 file = SourceFile(repo=source.repo, path=path, location=os.path.join(folder, name), size=0)
                 found[source.repo].setdefault(path, file)
     return {
-        repo: SpeakingFiles(
+        repo: FoundLicenseFiles(
             roots[repo].root if repo in roots else None, above.get(repo, ()), dict(sorted(files.items()))
         )
         for repo, files in sorted(found.items())
     }
 
 
-def file_below(root: str, repo: str, path: str) -> SourceFile:
+def unlisted_file(root: str, repo: str, path: str) -> SourceFile:
     """Make the record of a file in a source that the scan has not listed."""
     return SourceFile(repo=repo, path=path, location=os.path.normpath(os.path.join(root, system_path(path))), size=0)
 
 
-def rows_at(scan: Scan, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], SourceFile]:
+def select_files(scan: Scan, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], SourceFile]:
     """Return the files of the scan with these repos and paths, keyed by both."""
     return {(file.repo, file.path): file for file in scan.files if (file.repo, file.path) in wanted} if wanted else {}
 

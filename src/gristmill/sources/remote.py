@@ -27,7 +27,7 @@ from gristmill.sources.addresses import fixed_part, is_glob, scheme_of, without_
 Result = TypeVar("Result")
 
 ATTEMPTS = 5
-SECONDS_BETWEEN = (0.2, 0.5, 1.0, 3.0)
+RETRY_DELAY_SECONDS = (0.2, 0.5, 1.0, 3.0)
 READ_TIMEOUT_SECONDS = 60.0
 """A read without a response for this long is cancelled and repeated."""
 BLOCK_BYTES = 8 << 20
@@ -130,7 +130,7 @@ def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> Non
             _retry(partial(_upload, location, folder / name, f"{location.path.rstrip('/')}/{name}"))
 
 
-def refuse_taken(address: str) -> None:
+def require_empty_prefix(address: str) -> None:
     """Raise OutputError if a dataset cannot be written to the address, or if it already contains files."""
     if scheme_of(address) in WEB or is_glob(address):
         raise OutputError(
@@ -240,7 +240,7 @@ def _download_blocks(location: _Location, file: RemoteFile, part: Path) -> None:
                 if failures == ATTEMPTS or _is_final(error):
                     raise
                 block_bytes = max(MIN_BLOCK_BYTES, block_bytes // 4)
-                time.sleep(SECONDS_BETWEEN[failures - 1])
+                time.sleep(RETRY_DELAY_SECONDS[failures - 1])
             else:
                 failures, block_bytes = 0, min(BLOCK_BYTES, block_bytes * 2)
                 stream.write(block)
@@ -264,7 +264,7 @@ def _download_stream(location: _Location, file: RemoteFile, part: Path) -> None:
                 failures, most_bytes = (1, stream.tell()) if is_further else (failures + 1, most_bytes)
                 if failures == ATTEMPTS or _is_final(error):
                     raise
-                time.sleep(SECONDS_BETWEEN[failures - 1])
+                time.sleep(RETRY_DELAY_SECONDS[failures - 1])
 
 
 def _append_stream(location: _Location, file: RemoteFile, stream: BinaryIO) -> None:
@@ -320,7 +320,7 @@ def _list_names(location: _Location) -> list[str]:
 
 
 def _retry(attempt: Callable[[], Result]) -> Result:
-    for seconds in SECONDS_BETWEEN:
+    for seconds in RETRY_DELAY_SECONDS:
         try:
             return attempt()
         except Exception as error:  # each file system has its own errors

@@ -86,11 +86,11 @@ def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave
     `leave_out`: folders to skip inside a source. A source that is itself inside such a folder is scanned.
     """
     found = Scan([], [], {}, [], {})
-    found.files.extend(scanned(found, sources, config, leave_out=leave_out))
+    found.files.extend(iter_files(found, sources, config, leave_out=leave_out))
     return found
 
 
-def scanned(
+def iter_files(
     found: Scan, sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()
 ) -> Iterator[SourceFile]:
     """Yield the files of all sources in path order, as they are found.

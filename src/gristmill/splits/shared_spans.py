@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.records import Range
-from gristmill.dedup.signatures import Ids, Keys, distinct, mixed
+from gristmill.dedup.signatures import Ids, Keys, distinct, mix_bits
 
 SPAN_TOKENS = 50
 ANCHOR_TOKENS = 25
@@ -39,12 +39,12 @@ KEYS_PER_BATCH = 1 << 15
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-BlockKeys = npt.NDArray[np.uint32]
+AnchorKeys = npt.NDArray[np.uint32]
 """32 bits are enough: a lookup of a billion grams among a million keys gives a quarter of a million false matches."""
 AnyKeys = npt.NDArray[Any]
 
 
-def gram_keys(ids: Ids) -> BlockKeys:
+def gram_keys(ids: Ids) -> AnchorKeys:
     """Return a key for each 25-gram, at two additions per token.
 
     The key ignores the order of tokens. The comparison of spans removes false matches.
@@ -63,13 +63,13 @@ class Anchors(NamedTuple):
     """Number of anchors of each text."""
     positions: npt.NDArray[np.uint32]
     """Position of each anchor in its text. Neighboring anchors are at most 26 tokens apart."""
-    keys: BlockKeys
+    keys: AnchorKeys
 
 
 NO_ANCHORS = Anchors(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint32))
 
 
-def anchors_of(ids: Ids, edges: Positions) -> Anchors:
+def find_anchors(ids: Ids, edges: Positions) -> Anchors:
     """Find the anchors of several texts. `edges` are the start of each text in `ids`, and the end."""
     keys = gram_keys(ids)
     # Grams near the end of a text that extend into the next one.
@@ -85,12 +85,12 @@ def anchors_of(ids: Ids, edges: Positions) -> Anchors:
     return Anchors(counts, positions, _mix_bits(keys[starts]))
 
 
-def _mix_bits(keys: BlockKeys) -> BlockKeys:
-    mixed_keys: BlockKeys = keys * np.uint32(0x9E3779B1)
+def _mix_bits(keys: AnchorKeys) -> AnchorKeys:
+    mixed_keys: AnchorKeys = keys * np.uint32(0x9E3779B1)
     return (mixed_keys ^ (mixed_keys >> np.uint32(15))) * np.uint32(0x85EBCA77)
 
 
-def _is_anchor(keys: BlockKeys) -> Flags:
+def _is_anchor(keys: AnchorKeys) -> Flags:
     """Return True for each key that is the smallest in at least one range of 26 neighbors.
 
     The test: of all ranges of 26 neighbors that contain the key, the largest minimum is the key itself.
@@ -107,13 +107,13 @@ def _is_anchor(keys: BlockKeys) -> Flags:
     return flags
 
 
-def _reduce_neighbors(reduce: np.ufunc, keys: BlockKeys) -> BlockKeys:
+def _reduce_neighbors(reduce: np.ufunc, keys: AnchorKeys) -> AnchorKeys:
     """Return the minimum or maximum of every 26 neighbors, in five steps that combine overlapping ranges."""
     size = 1
     while 2 * size <= NUM_NEIGHBORS:
         keys = reduce(keys[:-size], keys[size:])
         size *= 2
-    reduced: BlockKeys = reduce(keys[: size - NUM_NEIGHBORS], keys[NUM_NEIGHBORS - size :])
+    reduced: AnchorKeys = reduce(keys[: size - NUM_NEIGHBORS], keys[NUM_NEIGHBORS - size :])
     return reduced
 
 
@@ -150,7 +150,7 @@ class GramRuns(NamedTuple):
     last: Positions
 
     def starts(self) -> Positions:
-        return counted_from(self.first, self.counts())
+        return expand_ranges(self.first, self.counts())
 
     def counts(self) -> Positions:
         return self.last - self.first + 1
@@ -159,10 +159,10 @@ class GramRuns(NamedTuple):
         """Return the ids of the runs, concatenated, and the start of each 50-gram in them."""
         lengths = self.last - self.first + SPAN_TOKENS
         first = np.cumsum(lengths) - lengths
-        return ids[counted_from(self.first, lengths)], GramRuns(first, first + self.last - self.first).starts()
+        return ids[expand_ranges(self.first, lengths)], GramRuns(first, first + self.last - self.first).starts()
 
 
-def counted_from(first: Positions, counts: Positions) -> Positions:
+def expand_ranges(first: Positions, counts: Positions) -> Positions:
     """Return consecutive numbers from each start: `[5, 9], [3, 2]` -> 5 6 7 9 10."""
     positions: Positions = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
     return positions
@@ -194,10 +194,10 @@ def span_keys(ids: Ids, starts: Positions) -> Keys:
             np.cumsum(terms * _powers(BASE)[: len(terms)], out=sums[1:])
             offsets = starts[first:end] - base
             keys[first:end] = (sums[offsets + SPAN_TOKENS] - sums[offsets]) * _powers(INVERSE_BASE)[offsets]
-    return mixed(keys)
+    return mix_bits(keys)
 
 
-def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
+def merge_into_ranges(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
     """Merge shared 50-grams that overlap or touch into ranges. Ranges with too few distinct ids are left out."""
     if not len(starts):
         return []
@@ -227,11 +227,11 @@ def _round_table_size(min_size: int) -> int:
 @cache
 def _random_numbers(size: int) -> Keys:
     """Return a pseudorandom number for each id."""
-    return mixed(mixed(np.arange(1, size + 1, dtype=np.uint64)))
+    return mix_bits(mix_bits(np.arange(1, size + 1, dtype=np.uint64)))
 
 
 @cache
-def _random_numbers_32(size: int) -> BlockKeys:
+def _random_numbers_32(size: int) -> AnchorKeys:
     return (_random_numbers(size) >> np.uint64(32)).astype(np.uint32)
 
 

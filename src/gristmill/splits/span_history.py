@@ -16,8 +16,8 @@ import numpy as np
 
 from gristmill.core.records import AnyStoredText, Cut, PreparedDocument, Range
 from gristmill.dedup.signatures import Ids
-from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
-from gristmill.splits.span_join import Shared, StartRuns, pack_starts
+from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, expand_ranges, merge_into_ranges
+from gristmill.splits.span_join import SharedSpans, StartRuns, pack_starts
 
 MISSING = -1
 
@@ -26,13 +26,13 @@ Identity = bytes
 """Digest of the name and text of a document."""
 
 
-class Compare(Protocol):
+class CompareFunction(Protocol):
     """Function that returns the spans each held-out document shares with train, keyed by index.
 
     With `is_any`, the result includes spans that are too trivial to count alone, as they may touch spans that count.
     """
 
-    def __call__(self, held_out: Documents, train: Documents, *, is_any: bool) -> dict[int, Shared]: ...
+    def __call__(self, held_out: Documents, train: Documents, *, is_any: bool) -> dict[int, SharedSpans]: ...
 
 
 class TrainText(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +51,7 @@ class KnownSpans(msgspec.Struct, frozen=True, array_like=True):
     """Train documents are given by their index in `Compared.matched_texts`."""
 
 
-class Compared(msgspec.Struct, frozen=True, array_like=True):
+class ComparisonRecord(msgspec.Struct, frozen=True, array_like=True):
     """Record of one comparison, for the next build."""
 
     train: set[Identity]
@@ -69,7 +69,7 @@ class _SharedStarts(NamedTuple):
     def of(cls, runs: StartRuns) -> "_SharedStarts":
         first, last, text = _rows(runs).T
         counts = last - first + 1
-        return cls(counted_from(first, counts), np.repeat(text, counts))
+        return cls(expand_ranges(first, counts), np.repeat(text, counts))
 
     def texts_at(self, starts: Positions) -> Positions:
         texts = np.full(len(starts), MISSING)
@@ -80,7 +80,7 @@ class _SharedStarts(NamedTuple):
 class _Train:
     """Train documents in path order, and their relation to those of the earlier build."""
 
-    def __init__(self, documents: Documents, before: Compared) -> None:
+    def __init__(self, documents: Documents, before: ComparisonRecord) -> None:
         self.documents = documents
         self.identities = [_identity(document) for document in documents]
         index_by_identity = {identity: index for index, identity in enumerate(self.identities)}
@@ -140,18 +140,18 @@ def _union(first: Positions, second: Positions) -> Positions:
     return np.sort(np.concatenate((first, second[is_new])), kind="stable") if is_new.any() else first
 
 
-def compare_again(
-    before: Compared | None,
+def update_comparison(
+    before: ComparisonRecord | None,
     held_out: Documents,
     documents: Documents,
-    compare: Compare,
+    compare: CompareFunction,
     ids_of: Callable[[AnyStoredText], Ids],
-) -> tuple[dict[int, tuple[Cut, ...]], Compared]:
+) -> tuple[dict[int, tuple[Cut, ...]], ComparisonRecord]:
     """Return the cuts of each held-out document, keyed by index, and the record for the next build.
 
     `documents` are those of train. `compare` is called only for pairs that the record does not cover.
     """
-    before = before or Compared(set(), [], {})
+    before = before or ComparisonRecord(set(), [], {})
     train = _Train(documents, before)
     identities = [_identity(document) for document in held_out]
     seen = [index for index, identity in enumerate(identities) if identity in before.held_out]
@@ -170,7 +170,7 @@ def compare_again(
         if merged is not None:
             has_grown = len(merged.starts) > len(old.starts)
             ranges = (
-                ranges_of(ids_of(held_out[index]), merged.starts, MIN_DISTINCT_IDS)
+                merge_into_ranges(ids_of(held_out[index]), merged.starts, MIN_DISTINCT_IDS)
                 if has_grown
                 else [(cut.start, cut.end) for cut in recorded.cuts]
             )
@@ -189,7 +189,7 @@ def _known_spans(ranges: Sequence[Range], shared: _SharedStarts, documents: Docu
     return KnownSpans(tuple(cuts), pack_starts(*shared) if len(shared.starts) else b"")
 
 
-def _make_record(train: _Train, known: Mapping[Identity, KnownSpans]) -> Compared:
+def _make_record(train: _Train, known: Mapping[Identity, KnownSpans]) -> ComparisonRecord:
     """Make the record of this comparison. It lists only train documents that share a span."""
     is_matched = np.zeros(len(train.identities), np.bool_)
     for spans in known.values():
@@ -204,7 +204,7 @@ def _make_record(train: _Train, known: Mapping[Identity, KnownSpans]) -> Compare
         identity: KnownSpans(spans.cuts, _with_texts(rows := _rows(spans.runs), positions[rows[:, 2]]))
         for identity, spans in known.items()
     }
-    return Compared(set(train.identities), matched_texts, held_out)
+    return ComparisonRecord(set(train.identities), matched_texts, held_out)
 
 
 def _rows(runs: StartRuns) -> Positions:

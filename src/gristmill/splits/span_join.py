@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import consecutive_groups
 from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, Cut, StoredText
@@ -34,14 +34,14 @@ from gristmill.dedup.signatures import Ids, Keys, distinct
 from gristmill.splits.shared_spans import (
     MIN_DISTINCT_IDS,
     SPAN_TOKENS,
+    AnchorKeys,
     Anchors,
     AnyKeys,
-    BlockKeys,
     Flags,
     KeyTable,
     Positions,
     gram_runs_around,
-    ranges_of,
+    merge_into_ranges,
     span_keys,
 )
 
@@ -191,7 +191,7 @@ class RunAnchors(NamedTuple):
     texts: Positions
     """Number of the text of each anchor."""
     positions: Positions
-    keys: BlockKeys
+    keys: AnchorKeys
 
 
 class Texts(NamedTuple):
@@ -260,7 +260,7 @@ def split_into_runs(texts: Sequence[AnyStoredText]) -> Iterator[Run]:
     first = 0
     num_tokens = sum([text.num_tokens for text in texts])
     limit = min(RUN_TOKENS, max(MIN_RUN_TOKENS, num_tokens // TARGET_RUNS))
-    for number, run in enumerate(neighbours(texts, lambda text: text.num_tokens, limit)):
+    for number, run in enumerate(consecutive_groups(texts, lambda text: text.num_tokens, limit)):
         yield Run(number, first, first + len(run))
         first += len(run)
 
@@ -293,7 +293,7 @@ class TextMatches(NamedTuple):
     runs: StartRuns
 
 
-class Shared(NamedTuple):
+class SharedSpans(NamedTuple):
     """Spans that one text shares with the other side."""
 
     cuts: tuple[Cut, ...]
@@ -309,7 +309,7 @@ def compare(
     map_tasks: MapFunction,
     *,
     cut: SideName,
-) -> dict[int, Shared]:
+) -> dict[int, SharedSpans]:
     """Find the shared spans of the side to cut, keyed by text number.
 
     Texts that share nothing are left out. A text whose shared spans do not count has no cuts.
@@ -332,7 +332,7 @@ def compare(
     found = _find_ranges(sides, runs, cut, map_tasks)
     others = texts[OTHER_SIDE[cut]]
     return {
-        text: Shared(tuple(Cut(start, end, others[other].name) for start, end, other in ranges), runs)
+        text: SharedSpans(tuple(Cut(start, end, others[other].name) for start, end, other in ranges), runs)
         for batch in found
         for text, ranges, runs in batch
     }
@@ -370,7 +370,7 @@ def num_partition_bits(num_spans: int) -> int:
     return min(BUCKET_BITS, max(needed, target))
 
 
-def collect_anchors(sides: Sides, run: Run) -> BlockKeys:
+def collect_anchors(sides: Sides, run: Run) -> AnchorKeys:
     """Return the distinct anchor keys of a run of the small side."""
     return distinct(sides.anchors("small", run).keys)
 
@@ -504,7 +504,7 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[TextMatches]:
     edges = np.flatnonzero(np.diff(matches["text"])) + 1
     for text_matches in np.split(matches, edges) if len(matches) else ():
         number = int(text_matches["text"][0])
-        ranges = ranges_of(texts.ids_of(number), text_matches["start"].astype(np.int64), min_distinct)
+        ranges = merge_into_ranges(texts.ids_of(number), text_matches["start"].astype(np.int64), min_distinct)
         others = text_matches["other"][np.searchsorted(text_matches["start"], [start for start, _ in ranges])].tolist()
         ranges_with_others = [(*span, other) for span, other in zip(ranges, others, strict=True)]
         found.append(TextMatches(number, ranges_with_others, _start_runs(text_matches)))

@@ -27,7 +27,7 @@ import msgspec
 from gristmill.core.errors import TokenizerError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
 from gristmill.core.plain_files import read_plain
-from gristmill.core.records import LARGEST_VOCABULARY
+from gristmill.core.records import MAX_VOCAB_SIZE
 from gristmill.tokenizers.control_tokens import (
     BEGIN_NAMES,
     CHAT_END_NAMES,
@@ -321,7 +321,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Raise TokenizerError if the tokenizer is damaged in any way, so that a build does not start with it."""
         try:
             ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
-            if not all(0 <= index < self.vocab_size <= LARGEST_VOCABULARY for index in ids) or self.vocab_size <= 0:
+            if not all(0 <= index < self.vocab_size <= MAX_VOCAB_SIZE for index in ids) or self.vocab_size <= 0:
                 raise ValueError(f"ids from {min(ids, default=0)} to {max(ids, default=0)} in {self.vocab_size}")
             if min(self.vocabulary.values()) < 0:
                 raise ValueError("a negative id")

@@ -12,7 +12,7 @@ import zstandard
 
 from gristmill.core.errors import HubError, TokenizerError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG
-from gristmill.core.names import nearest, path_text
+from gristmill.core.names import nearest_name, path_text
 from gristmill.core.plain_files import read_plain, read_plain_text
 from gristmill.tokenizers import hub
 from gristmill.tokenizers.definition import Definition
@@ -78,13 +78,13 @@ def _from_hub(name: str, cache_dir: str | None) -> Definition:
     except TokenizerError as error:
         if name == BUNDLED_HUB_ID and isinstance(error, HubError):
             return _bundled()
-        if nearest(name, [BUNDLED]) is not None:
+        if nearest_name(name, [BUNDLED]) is not None:
             raise TokenizerError(f"{error} Did you mean {BUNDLED!r}, which is part of gristmill?") from None
         raise
     return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
 
 
-def stand_in_notes(requested: str, used: Definition) -> Iterator[str]:
+def substitution_notes(requested: str, used: Definition) -> Iterator[str]:
     """Yield a note if the bundled tokenizer replaced the requested one."""
     if requested == BUNDLED_HUB_ID and used.name == BUNDLED:
         yield f"{requested} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."

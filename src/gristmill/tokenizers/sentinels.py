@@ -49,7 +49,7 @@ def repo_ids(definition: Definition) -> RepoIds:
     )
 
 
-def require_spelled_fim(definition: Definition, ids: Iterable[int], option: str) -> None:
+def require_fim_as_text(definition: Definition, ids: Iterable[int], option: str) -> None:
     """Raise ConfigError if a fill-in-the-middle row cannot be stored as text, because no text encodes to its ids.
 
     `ids` are the special ids of such rows. `option` is the command-line option that requests text.

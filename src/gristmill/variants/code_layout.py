@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple, TypeVar
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.edits import (
     COMMENT_QUERIES,
     LANGUAGES_WITH_CONTINUATIONS,
@@ -295,7 +295,7 @@ class Layout(NamedTuple):
     spacing: Spacing | None
 
 
-def lay_out_again(parsed: Parsed, rng: Dice) -> bytes | None:
+def vary_layout(parsed: Parsed, rng: SeededRandom) -> bytes | None:
     """Return the text with another layout, or None if there is none.
 
     There is none if the text has syntax errors, if Python code mixes tabs and spaces, or if nothing can change.
@@ -318,7 +318,7 @@ def lay_out_again(parsed: Parsed, rng: Dice) -> bytes | None:
     return b"\n".join(texts) if any(layout) else None
 
 
-def _draw_layout(units: list[bytes], quotes: list[bytes], spacings: list[Spacing], rng: Dice) -> Layout:
+def _draw_layout(units: list[bytes], quotes: list[bytes], spacings: list[Spacing], rng: SeededRandom) -> Layout:
     """Draw a layout. If all draws leave the text unchanged, change the first property that can change."""
     layout = Layout(_draw_or_none(units, rng), _draw_or_none(quotes, rng), _draw_or_none(spacings, rng))
     if any(layout):
@@ -330,5 +330,5 @@ def _draw_layout(units: list[bytes], quotes: list[bytes], spacings: list[Spacing
     return layout._replace(spacing=rng.one_of(spacings)) if spacings else layout
 
 
-def _draw_or_none(choices: Sequence[Choice], rng: Dice) -> Choice | None:
+def _draw_or_none(choices: Sequence[Choice], rng: SeededRandom) -> Choice | None:
     return rng.one_of([None, *choices])

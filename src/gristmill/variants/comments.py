@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import re2
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.edits import (
     COMMENT_QUERIES,
     JSX_ELEMENT_QUERIES,
@@ -312,7 +312,7 @@ class CommentLocation(NamedTuple):
     """Start of the next comment, or the length of the text."""
 
 
-def move_comments(parsed: Parsed, comments: Comments, rng: Dice) -> list[Edit]:
+def move_comments(parsed: Parsed, comments: Comments, rng: SeededRandom) -> list[Edit]:
     language = parsed.language
     query = " ".join(
         (STRING_QUERIES[language], COMMENT_QUERIES[language], JSX_ELEMENT_QUERIES.get(language, ""), "(ERROR) @token")
@@ -323,7 +323,7 @@ def move_comments(parsed: Parsed, comments: Comments, rng: Dice) -> list[Edit]:
     return [edit for index in comments.changeable for edit in _move(source, index, rng)]
 
 
-def _move(source: CommentedText, index: int, rng: Dice) -> list[Edit]:
+def _move(source: CommentedText, index: int, rng: SeededRandom) -> list[Edit]:
     text = source.parsed.text
     location = _locate_comment(source, index)
     if location is None or source.is_inside(location.line_start):
@@ -450,10 +450,10 @@ MIN_REMOVED_SHARE = 0.3
 MAX_REMOVED_SHARE = 0.8
 """Maximum share of comments that _strip_some removes. More is nearly all of them."""
 
-Mode = Callable[[Parsed, Comments, Dice], list[Edit]]
+Mode = Callable[[Parsed, Comments, SeededRandom], list[Edit]]
 
 
-def vary_comments(parsed: Parsed, rng: Dice) -> bytes | None:
+def vary_comments(parsed: Parsed, rng: SeededRandom) -> bytes | None:
     """Return the text with comments removed or moved.
 
     None if no comment can be removed or moved, or if the text contains only comments.
@@ -498,12 +498,12 @@ def _match_last_line_end(text: bytes, variant: bytes) -> bytes:
     return variant if text.endswith(b"\n") else variant.rstrip(b"\r\n")
 
 
-def _strip_all(parsed: Parsed, comments: Comments, _: Dice) -> list[Edit]:
+def _strip_all(parsed: Parsed, comments: Comments, _: SeededRandom) -> list[Edit]:
     removed = remove_comments(parsed.text, [comments.spans[index] for index in comments.changeable])
     return list(merge(removed, strip_docstrings(parsed)))
 
 
-def _strip_some(parsed: Parsed, comments: Comments, rng: Dice) -> list[Edit]:
+def _strip_some(parsed: Parsed, comments: Comments, rng: SeededRandom) -> list[Edit]:
     share = MIN_REMOVED_SHARE + (MAX_REMOVED_SHARE - MIN_REMOVED_SHARE) * rng.fraction()
     removed = remove_comments(
         parsed.text, [comments.spans[index] for index in comments.changeable if rng.fraction() < share]

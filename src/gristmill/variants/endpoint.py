@@ -17,7 +17,7 @@ import msgspec
 
 from gristmill.config.settings import RewriteConfig
 from gristmill.core.errors import ConfigError, InputError
-from gristmill.core.http import Fault, NoAnswerError, Request, StoppedError, exchange
+from gristmill.core.http import Fault, NoAnswerError, Request, StoppedError, send_request
 from gristmill.variants.answers import Reply, read_model_names, read_reply
 
 COMPLETIONS_PATH = "/chat/completions"
@@ -185,14 +185,14 @@ class EndpointClient:
     def _send_with_retries(self, path: str, body: bytes | None) -> bytes:
         for attempt in range(self._endpoint.num_retries):
             try:
-                return exchange(self._endpoint.request(path, body), self._stop)
+                return send_request(self._endpoint.request(path, body), self._stop)
             except NoAnswerError as error:
                 if error.fault is not Fault.PASSING:
                     raise
                 delay_seconds = retry_delay_seconds(attempt, error.retry_after)
             if self._stop.wait(delay_seconds):
                 raise StoppedError
-        return exchange(self._endpoint.request(path, body), self._stop)
+        return send_request(self._endpoint.request(path, body), self._stop)
 
     def _count_failure(self, error: NoAnswerError) -> None:
         if error.fault is Fault.OF_THIS_TEXT:

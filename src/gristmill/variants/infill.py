@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.records import FimForm, FimWindow, MiddleKind, WhyPlain
-from gristmill.core.seeded_random import Dice
+from gristmill.core.records import FimForm, FimWindow, MiddleKind, WhyNotRewritten
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.middles import Nodes, Shares, choose_middle
 from gristmill.windows.cut import Indices
 
@@ -79,7 +79,7 @@ class Infiller(NamedTuple):
     that fails, the row is PSM, which has a sentinel between the two.
     """
 
-    def infill(self, document: "InfillText", rng: Dice) -> list[Infilled] | WhyPlain:
+    def infill(self, document: "InfillText", rng: SeededRandom) -> list[Infilled] | WhyNotRewritten:
         """Rewrite a document, or return the reason why it remains unchanged.
 
         Only the last window may have no middle. Otherwise the end token of the window before it would end the document
@@ -92,11 +92,11 @@ class Infiller(NamedTuple):
                 made.append(self._make_window(document, start, rng))
                 start = made[-1].window.end
         except LossyTokenizerError:
-            return WhyPlain.TEXT_NOT_GIVEN_BACK
+            return WhyNotRewritten.TEXT_NOT_GIVEN_BACK
         are_rewritten = [one.window.form is not None for one in made]
-        return made if any(are_rewritten) and all(are_rewritten[:-1]) else WhyPlain.NO_MIDDLE
+        return made if any(are_rewritten) and all(are_rewritten[:-1]) else WhyNotRewritten.NO_MIDDLE
 
-    def _make_window(self, document: "InfillText", start: int, rng: Dice) -> Infilled:
+    def _make_window(self, document: "InfillText", start: int, rng: SeededRandom) -> Infilled:
         """Make the longest window that begins with the token `start`."""
         num_special = NUM_SENTINELS + (self.end is not None)
         end = document.find_end(start, start + self.num_content - num_special - RESERVED_TOKENS)
@@ -122,7 +122,7 @@ class Infiller(NamedTuple):
             raise LossyTokenizerError(text[:20])
         return Infilled(FimWindow(start, end, end - start), ids, text)
 
-    def _cut_piece(self, document: "InfillText", start: int, end: int, rng: Dice) -> "_Cut | None":
+    def _cut_piece(self, document: "InfillText", start: int, end: int, rng: SeededRandom) -> "_Cut | None":
         """Cut a piece into three parts. Return None if it has no middle."""
         first, last = int(document.starts[start]), int(document.starts[end])
         form = FimForm.SPM if rng.fraction() < self.spm_share else FimForm.PSM

@@ -16,12 +16,12 @@ from gristmill.config.config import Config
 from gristmill.config.settings import VariantsConfig
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import VARIANTS, Range, VariantKind, WhyNoVariant
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import mask_id
 from gristmill.tokenizers.tokenizer import Tokenizer
 from gristmill.variants.answers import find_refusal_reason
-from gristmill.variants.code_layout import lay_out_again
+from gristmill.variants.code_layout import vary_layout
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.endpoint import Endpoint
 from gristmill.variants.grammars import Parsed, is_hard_to_query, parse, require_grammars
@@ -48,7 +48,7 @@ class Original(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return parse(self.text, self.language)
 
 
-class Means(NamedTuple):
+class VariantContext(NamedTuple):
     """Settings and tools that the variants of a build are made with."""
 
     config: VariantsConfig
@@ -56,7 +56,7 @@ class Means(NamedTuple):
     window_shape: WindowShape
 
 
-class LoneWindow(NamedTuple):
+class IndependentWindow(NamedTuple):
     """A window that is not part of a longer text."""
 
     ids: Ids
@@ -64,12 +64,12 @@ class LoneWindow(NamedTuple):
     """Range of the file's tokens that the window is made from."""
 
 
-Content = bytes | Sequence[LoneWindow]
+Content = bytes | Sequence[IndependentWindow]
 """A text or windows, depending on `VARIANTS[kind].makes`."""
-Maker = Callable[[Original, Means, Dice], Content | WhyNoVariant]
+Maker = Callable[[Original, VariantContext, SeededRandom], Content | WhyNoVariant]
 
 
-def make_variant(kind: VariantKind, original: Original, context: Means, seed: int) -> Content | WhyNoVariant:
+def make_variant(kind: VariantKind, original: Original, context: VariantContext, seed: int) -> Content | WhyNoVariant:
     """Make a variant of a document, or return the reason why there is none.
 
     A variant that needs a grammar has no more syntax errors than its file.
@@ -77,7 +77,7 @@ def make_variant(kind: VariantKind, original: Original, context: Means, seed: in
     traits = VARIANTS[kind]
     if traits.needs_grammar and is_hard_to_query(original.parsed):
         return WhyNoVariant.SYNTAX_ERRORS
-    made = MAKERS[kind](original, context, Dice(seed))
+    made = MAKERS[kind](original, context, SeededRandom(seed))
     if isinstance(made, WhyNoVariant) or traits.makes == "windows":
         return made or WhyNoVariant.NOTHING_TO_VARY
     assert isinstance(made, bytes), f"{kind} makes text"
@@ -89,7 +89,7 @@ def make_variant(kind: VariantKind, original: Original, context: Means, seed: in
     return made
 
 
-def require_means(config: Config, definition: Definition) -> None:
+def check_requirements(config: Config, definition: Definition) -> None:
     """Check the grammars, the mask token and the endpoint that the variants need, before any work is done.
 
     Raises MissingExtraError or ConfigError.
@@ -107,8 +107,8 @@ def _has_more_errors(text: bytes, original: Parsed) -> bool:
     return parse(text, original.language).num_errors > original.num_errors
 
 
-def _maker_by_grammar(change: Callable[[Parsed, Dice], bytes | None]) -> Maker:
-    def make(original: Original, _: Means, rng: Dice) -> Content | WhyNoVariant:
+def _maker_by_grammar(change: Callable[[Parsed, SeededRandom], bytes | None]) -> Maker:
+    def make(original: Original, _: VariantContext, rng: SeededRandom) -> Content | WhyNoVariant:
         parsed = original.parsed
         text = change(parsed, rng)
         if text is None or text == parsed.text:
@@ -119,7 +119,7 @@ def _maker_by_grammar(change: Callable[[Parsed, Dice], bytes | None]) -> Maker:
     return make
 
 
-def _make_rewrite(original: Original, _context: Means, _rng: Dice) -> Content | WhyNoVariant:
+def _make_rewrite(original: Original, _context: VariantContext, _rng: SeededRandom) -> Content | WhyNoVariant:
     """Return the answer that the model gave earlier (variants/rewrite.py), unless it is refused."""
     if original.answer is None:
         return original.why_no_answer
@@ -127,7 +127,7 @@ def _make_rewrite(original: Original, _context: Means, _rng: Dice) -> Content | 
     return text if find_refusal_reason(original.parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
 
 
-def _make_noise(original: Original, context: Means, rng: Dice) -> Content | WhyNoVariant:
+def _make_noise(original: Original, context: VariantContext, rng: SeededRandom) -> Content | WhyNoVariant:
     config, ids = context.config, original.ids
     mask = mask_id(context.tokenizer.definition)
     noise = Noise(mask, config.noise_mask, config.noise_span, config.noise_delete)
@@ -136,13 +136,13 @@ def _make_noise(original: Original, context: Means, rng: Dice) -> Content | WhyN
         (noise.corrupt(ids[start:end], rng), (start, end))
         for start, end in zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
     ]
-    return [LoneWindow(noisy, file_range) for noisy, file_range in made if noisy is not None]
+    return [IndependentWindow(noisy, file_range) for noisy, file_range in made if noisy is not None]
 
 
 MAKERS: dict[VariantKind, Maker] = {
     VariantKind.RENAME: _maker_by_grammar(rename),
     VariantKind.COMMENTS: _maker_by_grammar(vary_comments),
-    VariantKind.FORMAT: _maker_by_grammar(lay_out_again),
+    VariantKind.FORMAT: _maker_by_grammar(vary_layout),
     VariantKind.REWRITE: _make_rewrite,
     VariantKind.NOISE: _make_noise,
 }

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.records import MiddleKind, Range
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.edits import COMMENT_QUERIES
 from gristmill.variants.grammars import Parsed, captures, is_hard_to_query, parse
 
@@ -284,7 +284,7 @@ class _Piece(NamedTuple):
 
 
 def choose_middle(  # noqa: PLR0917 - all six are needed
-    text: bytes, piece: Range, nodes: Nodes | None, shares: Shares, max_bytes: int, rng: Dice
+    text: bytes, piece: Range, nodes: Nodes | None, shares: Shares, max_bytes: int, rng: SeededRandom
 ) -> Middle | None:
     """Draw a middle in a piece. It is neither the complete piece nor blank.
 
@@ -304,7 +304,7 @@ def choose_middle(  # noqa: PLR0917 - all six are needed
     return None
 
 
-def _draw_index(shares: Shares, rng: Dice) -> int:
+def _draw_index(shares: Shares, rng: SeededRandom) -> int:
     """Draw an index into the shares, which is also an index into CHOOSERS."""
     drawn = rng.fraction() * sum(shares)
     if drawn < shares.syntax:
@@ -312,7 +312,7 @@ def _draw_index(shares: Shares, rng: Dice) -> int:
     return 1 if drawn < shares.syntax + shares.lines else 2
 
 
-def _choose_node(piece: _Piece, rng: Dice) -> Middle | None:
+def _choose_node(piece: _Piece, rng: SeededRandom) -> Middle | None:
     """Draw a kind, then a node of it. Otherwise most middles would be arguments and short statements."""
     if piece.nodes is None:
         return None
@@ -328,7 +328,7 @@ def _choose_node(piece: _Piece, rng: Dice) -> Middle | None:
     return Middle(int(starts[row]), int(ends[row]), SYNTAX_KINDS[kind])
 
 
-def _choose_lines(piece: _Piece, rng: Dice) -> Middle | None:
+def _choose_lines(piece: _Piece, rng: SeededRandom) -> Middle | None:
     """Draw the first line uniformly from the lines that are not blank, then draw the number of lines.
 
     The ranges 1, 2 to 3, 4 to 7 and so on are equally likely, up to the number of lines that fit.
@@ -358,7 +358,7 @@ def _line_boundaries(piece: _Piece) -> IntArray:
     return boundaries
 
 
-def _choose_characters(piece: _Piece, rng: Dice) -> Middle | None:
+def _choose_characters(piece: _Piece, rng: SeededRandom) -> Middle | None:
     """Draw two cuts. If they are too far apart, move the second one closer to the first.
 
     If only whitespace is between them, use the next character that is not whitespace, or otherwise the last one before.
@@ -388,5 +388,9 @@ def _character_boundaries(piece: _Piece) -> IntArray:
     return np.append(boundaries, piece.end) if piece.end == len(piece.text) else boundaries
 
 
-CHOOSERS: tuple[Callable[[_Piece, Dice], Middle | None], ...] = (_choose_node, _choose_lines, _choose_characters)
+CHOOSERS: tuple[Callable[[_Piece, SeededRandom], Middle | None], ...] = (
+    _choose_node,
+    _choose_lines,
+    _choose_characters,
+)
 """Functions in the order of Shares. If one finds no middle in a piece, the next one is tried."""

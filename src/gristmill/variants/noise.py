@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 
 Ids = npt.NDArray[Any]
 
@@ -23,14 +23,14 @@ class Noise(NamedTuple):
     mean_span: float
     delete_share: float
 
-    def corrupt(self, ids: Ids, rng: Dice) -> Ids | None:
+    def corrupt(self, ids: Ids, rng: SeededRandom) -> Ids | None:
         """Return the window with noise, or None if nothing changed. The result is never longer and never empty."""
         is_span_start, is_removed = self._draw_spans(len(ids), rng)
         is_removed |= rng.fractions(len(ids)) < self.delete_share
         out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_removed | is_span_start]
         return out if len(out) and not np.array_equal(out, ids) else None
 
-    def _draw_spans(self, num_tokens: int, rng: Dice) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def _draw_spans(self, num_tokens: int, rng: SeededRandom) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Draw spans. Return a mask of their first tokens and a mask of all their tokens.
 
         No two spans are adjacent, so each keeps its own mask token.
@@ -49,7 +49,7 @@ class Noise(NamedTuple):
         return is_span_start, is_removed
 
 
-def _draw_span_length(mean: float, rng: Dice) -> int:
+def _draw_span_length(mean: float, rng: SeededRandom) -> int:
     """Draw a length of at least 1 from a Poisson distribution. Knuth's method is fast for a small mean."""
     limit, product, count = math.exp(-mean), 1.0, 0
     while (product := product * rng.fraction()) > limit:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from gristmill.core.seeded_random import Dice
+from gristmill.core.seeded_random import SeededRandom
 from gristmill.variants.grammars import ERROR_QUERY, Parsed, captures, is_hard_to_query
 from gristmill.variants.scopes import Captures, NameUse, NameUses
 
@@ -38,7 +38,7 @@ NAME_LOOKUP_WORDS = frozenset(
 """Words of code that finds variables or parameters by name. Files with one of these words are not renamed."""
 
 
-def rename(parsed: Parsed, rng: Dice) -> bytes | None:
+def rename(parsed: Parsed, rng: SeededRandom) -> bytes | None:
     """Return the text with other names for its local variables, or None if there is nothing to rename."""
     if is_hard_to_query(parsed):
         return None
@@ -167,7 +167,7 @@ class NameGenerator:
     `NameGenerator(find_words(text), rng).similar_to(b"user_count", "python")` -> `b"active_margin"`
     """
 
-    def __init__(self, taken: set[bytes], rng: Dice) -> None:
+    def __init__(self, taken: set[bytes], rng: SeededRandom) -> None:
         self._taken = taken
         self._rng = rng
         self._reserved_words = reserved_words()

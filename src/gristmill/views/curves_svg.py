@@ -16,7 +16,7 @@ from gristmill.views.curves import (
     max_points_per_line,
 )
 from gristmill.views.numbers import log_tick_text, tick_texts
-from gristmill.views.svg import DPI, MARGIN, WIDTH, add_axes, add_words, picture, shortened, svg_text, text_width
+from gristmill.views.svg import DPI, MARGIN, WIDTH, add_axes, add_text, new_figure, shorten_text, svg_text, text_width
 from gristmill.views.theme import LIGHT, MARKERS, TRACK, Style
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def curves_svg(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
     below = top + (legend[-1].top + LEGEND_HEIGHT + 8 if legend else 0)
     boxes = _boxes(len(panels), below)
     height = max((box.top + box.height for box in boxes), default=below) + MARGIN - 8
-    with picture(height) as figure:
+    with new_figure(height) as figure:
         width = WIDTH - 2 * MARGIN
-        add_words(figure, MARGIN, TITLE_BASE, shortened(title, width, TITLE_SIZE + 1), bold=True, size=TITLE_SIZE)
-        add_words(figure, MARGIN, SUBTITLE_BASE, shortened(subtitle, width), faint=True)
+        add_text(figure, MARGIN, TITLE_BASE, shorten_text(title, width, TITLE_SIZE + 1), bold=True, size=TITLE_SIZE)
+        add_text(figure, MARGIN, SUBTITLE_BASE, shorten_text(subtitle, width), faint=True)
         _draw_legend(figure, legend, styles, top)
         for panel, box in zip(panels, boxes, strict=True):
             _draw_panel(figure, panel, box, styles, max_points_per_line(panels))
@@ -99,7 +99,7 @@ def _legend(panels: Sequence[Panel], width: float) -> list[LegendEntry]:
     entries: list[LegendEntry] = []
     left = top = 0.0
     for line in (lines[name] for name in line_styles(panels) if name in lines):
-        text = shortened(line.name, width / 2 - SWATCH - LEGEND_GAP)
+        text = shorten_text(line.name, width / 2 - SWATCH - LEGEND_GAP)
         needed = SWATCH + text_width(text) + LEGEND_GAP
         if left and left + needed > width:
             left, top = 0.0, top + LEGEND_HEIGHT
@@ -119,24 +119,24 @@ def _draw_legend(figure: "Figure", legend: Sequence[LegendEntry], styles: Mappin
             [x, x + 10, x + 20], [height - y] * 3, markevery=[1], transform=None, gid=f"legend-{number}", **options
         )
         figure.add_artist(swatch)
-        add_words(figure, x + SWATCH, y + 4, entry.text)
+        add_text(figure, x + SWATCH, y + 4, entry.text)
 
 
 def _draw_panel(figure: "Figure", panel: Panel, box: Box, styles: Mapping[str, Style], max_points: int) -> None:
     plot = Box(box.name, box.left + LEFT, box.top + ABOVE, box.width - LEFT - RIGHT, box.height - ABOVE - BELOW)
-    title = shortened(panel.title, box.width, PANEL_TITLE_SIZE)
-    add_words(figure, box.left, box.top + 15, title, bold=True, size=PANEL_TITLE_SIZE)
-    y_name = shortened(_axis_name(panel.y_label, log=panel.log_y), box.width)
-    add_words(figure, box.left, box.top + 34, y_name, faint=True)
+    title = shorten_text(panel.title, box.width, PANEL_TITLE_SIZE)
+    add_text(figure, box.left, box.top + 15, title, bold=True, size=PANEL_TITLE_SIZE)
+    y_name = shorten_text(_axis_name(panel.y_label, log=panel.log_y), box.width)
+    add_text(figure, box.left, box.top + 34, y_name, faint=True)
     bottom, right = plot.top + plot.height, plot.left + plot.width
-    x_name = shortened(_axis_name(panel.x_label, log=panel.log_x), plot.width)
-    add_words(figure, right, bottom + 34, x_name, faint=True, anchor="right")
+    x_name = shorten_text(_axis_name(panel.x_label, log=panel.log_x), plot.width)
+    add_text(figure, right, bottom + 34, x_name, faint=True, anchor="right")
     axes = add_axes(figure, plot.left, plot.top, plot.width, plot.height)
     axes.plot([0, 1], [0, 0], color=LIGHT["soft"], linewidth=1, transform=axes.transAxes, clip_on=False)
     extent = panel.extent()
     if extent is None:
         middle = plot.left + plot.width / 2, plot.top + plot.height / 2
-        add_words(figure, *middle, "no data yet", faint=True, size=14, anchor="center")
+        add_text(figure, *middle, "no data yet", faint=True, size=14, anchor="center")
         return
     _scale(axes, panel, extent)
     _draw_marks(figure, axes, panel, plot)
@@ -230,14 +230,14 @@ def _draw_marks(figure: "Figure", axes: "Axes", panel: Panel, plot: Box) -> None
     end = plot.left
     for number, mark in enumerate(panel.drawable_marks("x")):
         axes.axvline(mark.at, gid=f"{plot.name}-mark-x-{number}", **dashed)
-        text = shortened(mark.name, plot.width * MAX_MARK_WIDTH, TICK_SIZE)
+        text = shorten_text(mark.name, plot.width * MAX_MARK_WIDTH, TICK_SIZE)
         width = text_width(text, TICK_SIZE)
         at = float(axes.transData.transform((mark.at, axes.get_ylim()[0]))[0])
         left = min(max(at - width / 2, plot.left), plot.left + plot.width - width)
         if left >= end:
-            add_words(figure, left, plot.top - 6, text, faint=True, size=TICK_SIZE)
+            add_text(figure, left, plot.top - 6, text, faint=True, size=TICK_SIZE)
             end = left + width + LEGEND_GAP
     for number, mark in enumerate(panel.drawable_marks("y")):
         axes.axhline(mark.at, gid=f"{plot.name}-mark-y-{number}", **dashed)
-        text = shortened(mark.name, plot.width * MAX_MARK_WIDTH, TICK_SIZE)
+        text = shorten_text(mark.name, plot.width * MAX_MARK_WIDTH, TICK_SIZE)
         axes.text(0.01, mark.at, text, transform=axes.get_yaxis_transform(), fontsize=TICK_SIZE, color=LIGHT["soft"])

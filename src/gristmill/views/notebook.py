@@ -17,14 +17,14 @@ from gristmill.views.report.file_sections import reasons_table
 from gristmill.views.report.page import Headline, headlines_html, join_words, row_headline, share_text, short_number
 from gristmill.views.report.provenance import split_lines
 from gristmill.views.report.token_sections import shares_table, total
-from gristmill.views.row import look_at
+from gristmill.views.row import view_row
 from gristmill.views.row_html import ROW_STYLE, row_html
 from gristmill.views.theme import scoped_variables
 
 MAX_VALUE_LENGTH = 400
 
 
-def shown_row(row: Row) -> str:
+def row_cell_html(row: Row) -> str:
     """Return a row as HTML for a notebook."""
     try:
         rendered = _rendered(row)
@@ -36,7 +36,7 @@ def shown_row(row: Row) -> str:
 def _rendered(row: Row) -> str | None:
     """Return the row token by token, or None if it no longer equals the row in the dataset."""
     dataset = open_dataset(Path(row.source.folder))
-    view = look_at(dataset, row.source.split, row.number)
+    view = view_row(dataset, row.source.split, row.number)
     if "input_ids" in row:
         is_same = [index for index, _ in view.tokens] == row["input_ids"][: view.num_ids]
     else:

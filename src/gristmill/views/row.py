@@ -13,7 +13,7 @@ import msgspec
 from gristmill.core.errors import InputError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, printable
-from gristmill.core.records import BY_THEMSELVES, FimForm, Split
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, FimForm, Split
 from gristmill.dataset.dataset import Dataset, Rows
 from gristmill.dataset.row_windows import Window, read_row
 from gristmill.tokenizers.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ class WindowView(Window, frozen=True, kw_only=True):
     """Number of tokens at its end that are also in the next window."""
 
 
-class RowLook(msgspec.Struct, frozen=True, kw_only=True):
+class RowView(msgspec.Struct, frozen=True, kw_only=True):
     """A row prepared for display. `gristmill show --json` and the viewer encode it as JSON."""
 
     split: str
@@ -72,7 +72,7 @@ class RowLook(msgspec.Struct, frozen=True, kw_only=True):
     """Note for the reader on how the displayed text differs from the row."""
 
 
-def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowLook:
+def view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowView:
     """Prepare one row for display.
 
     Opening the dataset's tokenizer takes longer than reading a row, so pass `tokenizer` to display many rows.
@@ -81,13 +81,13 @@ def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None 
         return _view_row(dataset, split, row, tokenizer)
 
 
-def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowLook:
+def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowView:
     rows = _rows(dataset, split, row)
     ids, windows, _ = read_row(dataset, split, row)
     tokenizer = tokenizer or dataset.tokenizer
     pieces = decode_pieces(ids, tokenizer)
     window_views = [_window_view(window, _shared_tokens(dataset, split, row, window)) for window in windows]
-    return RowLook(
+    return RowView(
         split=str(split),
         row=row,
         num_rows=len(rows),
@@ -101,7 +101,7 @@ def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | Non
     )
 
 
-def look_at_tokens(
+def view_tokens(
     ids: Iterable[int], tokenizer: Tokenizer, language: str, path: str
 ) -> tuple[list[TokenFlags], list[Stroke]]:
     """Prepare the tokens of one file for display. Return their ids with flags, and their strokes."""
@@ -205,12 +205,12 @@ def _is_unprintable(character: str) -> bool:
 # Descriptions of a row for text, HTML and notebook: its facts, and the meaning of its marks.
 
 
-def _row_name(view: RowLook) -> str:
+def _row_name(view: RowView) -> str:
     """Return the row as the value of `--row`."""
     return f"{view.split}:{view.row}"
 
 
-def row_facts(view: RowLook) -> list[str]:
+def row_facts(view: RowView) -> list[str]:
     windows = [counted(view.num_windows, "window")] if view.num_windows != 1 else []
     return [
         f"row {_row_name(view)} of {view.num_rows:,}",
@@ -256,7 +256,7 @@ def _has_build_facts(window: Window) -> bool:
 
 def _has_own_text(window: WindowView) -> bool:
     """Return True if the window belongs to a variant with other lines and tokens than the file."""
-    return bool(window.variant) and window.variant not in BY_THEMSELVES
+    return bool(window.variant) and window.variant not in INDEPENDENT_WINDOW_KINDS
 
 
 def has_lines(window: Window) -> bool:
@@ -264,7 +264,7 @@ def has_lines(window: Window) -> bool:
     return _has_build_facts(window) and not window.is_alone
 
 
-def window_starts(view: RowLook) -> list[int]:
+def window_starts(view: RowView) -> list[int]:
     """Return the first token of each window of a row. Special tokens and text around a window belong to it."""
     starts: list[int] = []
     end = 0
@@ -276,7 +276,7 @@ def window_starts(view: RowLook) -> list[int]:
     return starts
 
 
-def overlap_notes(view: RowLook) -> Iterator[tuple[int, str]]:
+def overlap_notes(view: RowView) -> Iterator[tuple[int, str]]:
     """Yield flag and explanation of each overlap mark that occurs in the row."""
     marks = {flag for _, flags in view.tokens for flag in (BEFORE, AFTER) if flags & flag}
     before = sum(window.shared_before for window in view.windows)
@@ -287,13 +287,13 @@ def overlap_notes(view: RowLook) -> Iterator[tuple[int, str]]:
         yield AFTER, f"{counted(after, 'token')} shared with the next window"
 
 
-def has_middle(view: RowLook) -> bool:
+def has_middle(view: RowView) -> bool:
     return any(flags & MIDDLE for _, flags in view.tokens)
 
 
-def has_special(view: RowLook) -> bool:
+def has_special(view: RowView) -> bool:
     return any(flags & SPECIAL for _, flags in view.tokens)
 
 
-def has_unprintable(view: RowLook) -> bool:
+def has_unprintable(view: RowView) -> bool:
     return any(stroke.kind == UNPRINTABLE for stroke in view.strokes)

@@ -14,7 +14,7 @@ from gristmill.views.row import (
     BEFORE,
     MIDDLE,
     SPECIAL,
-    RowLook,
+    RowView,
     Stroke,
     WindowView,
     has_middle,
@@ -61,7 +61,7 @@ LINE_FEED = '<span class="feed">\n</span>'
 """A line feed can be a token, so the style sheet makes it visible."""
 
 
-def row_html(view: RowLook) -> str:
+def row_html(view: RowView) -> str:
     heads = "".join(f"<p>{_window_head(window)}</p>\n" for window in view.windows)
     note = f"<p>{escape(view.note)}</p>\n" if view.note else ""
     return (
@@ -74,7 +74,7 @@ def _window_head(window: WindowView) -> str:
     return f"<b>{escape(window_name(window))}</b> {escape(', '.join(window_facts(window)))}"
 
 
-def _windows_html(view: RowLook) -> Iterator[str]:
+def _windows_html(view: RowView) -> Iterator[str]:
     """Yield the tokens as HTML. If the row has several windows, each window is a block."""
     starts = window_starts(view)
     for number, strokes in groupby(view.strokes, key=lambda stroke: bisect_right(starts, stroke.token)):
@@ -83,7 +83,7 @@ def _windows_html(view: RowLook) -> Iterator[str]:
         yield f'<span class="window" title="{title}">{tokens}</span>' if len(starts) > 1 else tokens
 
 
-def _tokens_html(view: RowLook, strokes: Iterable[Stroke]) -> Iterator[str]:
+def _tokens_html(view: RowView, strokes: Iterable[Stroke]) -> Iterator[str]:
     for token, token_strokes in groupby(strokes, key=attrgetter("token")):
         token_id, flags = view.tokens[token]
         classes = ["second"] if token % 2 else []
@@ -97,7 +97,7 @@ def _stroke_html(stroke: Stroke) -> str:
     return f'<span class="{stroke.kind}">{text}</span>' if stroke.kind else text
 
 
-def _legend(view: RowLook) -> Iterator[str]:
+def _legend(view: RowView) -> Iterator[str]:
     yield '<span class="second">shaded</span>: every second token'
     for flag, note in overlap_notes(view):
         yield f'<span class="{CLASSES[flag]}">{UNDERLINES[flag]} line</span>: {escape(note)}'

@@ -16,7 +16,7 @@ from gristmill.views.row import (
     BEFORE,
     MIDDLE,
     SPECIAL,
-    RowLook,
+    RowView,
     Stroke,
     WindowView,
     has_lines,
@@ -74,7 +74,7 @@ class _Terminal(NamedTuple):
         return [self.styled(style, line) for line in textwrap.wrap(text, self.width)]
 
 
-def row_text(view: RowLook, *, colour: bool, width: int, ids: bool = False) -> str:
+def row_text(view: RowView, *, colour: bool, width: int, ids: bool = False) -> str:
     """Return a row as text for a terminal of the given width. With `ids`, each token is followed by its id."""
     terminal = _Terminal(colour, max(width, MIN_WIDTH), ids)
     lines = terminal.wrapped(", ".join(row_facts(view)))
@@ -95,7 +95,7 @@ def _window_head(window: WindowView, terminal: _Terminal) -> list[str]:
     return [*terminal.wrapped(window_name(window), BOLD), *terminal.wrapped(", ".join(window_facts(window)))]
 
 
-def _legend(view: RowLook, terminal: _Terminal) -> list[str]:
+def _legend(view: RowView, terminal: _Terminal) -> list[str]:
     notes = ["every second token is underlined"] if terminal.color else [f"{TOKEN_SEPARATOR}: between two tokens"]
     notes += [f"{LINE_FEED}: a line feed", *(["⟨9⟩: the id of a token"] if terminal.with_ids else [])]
     for flag, note in overlap_notes(view):
@@ -110,7 +110,7 @@ def _legend(view: RowLook, terminal: _Terminal) -> list[str]:
     return [*(terminal.wrapped(view.note) if view.note else []), *terminal.wrapped("; ".join(notes) + ".", FAINT)]
 
 
-def _styled_texts(view: RowLook, terminal: _Terminal) -> deque[_StyledText]:
+def _styled_texts(view: RowView, terminal: _Terminal) -> deque[_StyledText]:
     strokes = {token: list(own) for token, own in groupby(view.strokes, key=attrgetter("token"))}
     # The first token of a window has no separator before it.
     signs = {0: ""} | dict.fromkeys(window_starts(view), "") | _signs(view)
@@ -121,7 +121,7 @@ def _styled_texts(view: RowLook, terminal: _Terminal) -> deque[_StyledText]:
     return pieces
 
 
-def _token_texts(view: RowLook, token: int, strokes: list[Stroke], terminal: _Terminal) -> list[_StyledText]:
+def _token_texts(view: RowView, token: int, strokes: list[Stroke], terminal: _Terminal) -> list[_StyledText]:
     """Return the text of a token. Its id is inserted before a final line feed."""
     token_id, flags = view.tokens[token]
     pieces = [
@@ -147,7 +147,7 @@ def _style(stroke: Stroke, token: int, flags: int) -> str:
     return ";".join(style for style in styles if style)
 
 
-def _signs(view: RowLook) -> dict[int, str]:
+def _signs(view: RowView) -> dict[int, str]:
     """Return overlap and middle marks, keyed by the token that follows the mark."""
     signs: dict[int, str] = {}
     for window in view.windows:

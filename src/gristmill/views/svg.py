@@ -38,7 +38,7 @@ NARROW_WIDTH, USUAL_WIDTH, CAPITAL_WIDTH, WIDE_WIDTH = 0.38, 0.62, 0.72, 1.0
 
 
 @contextmanager
-def picture(height: float) -> Iterator["Figure"]:
+def new_figure(height: float) -> Iterator["Figure"]:
     """Yield an empty figure with a background. The user's matplotlibrc is ignored."""
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, and not needed for --help
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -81,7 +81,7 @@ def add_axes(figure: "Figure", left: float, top: float, width: float, height: fl
     return axes
 
 
-def add_words(
+def add_text(
     figure: "Figure",
     x: float,
     y: float,
@@ -102,7 +102,7 @@ def text_width(text: str, size: float = 12) -> float:
     return size * sum(map(_letter_width, printable(text)))
 
 
-def shortened(text: str, width: float, size: float = 12) -> str:
+def shorten_text(text: str, width: float, size: float = 12) -> str:
     """Return the text, cut to the given width in pixels with `…` if necessary."""
     text = printable(text)
     if text_width(text, size) <= width:

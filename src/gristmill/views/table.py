@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill.core.errors import GristmillError
-from gristmill.core.markdown import LEFT, RIGHT, plain_text, table_lines
+from gristmill.core.markdown import LEFT, RIGHT, escape_markdown, table_lines
 from gristmill.views.numbers import value_text
 
 Cell = str | int | float | None
@@ -41,8 +41,8 @@ class Table:
 def markdown_table(table: Table) -> str:
     """Return the table without its title, which the page has as a heading."""
     alignments = [RIGHT if is_numeric else LEFT for is_numeric in table.numeric_columns()]
-    rows = ([plain_text(cell) for cell in row] for row in table.texts())
-    return "\n".join(table_lines([plain_text(header) for header in table.headers], rows, alignments))
+    rows = ([escape_markdown(cell) for cell in row] for row in table.texts())
+    return "\n".join(table_lines([escape_markdown(header) for header in table.headers], rows, alignments))
 
 
 def _is_absent(cell: Cell) -> bool:

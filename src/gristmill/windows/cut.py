@@ -50,7 +50,7 @@ class WindowShape(NamedTuple):
         return cls(num_content, overlap, config.tail, config.min_fresh)
 
 
-WHOLE = WindowShape(NO_LIMIT, 0, "keep", 1)
+WHOLE_DOCUMENT = WindowShape(NO_LIMIT, 0, "keep", 1)
 """Shape of rows of documents: a document, or a piece between two cuts, is one window."""
 
 
@@ -113,15 +113,15 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
     return cut_all(np.array([num_tokens]), shape).windows
 
 
-def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
+def cut_outside(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
     """Cut the spans between these ranges into windows. Spans of fewer than 32 tokens are left out."""
-    spans = np.array(stretches_of(num_tokens, ranges), np.int64).reshape(-1, 2)
+    spans = np.array(uncut_spans(num_tokens, ranges), np.int64).reshape(-1, 2)
     counts, windows, _ = cut_all(spans[:, 1] - spans[:, 0], shape)
     first = np.repeat(spans[:, 0], counts)
     return Windows(windows.starts + first, windows.ends + first, windows.fresh, windows.num_tail_tokens_dropped)
 
 
-def stretches_of(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
+def uncut_spans(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
     """Return the spans of 32 or more tokens between these ranges, or the complete document if there are no ranges."""
     if not ranges:
         return [(0, num_tokens)]
@@ -129,15 +129,15 @@ def stretches_of(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
     return [(start, end) for start, end in edges if end - start >= MIN_SPAN_TOKENS]
 
 
-def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:
+def drop_touched_windows(windows: Windows, ranges: Sequence[Range]) -> Windows:
     """Return the windows that do not touch any of these ranges."""
     is_clean = np.ones(len(windows), np.bool_)
     for start, end in ranges:
         is_clean &= (windows.ends <= start) | (windows.starts >= end)
-    return without(windows, np.flatnonzero(~is_clean))
+    return drop_windows(windows, np.flatnonzero(~is_clean))
 
 
-def without(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
+def drop_windows(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
     """Return the windows except those with these numbers, and count fresh tokens again."""
     dropped = np.asarray(numbers, np.int64)
     starts, ends = np.delete(windows.starts, dropped), np.delete(windows.ends, dropped)
@@ -145,7 +145,7 @@ def without(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
     return Windows(starts, ends, ends - np.maximum(starts, earlier_ends), windows.num_tail_tokens_dropped)
 
 
-def joined_windows(parts: Sequence[Windows]) -> Windows:
+def concatenate_windows(parts: Sequence[Windows]) -> Windows:
     """Concatenate windows."""
     return Windows(
         starts=np.concatenate([NO_INDICES, *(part.starts for part in parts)]),

@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.records import Draw, FileKey, PlacedDocument, Split
-from gristmill.core.seeded_random import luck
+from gristmill.core.seeded_random import random_fraction
 from gristmill.windows.sampling import FileSize, WeightedGroup, apportion, draw_from_files, group_epochs
 from gristmill.windows.weights import Rule, last_matching_rule, weight_rules
 
@@ -80,7 +80,7 @@ def draw(documents: Documents, config: SamplingConfig) -> Drawing | None:
 def _wanted(natural: Mapping[Split, int], config: SamplingConfig) -> dict[Split, int]:
     wanted = dict(natural)
     if config.max_windows is not None:
-        random_numbers = [luck(config.seed, "split", split) for split in natural]
+        random_numbers = [random_fraction(config.seed, "split", split) for split in natural]
         wanted = dict(zip(natural, apportion(config.max_windows, list(natural.values()), random_numbers), strict=True))
     if config.target_windows is not None:
         wanted[Split.TRAIN] = config.target_windows

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.records import Draw, FileKey
-from gristmill.core.seeded_random import Dice, luck
+from gristmill.core.seeded_random import SeededRandom, random_fraction
 from gristmill.windows.cut import Indices, Windows
 
 Floats = npt.NDArray[np.float64]
@@ -83,17 +83,17 @@ def group_epochs(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: 
     return epochs
 
 
-def shown(windows: Windows, draw: Draw | None, key: FileKey) -> DrawnWindows:
+def drawn_windows(windows: Windows, draw: Draw | None, key: FileKey) -> DrawnWindows:
     """Return the windows of a file's rows: all windows in each pass, then the extra ones. A token is fresh once."""
     if draw is None:
         return DrawnWindows(windows, None)
-    numbers, repeats = numbers_shown(len(windows), draw, key)
+    numbers, repeats = drawn_window_numbers(len(windows), draw, key)
     starts, ends = windows.starts[numbers], windows.ends[numbers]
     fresh = windows.fresh[numbers] * (repeats == 0) if draw.passes else _count_fresh(starts, ends)
     return DrawnWindows(Windows(starts, ends, fresh, windows.num_tail_tokens_dropped), repeats)
 
 
-def numbers_shown(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, Indices]:
+def drawn_window_numbers(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, Indices]:
     """Return, for each row, the number of its window and the number of earlier occurrences of that window."""
     drawn = _draw_extra(num_windows, draw, key)
     numbers = np.concatenate([np.arange(num_windows)] * draw.passes + [drawn]).astype(np.int64)
@@ -102,7 +102,7 @@ def numbers_shown(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, 
 
 def _draw_extra(num_windows: int, draw: Draw, key: FileKey) -> Indices:
     """Draw `draw.extra` windows: those with the smallest random numbers, in order."""
-    bits = Dice(draw.seed, *key).many_bits(num_windows if draw.extra else 0)
+    bits = SeededRandom(draw.seed, *key).many_bits(num_windows if draw.extra else 0)
     return np.sort(np.argsort(bits, kind="stable")[: draw.extra])
 
 
@@ -132,10 +132,12 @@ def draw_from_files(files: Sequence[FileSize], num_windows: int, seed: int) -> l
     for number, file in enumerate(files):
         members.setdefault(file.group, []).append(number)
     sizes = [sum(files[number].num_windows for number in group) for group in members.values()]
-    per_group = apportion(rest, sizes, [luck(seed, "group", name) for name in members])
+    per_group = apportion(rest, sizes, [random_fraction(seed, "group", name) for name in members])
     extras = [0] * len(files)
     for group, count in zip(members.values(), per_group, strict=True):
-        random_numbers = [luck(seed, "file", *files[number].key) for number in group] if len(group) > 1 else [1.0]
+        random_numbers = (
+            [random_fraction(seed, "file", *files[number].key) for number in group] if len(group) > 1 else [1.0]
+        )
         for number, extra in zip(
             group, apportion(count, [files[n].num_windows for n in group], random_numbers), strict=True
         ):

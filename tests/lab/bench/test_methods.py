@@ -20,7 +20,7 @@ from gristmill import Config, ConfigError, InputError, OutputError, Progress, bu
 from gristmill.core.layout import FILES
 from gristmill.core.records import Split
 from gristmill.lab.bench import bench as benching
-from gristmill.lab.bench.bench import Asked, bench, this_machine
+from gristmill.lab.bench.bench import BenchOptions, bench, this_machine
 from gristmill.lab.bench.bench_files import gather, sample_files
 from gristmill.lab.bench.bench_result import PHASES, REBUILD
 from gristmill.lab.bench.job import Job, JobFile, window_spans
@@ -33,7 +33,7 @@ from gristmill.lab.bench.methods import (
     select_methods,
     skip_reason,
 )
-from gristmill.lab.bench.process import Ran, run
+from gristmill.lab.bench.process import ProcessResult, run
 from gristmill.lab.bench.scripts.original import expand
 from support.builds import called, running
 from support.source_trees import write_tree
@@ -79,7 +79,7 @@ def job_and_setup(tmp_path_factory, source):
     work = tmp_path_factory.mktemp("work")
     tokenizer = load_tokenizer()
     found = gather(str(source), tokenizer, Progress(), work=work)
-    job = benching._job(found, tokenizer.definition, work, Asked(workers=2))
+    job = benching._job(found, tokenizer.definition, work, BenchOptions(workers=2))
     setup = Setup(
         source=str(source), tokenizer="codebert", withheld=found.withheld, has_notebooks=False, workers="auto"
     )
@@ -114,7 +114,7 @@ def run_in_folder(job_and_setup, tmp_path_factory):
 def run_in_this_process(name, command, **_):
     done = called(*command[command.index("gristmill") + 1 :])
     assert (done.returncode, name in BY_NAME) == (0, True)
-    return Ran(1.0, None, done.stdout.splitlines(keepends=True)[-1].encode())
+    return ProcessResult(1.0, None, done.stdout.splitlines(keepends=True)[-1].encode())
 
 
 def without_gpu(method):
@@ -336,7 +336,7 @@ def test_source_without_text_is_a_one_line_error(files, tree, tmp_path):
 def test_outputs_inside_the_source_are_refused(tree):
     root = tree({"a.py": "x = 1\n"})
     with pytest.raises(ConfigError, match="inside the source"):
-        bench(str(root), Asked(keep=str(root / "kept"), only=["floor"]))
+        bench(str(root), BenchOptions(keep=str(root / "kept"), only=["floor"]))
     assert [path.name for path in root.iterdir()] == ["a.py"]
 
 
@@ -358,7 +358,7 @@ def test_tokenizer_unsupported_by_gigatoken_skips_the_floor(codebert, source, tm
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)  # one run is enough
     assert skip_reason(BY_NAME["floor"], codebert) is None
     (tmp_path / "words.json").write_text(word_piece())
-    result = bench(str(source), Asked(tokenizer=str(tmp_path / "words.json"), only=["gristmill-plain", "floor"]))
+    result = bench(str(source), BenchOptions(tokenizer=str(tmp_path / "words.json"), only=["gristmill-plain", "floor"]))
     assert [method.name for method in result.methods] == ["gristmill-plain"]
     assert [one.why for one in result.skipped] == ["gigatoken does not support this tokenizer (WordPiece)"]
 
@@ -381,19 +381,19 @@ def test_keep_folder_in_use_is_refused_before_anything_runs(keep, tmp_path, monk
     write_tree(tmp_path, {"full/mine.txt": "mine", "a file": "mine"})
     monkeypatch.setattr(benching, "gather", None)
     with pytest.raises(OutputError):
-        bench(None, Asked(keep=str(tmp_path / keep), only=["floor"]))
+        bench(None, BenchOptions(keep=str(tmp_path / keep), only=["floor"]))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a file", "full", "mine.txt"]
 
 
 @pytest.mark.parametrize("options", [{"runs": 0}, {"sample": 0}, {"expand_to": 0}, {"workers": 0}])
 def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigError, match="must be at least 1"):
-        bench(None, Asked(**options))
+        bench(None, BenchOptions(**options))
 
 
 def test_bench_measures_each_method_and_leaves_no_files(source, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    result = bench(str(source), Asked(only=["original", "gristmill-plain"], runs=2, sample=3))
+    result = bench(str(source), BenchOptions(only=["original", "gristmill-plain"], runs=2, sample=3))
     assert list(tmp_path.iterdir()) == []
     assert [method.name for method in result.methods] == ["original", "gristmill-plain"]
     assert (result.corpus.files, result.corpus.source) == (len(LISTED), "repo")
@@ -459,7 +459,7 @@ def test_slower_of_two_runs_is_reported():
 
 def test_output_of_a_method_is_kept_in_the_keep_folder(source, tmp_path, monkeypatch):
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)
-    bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
+    bench(str(source), BenchOptions(only=["floor"], keep=str(tmp_path / "kept")))
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["floor"]
     assert (tmp_path / "kept/floor/train.jsonl").is_file()
 
@@ -469,7 +469,7 @@ def test_failed_bench_leaves_no_files(source, tmp_path, monkeypatch):
         benching, "method_command", lambda *_, **__: [sys.executable, "-c", "raise SystemExit('no\\nway')"]
     )
     with pytest.raises(OutputError, match="'floor' ended with exit code 1: way"):
-        bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
+        bench(str(source), BenchOptions(only=["floor"], keep=str(tmp_path / "kept")))
     assert list(tmp_path.iterdir()) == []
 
 

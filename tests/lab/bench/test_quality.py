@@ -15,8 +15,8 @@ from gristmill.core.files_table import FileRow
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest, write_manifest
 from gristmill.core.records import DropReason, Split
-from gristmill.dataset.foreign import rows_of
-from gristmill.formats.zstd import compress_rows, table_of
+from gristmill.dataset.foreign import read_foreign_rows
+from gristmill.formats.zstd import compress_rows, encode_table
 from gristmill.lab.bench.bench import keep_as_dataset
 from gristmill.lab.bench.job import Job, JobFile
 from gristmill.lab.bench.quality import measure_quality
@@ -64,7 +64,7 @@ def write_rows(out, split, rows, file_format):
         (out / f"{split}.jsonl").write_bytes(b"".join(lines))
     elif rows:
         compressed, frames = compress_rows(lines)
-        (out / f"{split}.jsonl.zst").write_bytes(compressed + table_of(frames))
+        (out / f"{split}.jsonl.zst").write_bytes(compressed + encode_table(frames))
 
 
 # --- damage ---
@@ -372,4 +372,4 @@ def test_output_without_rows_is_kept_as_an_empty_dataset(codebert, tmp_path):
     keep_as_dataset(tmp_path / "out", tmp_path / "kept", "original", codebert.definition)
     dataset = open_dataset(tmp_path / "kept")
     assert [len(rows) for rows in dataset.values()] == [0, 0, 0]
-    assert list(rows_of(tmp_path / "kept", Split.TRAIN)) == []
+    assert list(read_foreign_rows(tmp_path / "kept", Split.TRAIN)) == []

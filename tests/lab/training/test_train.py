@@ -39,7 +39,7 @@ from gristmill import (
 from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import VariantsConfig
 from gristmill.core.errors import TrainingError
-from gristmill.dataset.token_edges import Vocabulary
+from gristmill.dataset.token_edges import TokenProperties
 from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
 from gristmill.lab.training.train_config import MIN_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
 from support.builds import called, refusal
@@ -1091,7 +1091,7 @@ def test_tokenizer_without_mask_token_trains_causally(tmp_path, tree):
 def test_token_lengths_add_up_to_the_text(small):
     tokenizer = open_dataset(small).tokenizer
     text = Path(__file__).read_bytes()
-    assert Vocabulary.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
+    assert TokenProperties.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
 
 
 @pytest.mark.parametrize("part", ["optimizer.pt", "rng_state.pth", "model.safetensors"])

@@ -28,9 +28,9 @@ from gristmill import (
 )
 from gristmill.core.errors import DeviceError, TokenizerError
 from gristmill.core.manifest import GpuFacts
-from gristmill.pipeline.build import build_without
-from gristmill.pipeline.by_hand import Shard, prepare_shard
-from gristmill.pipeline.summary import _limit
+from gristmill.pipeline.build import build_excluding
+from gristmill.pipeline.separate_steps import Shard, prepare_shard
+from gristmill.pipeline.summary import _bottleneck
 from gristmill.tokenizers import huggingface
 from gristmill.tokenizers.cuda import availability, client
 from gristmill.tokenizers.cuda.exchange import Address
@@ -111,7 +111,7 @@ def served_build(config, make_encoder, marks, waits_for="socket"):
     """Build, and return the facts about the GPU, the notes, and what the GPU process left in this process."""
     before = leftovers()
     progress = OnceReady(marks, waits_for=waits_for)
-    manifest = build_without(config, progress, (), make_encoder)
+    manifest = build_excluding(config, progress, (), make_encoder)
     assert is_gone(pid_in(marks))
     return manifest.run.gpu, progress.notes, leftovers() - before
 
@@ -248,7 +248,7 @@ class Refusing(OnceReady):
 def build_that_ends(config, make_encoder, marks):
     before = leftovers()
     with pytest.raises(ConfigError, match="enough"):
-        build_without(config, Refusing(marks), (), make_encoder)
+        build_excluding(config, Refusing(marks), (), make_encoder)
     return is_gone(pid_in(marks)), leftovers() - before
 
 
@@ -268,7 +268,7 @@ def build_and_stay(config, make_encoder, marks, waits_for):
                     time.sleep(600)
                 yield step
 
-    build_without(config, Staying(marks, waits_for=waits_for), (), make_encoder)
+    build_excluding(config, Staying(marks, waits_for=waits_for), (), make_encoder)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def served(tokenizer, folder, kind=fake_encoders.CpuEncoder):
     run_config = RunConfig(device="cuda")
     with server_for(run_config, tokenizer, folder, partial(fake_encoders.make, kind, folder)) as server:
         until(lambda: is_listening(pid_in(folder)))
-        yield client.served(tokenizer, server.address), server
+        yield client.with_gpu_server(tokenizer, server.address), server
 
 
 def assert_same(found, expected):
@@ -379,7 +379,7 @@ def test_a_tokenizer_without_gigatoken_is_left_to_the_cpu(tmp_path):
     make_encoder = partial(fake_encoders.never_ready, tmp_path)
     with server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
         assert server.end() == GpuFacts(trouble="the tokenizer 'wp' runs on the CPU alone")
-    assert client.served(tokenizer, Address.new(1.0)) is tokenizer
+    assert client.with_gpu_server(tokenizer, Address.new(1.0)) is tokenizer
 
 
 @pytest.mark.parametrize("begin", [build, plan, partial(prepare_shard, shard=Shard(1, 1))])
@@ -417,4 +417,4 @@ def test_a_gpu_cannot_be_combined_with_ray(tmp_path):
 )
 def test_the_summary_names_the_limit(busy, prepare, shape, text):
     facts = GpuFacts(documents=1, seconds_busy=busy, seconds_ready=8.0)
-    assert text in _limit(facts, {"prepare": prepare, "shape": shape})
+    assert text in _bottleneck(facts, {"prepare": prepare, "shape": shape})

@@ -25,7 +25,7 @@ from gristmill.views.report.page import Section, join_words, section_html, share
 from gristmill.views.report.report import make_page, truncate_row
 from gristmill.views.report.token_sections import tokens_section
 from gristmill.views.report.two_datasets import section_from_diff
-from gristmill.views.row import AFTER, look_at, overlap_notes, row_facts
+from gristmill.views.row import AFTER, overlap_notes, row_facts, view_row
 from support.hostile_datasets import AWS_KEY, PICTURE, build_hostile, python_text, write_sources
 
 MAX_PAGE_BYTES = 6_000_000
@@ -298,7 +298,7 @@ def test_numbers_are_formatted_for_readers():
 
 
 def test_long_row_is_truncated(dataset):
-    view = look_at(gristmill.open_dataset(dataset), "train", 0)
+    view = view_row(gristmill.open_dataset(dataset), "train", 0)
     short = truncate_row(view, max_tokens=10)
     assert len(short.tokens) == 10
     assert max(stroke.token for stroke in short.strokes) == 9
@@ -307,7 +307,7 @@ def test_long_row_is_truncated(dataset):
 
 
 def test_truncated_row_keeps_its_facts(dataset):
-    view = look_at(gristmill.open_dataset(dataset), "train", 0)
+    view = view_row(gristmill.open_dataset(dataset), "train", 0)
     later = msgspec.structs.replace(view.windows[0], at=30, length=10, shared_after=10)
     tokens = [(index, flags | AFTER * (number >= 30)) for number, (index, flags) in enumerate(view.tokens)]
     packed = msgspec.structs.replace(view, num_windows=2, windows=[view.windows[0], later], tokens=tokens)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill import Config, InputError, OutputConfig, RunConfig, SecretsConfig, SplitConfig, WindowConfig, build
-from gristmill.core.files_table import FileRow, file_rows
+from gristmill.core.files_table import FileRow, read_file_rows
 from gristmill.views.report import clusters
 from gristmill.views.report.clusters import MAX_LINE_LENGTH, MAX_LINES, Duplicates
 from gristmill.views.report.gather import gather
@@ -97,7 +97,7 @@ def test_clusters_are_sorted_by_size_and_have_every_duplicate(facts, root):
         "repo/b/copy.py",
     ]
     assert (facts.num_clusters, facts.num_clustered) == (4, 10)
-    dropped = [row for row in file_rows(root / "out" / "files.jsonl") if row.twin]
+    dropped = [row for row in read_file_rows(root / "out" / "files.jsonl") if row.twin]
     assert {row.name: row.similarity for row in dropped} == {
         name: duplicate.similarity for name, duplicate in duplicates_by_name(facts).items()
     }
@@ -200,7 +200,7 @@ def test_decontaminated_file_is_read_from_the_source(tmp_path):
     files = {f"f{number}.py": code(20 + number, 25) + shared for number in range(12)}
     files |= {f"g{number}.py": text + "x = 1\n" for number, text in enumerate(files.values())}
     out = make(write_tree(tmp_path / "repo", files), tmp_path / "out", split=SplitConfig(shares="50/25/25"))
-    cut = {row.name for row in file_rows(out / "files.jsonl") if row.cuts and row.status == "kept"}
+    cut = {row.name for row in read_file_rows(out / "files.jsonl") if row.cuts and row.status == "kept"}
     facts = gather(out)
     assert cut & {cluster.kept for cluster in facts.clusters}
     assert all(duplicate.lines[-1].right == "x = 1" for duplicate in duplicates_by_name(facts).values())

@@ -31,7 +31,7 @@ from gristmill.checks.check import check
 from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
 from gristmill.config.presets import with_preset
-from gristmill.core.files_table import FileRow, file_rows
+from gristmill.core.files_table import FileRow, read_file_rows
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.publish.export import export
@@ -259,7 +259,7 @@ def test_histogram_counts_every_value_once(lists):
 
 
 def test_lengths_are_token_counts_of_kept_files(dataset, facts):
-    tokens = sorted(row.tokens for row in file_rows(dataset / "files.jsonl") if row.status == "kept")
+    tokens = sorted(row.tokens for row in read_file_rows(dataset / "files.jsonl") if row.status == "kept")
     assert sum(sum(own) for own in facts.lengths.counts.values()) == len(tokens)
     assert (facts.lengths.largest, facts.lengths.edges[0]) == (tokens[-1], 1)
     assert facts.lengths.edges[-2] <= tokens[-1] < facts.lengths.edges[-1]
@@ -381,7 +381,11 @@ def test_hub_tokenizer_is_named_with_its_revision(dataset):
         ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "without a split"),
         ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "invalid settings"),
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "invalid settings"),
-        ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 in .* is damaged"),
+        (
+            "train.jsonl",
+            lambda content: content.replace(b'"start":0', b'"start":"0"', 1),
+            "row train:0 in .* is damaged",
+        ),
         (
             "train.jsonl",
             lambda content: content.replace(b'"fresh":', b'"fresh":1' + b"0" * 400, 1),

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from gristmill import open_dataset
-from gristmill.core.records import BY_THEMSELVES, Split
-from gristmill.dataset.dataset import windows_in
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, Split
+from gristmill.dataset.dataset import split_windows
 from gristmill.planning.explain import explain_file
 from gristmill.views.viewer import search
 from support.viewers import HOSTILE, WAYS, built, viewer
@@ -41,7 +41,7 @@ def read_windows(folder):
     dataset = open_dataset(folder)
     for split in Split:
         for number, row in enumerate(dataset[split]):
-            for window in windows_in(row):
+            for window in split_windows(row):
                 yield split, number, window, files[window["repo"], window["path"]]
 
 
@@ -123,7 +123,7 @@ def test_listed_rows_agree_with_the_dataset(stored):
             assert one["num_ids"] == sum(row.get("attention_mask", [1] * len(row["input_ids"])))
         else:
             assert one["num_ids"] == one["windows"][0]["fresh"] == row["tokens"]
-        for listed_window, window in zip(one["windows"], windows_in(row), strict=True):
+        for listed_window, window in zip(one["windows"], split_windows(row), strict=True):
             for name in ("repo", "path", "language", "lines", "start", *(["fresh"] if "fresh" in row else [])):
                 assert listed_window[name] == window[name]
             assert listed_window["variant"] == window.get("variant", "")
@@ -166,7 +166,7 @@ def expected_hits(folder, fields, text, *, is_exact):
     pattern = re.compile(re.escape(text), 0 if is_exact else re.IGNORECASE)
     for split, row, window, content in matching_texts(folder, fields):
         for match in pattern.finditer(content):
-            is_unordered = window.get("variant") in BY_THEMSELVES
+            is_unordered = window.get("variant") in INDEPENDENT_WINDOW_KINDS
             line = None if is_unordered else window["lines"][0] + content.count("\n", 0, match.start())
             yield split, row, window["path"], line, match[0]
 

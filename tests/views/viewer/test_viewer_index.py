@@ -16,7 +16,7 @@ from gristmill import Config, WindowConfig, build, export
 from gristmill.core.errors import OutputError
 from gristmill.views.viewer import viewer_dataset, window_index
 from gristmill.views.viewer.current_dataset import CurrentDataset
-from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
+from gristmill.views.viewer.viewer_folder import ViewerFolder, delete_viewer_folder, viewer_folder_path
 from support.builds import run
 from support.environment import without_privileges
 from support.foreign_datasets import made_foreign
@@ -35,7 +35,7 @@ def folder(original, tmp_path):
 
 def indexes(folder):
     """Return inode and modification time of each index, keyed by name."""
-    found = sorted(view_folder(folder).glob("index-*"))
+    found = sorted(viewer_folder_path(folder).glob("index-*"))
     return {path.name: (path.stat().st_ino, (path / "row.npy").stat().st_mtime_ns) for path in found}
 
 
@@ -149,7 +149,7 @@ def test_exported_format_does_not_change_the_index(folder):
 @pytest.mark.parametrize("damage", ["truncated", "flipped bit", "missing", "bad checksums", "other array", "FIFO"])
 def test_damaged_index_is_built_again(folder, damage):
     (name,) = open_and_close(folder)
-    index = view_folder(folder) / name
+    index = viewer_folder_path(folder) / name
     contents = {path.name: path.read_bytes() for path in index.iterdir()}
     array = index / "file.npy"
     match damage:
@@ -172,7 +172,7 @@ def test_damaged_index_is_built_again(folder, damage):
 
 def test_unfinished_index_of_a_killed_viewer_is_deleted(folder):
     (name,) = open_and_close(folder)
-    parent = view_folder(folder)
+    parent = viewer_folder_path(folder)
     (parent / name).rename(parent / f"{name}.tmp")
     (parent / f"{name}.tmp" / "file.npy").write_bytes(b"half")
     (parent / "index-of-another.tmp").mkdir()
@@ -186,17 +186,17 @@ def test_stopped_viewer_deletes_its_unfinished_index(folder, monkeypatch):
     monkeypatch.setattr(
         window_index, "_write_block", lambda *args, **options: (time.sleep(0.01), original(*args, **options))
     )
-    viewer_folder = Keeping(folder)
+    viewer_folder = ViewerFolder(folder)
     current = CurrentDataset(folder, viewer_folder)
     current.start()
     while not unfinished_indexes(folder):
         time.sleep(0.01)
     current.close()
-    assert not list(view_folder(folder).glob("index-*"))
+    assert not list(viewer_folder_path(folder).glob("index-*"))
 
 
 def unfinished_indexes(folder):
-    return list(view_folder(folder).glob("index-*.tmp/row.npy"))
+    return list(viewer_folder_path(folder).glob("index-*.tmp/row.npy"))
 
 
 def test_two_viewers_build_one_index(folder, monkeypatch):
@@ -225,7 +225,7 @@ def test_index_is_temporary_in_a_read_only_folder(original, tmp_path):
         assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
         client.indexed()
         assert client.found("/api/windows", language="python")["total"] > 0
-        assert not view_folder(folder).exists()
+        assert not viewer_folder_path(folder).exists()
     assert not temporary.exists()
 
 
@@ -236,16 +236,16 @@ def test_foreign_folder_is_not_changed(folder, kind, tmp_path):
     (foreign / "letter").write_text("dear")
     if kind == "link":
         (foreign / "lock").touch()
-        view_folder(folder).symlink_to(foreign)
+        viewer_folder_path(folder).symlink_to(foreign)
     else:
-        foreign.rename(view_folder(folder))
+        foreign.rename(viewer_folder_path(folder))
     with viewer(folder) as client:
         assert "cannot be written" in client.note
         client.indexed()
-    names = {path.name for path in view_folder(folder).iterdir()}
+    names = {path.name for path in viewer_folder_path(folder).iterdir()}
     assert names == {"letter"} | ({"lock"} if kind == "link" else set())
-    assert forget(folder) == 0
-    assert {path.name for path in view_folder(folder).iterdir()} == names
+    assert delete_viewer_folder(folder) == 0
+    assert {path.name for path in viewer_folder_path(folder).iterdir()} == names
 
 
 @pytest.mark.parametrize("name", ["lock", "key", ".gitignore", "CACHEDIR.TAG"])
@@ -253,14 +253,14 @@ def test_foreign_folder_is_not_changed(folder, kind, tmp_path):
 def test_links_and_fifos_in_the_viewer_folder_are_not_written_to(folder, name, kind, tmp_path):
     foreign = tmp_path / "foreign"
     foreign.write_text("dear")
-    view_folder(folder).mkdir()
-    (view_folder(folder) / "lock").touch()
-    (view_folder(folder) / name).unlink(missing_ok=True)
+    viewer_folder_path(folder).mkdir()
+    (viewer_folder_path(folder) / "lock").touch()
+    (viewer_folder_path(folder) / name).unlink(missing_ok=True)
     if kind == "link":
-        (view_folder(folder) / name).symlink_to(foreign)
+        (viewer_folder_path(folder) / name).symlink_to(foreign)
     else:
-        os.mkfifo(view_folder(folder) / name)
-    viewer_folder = Keeping(folder)
+        os.mkfifo(viewer_folder_path(folder) / name)
+    viewer_folder = ViewerFolder(folder)
     assert "not created by a viewer" in viewer_folder.note
     assert viewer_folder.key()
     with viewer_folder.hold_lock(on_wait=pytest.fail):
@@ -270,7 +270,7 @@ def test_links_and_fifos_in_the_viewer_folder_are_not_written_to(folder, name, k
 
 
 def test_oversized_key_file_is_replaced(folder):
-    viewer_folder = Keeping(folder)
+    viewer_folder = ViewerFolder(folder)
     first = viewer_folder.key()
     with (viewer_folder.folder / "key").open("r+b") as stream:
         stream.truncate(1 << 40)
@@ -284,7 +284,7 @@ def test_key_survives_a_restart_unless_others_can_read_it(folder):
     with viewer(folder, port) as client:
         assert client.key == key
         assert client.ask("/api/dataset", **cookie)[0] == 200
-    (view_folder(folder) / "key").chmod(0o644)
+    (viewer_folder_path(folder) / "key").chmod(0o644)
     with viewer(folder) as client:
         assert client.key != key
         assert client.ask("/api/dataset", **cookie)[0] == 403
@@ -292,26 +292,26 @@ def test_key_survives_a_restart_unless_others_can_read_it(folder):
 
 def test_clean_deletes_the_index_and_keeps_other_files(folder):
     open_and_close(folder)
-    (view_folder(folder) / "notes.txt").write_text("mine")
+    (viewer_folder_path(folder) / "notes.txt").write_text("mine")
     done = run("clean", folder)
     assert done.returncode == 0
     assert "dataset.view" in done.stdout
-    assert [path.name for path in view_folder(folder).iterdir()] == ["notes.txt"]
+    assert [path.name for path in viewer_folder_path(folder).iterdir()] == ["notes.txt"]
     assert index_and_clean(folder)
 
 
 def index_and_clean(folder):
-    shutil.rmtree(view_folder(folder))
+    shutil.rmtree(viewer_folder_path(folder))
     open_and_close(folder)
     assert run("clean", folder, "--quiet").returncode == 0
-    return not view_folder(folder).exists() and (folder / "manifest.json").exists()
+    return not viewer_folder_path(folder).exists() and (folder / "manifest.json").exists()
 
 
 def test_clean_fails_while_an_index_is_built(folder):
     open_and_close(folder)
-    viewer_folder = Keeping(folder)
+    viewer_folder = ViewerFolder(folder)
     with viewer_folder.hold_lock(on_wait=pytest.fail), pytest.raises(OutputError, match="building its index"):
-        forget(folder)
+        delete_viewer_folder(folder)
 
 
 def test_very_long_names_are_found_by_their_end(folder):

@@ -15,7 +15,7 @@ from gristmill.config.settings import SplitConfig, VariantsConfig, WindowConfig
 from gristmill.core.names import printable
 from gristmill.core.records import DropReason
 from gristmill.dataset.dataset import Dataset
-from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, view_row
 from support.browser import DESKTOP, PHONE, WatchedPage, watched
 from support.builds import files_table
 from support.source_trees import write_tree
@@ -361,7 +361,7 @@ def test_every_control_can_be_reached_by_tab(chromium, address):
 
 
 def test_row_displays_its_tokens_and_overlaps(chromium, address, dataset):
-    view = look_at(dataset, "train", 1)
+    view = view_row(dataset, "train", 1)
     assert view.windows[0].shared_before > 0
     with open_tab(chromium, address, "/row/train/1") as tab:
         page = tab.page
@@ -393,7 +393,7 @@ def test_row_displays_its_tokens_and_overlaps(chromium, address, dataset):
 
 
 def test_token_id_is_displayed_by_pointer_and_arrow_keys(chromium, address, dataset):
-    view = look_at(dataset, "train", 1)
+    view = view_row(dataset, "train", 1)
     with open_tab(chromium, address, "/row/train/1") as tab:
         page, status = tab.page, tab.page.locator(".token-status")
         expect(status).to_contain_text("click one and step through them with → and ←")

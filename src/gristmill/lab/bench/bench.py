@@ -22,14 +22,14 @@ from gristmill.core.layout import FILES, TOKENIZER, sync_folder, sync_tree
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
-from gristmill.dataset.foreign import adopt, data_files
+from gristmill.dataset.foreign import convert_rows, find_data_files
 from gristmill.lab.bench.bench_files import GatheredFiles, default_source, gather, num_bytes, sample_files
 from gristmill.lab.bench.bench_result import Bench, Corpus, Machine, MethodResult, Skipped
 from gristmill.lab.bench.job import WINDOW_LENGTH, Job
 from gristmill.lab.bench.methods import Method, Setup, method_command, read_phase_seconds, select_methods, skip_reason
-from gristmill.lab.bench.process import Ran, require_psutil, run
+from gristmill.lab.bench.process import ProcessResult, require_psutil, run
 from gristmill.lab.bench.quality import measure_quality
-from gristmill.pipeline.work_folder import clear_temporary, temporary_folder
+from gristmill.pipeline.work_folder import delete_abandoned_folders, temporary_folder
 from gristmill.runners.local import num_cores
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
@@ -42,7 +42,7 @@ TEMPORARY_PREFIX = "gristmill-bench-"
 PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a benchmark."""
 
     tokenizer: str = "codebert"
@@ -68,7 +68,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench(
     source: str | None,
-    options: Asked | None = None,
+    options: BenchOptions | None = None,
     *,
     progress: Progress | None = None,
     command: str = "gristmill bench",
@@ -77,7 +77,7 @@ def bench(
 
     The source defaults to the Python standard library. `command` is recorded in the result, to repeat the benchmark.
     """
-    options, progress = options or Asked(), progress or Progress()
+    options, progress = options or BenchOptions(), progress or Progress()
     methods, keep = select_methods(options.only, options.device), options.keep
     require_psutil()
     with _work_folder(keep) as work:
@@ -137,7 +137,7 @@ class MethodRuns:
         self._job_file = self._folder.with_suffix(".job.json")
         self._job_file.write_bytes(msgspec.json.encode(self.job))
         self._peak_mb = 0.0
-        self._timed_runs: list[Ran] = []
+        self._timed_runs: list[ProcessResult] = []
         self._phases: list[dict[str, float | None]] = []
 
     def measure_once(self, progress: Progress) -> None:
@@ -155,7 +155,7 @@ class MethodRuns:
         self._timed_runs.append(ran)
         self._phases.append(read_phase_seconds(self.method, self.out, ran.last_line))
 
-    def _run(self, progress: Progress, *, watched: bool) -> Ran:
+    def _run(self, progress: Progress, *, watched: bool) -> ProcessResult:
         """Run the method in an empty folder, or a rebuild in the folder of a build made just before."""
         self.clear()
         self._folder.mkdir()
@@ -181,7 +181,7 @@ class MethodRuns:
             runs=len(seconds),
             phases=self._phases[reported],
             peak_mb=self._peak_mb,
-            bytes=sum(path.stat().st_size for split in Split for path in data_files(self.out, split)),
+            bytes=sum(path.stat().st_size for split in Split for path in find_data_files(self.out, split)),
             files=len(self.job.files),
             scale=self._scale,
         )
@@ -203,7 +203,7 @@ def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition
                 shutil.move(path, folder / path.name)
         else:
             made_by = f"the method {method!r} of gristmill bench"
-            adopt(out, folder, definition, made_by=made_by, window_length=WINDOW_LENGTH)
+            convert_rows(out, folder, definition, made_by=made_by, window_length=WINDOW_LENGTH)
 
 
 @contextmanager
@@ -252,7 +252,7 @@ def this_machine() -> Machine:
     )
 
 
-def _job(found: GatheredFiles, definition: Definition, work: Path, options: Asked) -> Job:
+def _job(found: GatheredFiles, definition: Definition, work: Path, options: BenchOptions) -> Job:
     """Make the job that all methods share. Its `out` contains the output folders of the methods."""
     tokenizer_file = work / TOKENIZER
     tree = msgspec.json.decode(definition.json, type=dict[str, msgspec.Raw])
@@ -282,7 +282,7 @@ def _work_folder(keep: str | None) -> Iterator[Path]:
     try:
         if keep is not None:
             os.makedirs(keep, exist_ok=True)
-            clear_temporary(TEMPORARY_PREFIX, keep)
+            delete_abandoned_folders(TEMPORARY_PREFIX, keep)
             if os.listdir(keep):
                 raise OutputError(f"the folder {keep!r} is not empty. Choose a new one with --keep.")
         folder = cleanup.enter_context(temporary_folder(TEMPORARY_PREFIX, keep))

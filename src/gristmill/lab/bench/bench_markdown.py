@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gristmill.core.errors import OutputError
-from gristmill.core.layout import can_hold_files, write_atomically
-from gristmill.core.markdown import code, code_in_table, numbers_table, plain_text
+from gristmill.core.layout import is_writable_folder, write_atomically
+from gristmill.core.markdown import code, code_in_table, escape_markdown, numbers_table
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.lab.bench.bench_result import PHASES, REBUILD, Bench, MethodResult
@@ -51,8 +51,8 @@ def bench_markdown(result: Bench, chart: str) -> str:
     parts = [
         HEADING,
         code(result.command),
-        f"{plain_text(machine_text(result))}.",
-        f"Files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result))}.",
+        f"{escape_markdown(machine_text(result))}.",
+        f"Files: {escape_markdown(result.corpus.source)}, {escape_markdown(corpus_text(result))}.",
         f"Every run started with a fresh process and an empty folder, {_sample_text(result)}.{_rebuild_note(result)}",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _summary_table(result),
@@ -104,7 +104,7 @@ def _summary_table(result: Bench) -> str:
 def _notes(result: Bench) -> list[str]:
     kinds = [ROWS_NOTE] if any(method.name in COPYING_METHODS for method in result.methods) else []
     sentences = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
-    return [*kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *sentences))]
+    return [*kinds, *map(escape_markdown, (*sample_notes(result), *skip_notes(result), *sentences))]
 
 
 def _phase_table(result: Bench) -> str:
@@ -182,7 +182,7 @@ def _step_seconds(default: MethodResult, without: MethodResult) -> str:
 
 
 def _legend(result: Bench) -> str:
-    return "\n".join(f"- {code(method.name)}: {plain_text(method.what)}" for method in result.methods)
+    return "\n".join(f"- {code(method.name)}: {escape_markdown(method.what)}" for method in result.methods)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -213,7 +213,7 @@ class Page:
         if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
             raise OutputError(f"{path!r} cannot be the name of the page. Name a file with --out, such as bench.md.")
         self.chart = self.path.with_suffix(CHART_SUFFIX)
-        if not can_hold_files(self.path.parent):
+        if not is_writable_folder(self.path.parent):
             raise OutputError(f"cannot write into {str(self.path.parent)!r}. Choose another folder with --out.")
         for target, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
             if not _may_replace(target, head):

@@ -17,7 +17,7 @@ from gristmill.lab.bench.bench_text import (
     skip_notes,
     speed_ratio,
 )
-from gristmill.views.svg import MARGIN, WIDTH, add_axes, add_words, picture, shortened, svg_text, text_width
+from gristmill.views.svg import MARGIN, WIDTH, add_axes, add_text, new_figure, shorten_text, svg_text, text_width
 from gristmill.views.theme import BAR, LIGHT, OTHER_BAR, TRACK
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def chart_svg(result: Bench) -> str:
     notes = [*sample_notes(result), *skip_notes(result)]
     rows_height = ROW_HEIGHT * len(result.methods)
     height = TOP + rows_height + MARGIN + NOTE_HEIGHT * len(notes)
-    with picture(height) as figure:
+    with new_figure(height) as figure:
         _draw_head(figure, result)
         if result.methods:
             _draw_rows(figure, result)
         for number, note in enumerate(notes):
             base = TOP + rows_height + MARGIN + 8 + NOTE_HEIGHT * number
-            text = shortened(note, WIDTH - 2 * MARGIN, NOTE_SIZE)
-            add_words(figure, MARGIN, base, text, faint=True, size=NOTE_SIZE)
+            text = shorten_text(note, WIDTH - 2 * MARGIN, NOTE_SIZE)
+            add_text(figure, MARGIN, base, text, faint=True, size=NOTE_SIZE)
         return svg_text(figure, CHART_HEAD, "Seconds by phase, size and leakage of each method")
 
 
@@ -80,16 +80,16 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
 
 def _draw_head(figure: "Figure", result: Bench) -> None:
     corpus = result.corpus
-    add_words(figure, MARGIN, 34, "Cost and quality of each method", bold=True, size=16)
+    add_text(figure, MARGIN, 34, "Cost and quality of each method", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {counted(corpus.tokens, 'token')}, {cores_text(result)}"
-    add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
+    add_text(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
     left = float(MARGIN)
     for phase, color in COLORS.items():
         add_axes(figure, left, 51, 10, 10).axhspan(0, 1, color=color, linewidth=0)
-        add_words(figure, left + 15, 60, phase, faint=True)
+        add_text(figure, left + 15, 60, phase, faint=True)
         left += 15 + text_width(phase) + 16
     for panel in _panels(result):
-        add_words(figure, panel.left, TOP - 12, panel.title, faint=True)
+        add_text(figure, panel.left, TOP - 12, panel.title, faint=True)
 
 
 def _draw_rows(figure: "Figure", result: Bench) -> None:
@@ -105,19 +105,19 @@ def _draw_rows(figure: "Figure", result: Bench) -> None:
     for number, method in enumerate(methods):
         base = TOP + number * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
         bold, color = method.name == GRISTMILL, BAR if number in gristmill_rows else OTHER_BAR
-        add_words(figure, MARGIN, base, shortened(method.name, MAX_NAME_WIDTH), bold=bold)
+        add_text(figure, MARGIN, base, shorten_text(method.name, MAX_NAME_WIDTH), bold=bold)
         total_share = method.seconds_for_all / max_seconds
         _draw_phases(axes[0], method, number, total_share)
         has_ratio = method.name != ORIGINAL and speed_ratio(method, result) is not None
         ratio = f" · {ratio_text(method, result)}" if has_ratio else ""
-        add_words(
+        add_text(
             figure, seconds.left + seconds.width * total_share + 6, base, f"{seconds_text(method)} s{ratio}", bold=bold
         )
         _draw_share(axes[1], number, method.bytes * method.scale / max_bytes, color, f"size-{number}")
-        add_words(figure, size.left + size.width + 6, base, data_size_text(method), bold=bold)
+        add_text(figure, size.left + size.width + 6, base, data_size_text(method), bold=bold)
         if method.l50 is not None:
             _draw_share(axes[2], number, method.l50, color, f"leakage-{number}")
-        add_words(figure, leak.left + leak.width + 6, base, l50_text(method), bold=bold)
+        add_text(figure, leak.left + leak.width + 6, base, l50_text(method), bold=bold)
 
 
 def bar_axes(figure: "Figure", panel: Panel, top: float, num_rows: int) -> "Axes":

@@ -25,7 +25,7 @@ STDERR_TAIL_BYTES = 4096
 STDERR_JOIN_SECONDS = 5.0
 
 
-class Ran(NamedTuple):
+class ProcessResult(NamedTuple):
     """Measurements of one process."""
 
     seconds: float
@@ -36,7 +36,7 @@ class Ran(NamedTuple):
     """Last line that the process printed."""
 
 
-def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> Ran:
+def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> ProcessResult:
     """Run a command until it exits. If an error occurs here, all its processes are killed.
 
     `name` is the method for progress and errors. With `watched`, memory is sampled.
@@ -58,7 +58,7 @@ def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool)
             _close(process)
     if process.returncode:
         raise OutputError(_failure_message(name, process.returncode, stderr_tail.tail))
-    return Ran(seconds, memory.peak_bytes / 1e6 if watched else None, phases.last_line)
+    return ProcessResult(seconds, memory.peak_bytes / 1e6 if watched else None, phases.last_line)
 
 
 def require_psutil() -> Any:

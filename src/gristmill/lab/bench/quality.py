@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.checks.spans import shared_with_train
+from gristmill.checks.spans import measure_overlap
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import FileRow, decoded_lines
+from gristmill.core.files_table import FileRow, decode_lines
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
-from gristmill.dataset.foreign import ForeignRow, Shown, rows_of
+from gristmill.dataset.foreign import Coverage, ForeignRow, read_foreign_rows
 from gristmill.lab.bench.bench_result import Quality
 from gristmill.lab.bench.job import Job
 from gristmill.runners.local import num_cores
@@ -39,7 +39,7 @@ class _RowTotals:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self.coverage = Shown()
+        self.coverage = Coverage()
         self.windows: dict[bytes, _Window] = {}
         self.num_windows = self.num_ids = self.num_padding = self.num_content = 0
 
@@ -72,7 +72,7 @@ class _RowTotals:
         num_tokens = sum(len(window.content) * window.num_held_out for window in held_out)
         if not num_tokens:
             return None
-        shared = shared_with_train([window.content for window in held_out], train, num_cores())
+        shared = measure_overlap([window.content for window in held_out], train, num_cores())
         counted = zip(held_out, shared, strict=True)
         return sum(one.num_span_tokens * window.num_held_out for window, one in counted) / num_tokens
 
@@ -81,7 +81,7 @@ def measure_quality(out: Path, job: Job) -> Quality:
     """Measure the quality of the rows in the output folder of a method."""
     totals = _RowTotals(job)
     for split in Split:
-        for row in rows_of(out, split):
+        for row in read_foreign_rows(out, split):
             totals.add(row, split)
     coverage = totals.coverage
     has_reasons = (out / FILES).is_file()
@@ -98,14 +98,14 @@ def measure_quality(out: Path, job: Job) -> Quality:
     )
 
 
-def _count_lost(job: Job, coverage: Shown) -> int:
+def _count_lost(job: Job, coverage: Coverage) -> int:
     """Count the source tokens that no window shows."""
     return sum(max(0, file.num_tokens - coverage.num_tokens((file.repo, file.path))) for file in job.files)
 
 
-def _count_with_reasons(out: Path, job: Job, coverage: Shown) -> tuple[int, int]:
+def _count_with_reasons(out: Path, job: Job, coverage: Coverage) -> tuple[int, int]:
     """Count the tokens lost, and the tokens left out for a reason in files.jsonl or by a setting."""
-    table = {row.key: row for _, row in decoded_lines(out / FILES, FileRow)}
+    table = {row.key: row for _, row in decode_lines(out / FILES, FileRow)}
     num_tail = read_manifest(out).counts.tail_tokens_dropped
     num_uncovered, num_left_out = 0, num_tail
     for file in job.files:

@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from gristmill.config.validation import at_least
+from gristmill.config.validation import require_at_least
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.names import printable
 from gristmill.core.progress import Progress
 from gristmill.dataset.dataset import Dataset, open_dataset
-from gristmill.dataset.token_edges import Vocabulary
+from gristmill.dataset.token_edges import TokenProperties
 from gristmill.lab.comparison.comparison import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
 from gristmill.lab.comparison.comparison_folder import ComparisonFolder
 from gristmill.lab.comparison.comparison_text import small_test_warnings
@@ -105,7 +105,7 @@ def compare(
     """
     _require_comparable(folders, config, seeds)
     min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
-    at_least(1, "--min-test-tokens", min_tokens)
+    require_at_least(1, "--min-test-tokens", min_tokens)
     datasets = [open_dataset(folder) for folder in folders]
     config = with_objective(config or TrainConfig(), datasets[0])
     comparison_folder = ComparisonFolder(out, resume=resume)
@@ -168,7 +168,7 @@ def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seed
 
 
 def _unit(dataset: Dataset, config: TrainConfig) -> str:
-    has_bytes = config.objective == "causal" and Vocabulary.of(dataset.tokenizer).num_bytes is not None
+    has_bytes = config.objective == "causal" and TokenProperties.of(dataset.tokenizer).num_bytes is not None
     return BITS if has_bytes else NATS[config.objective or "mlm"]
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from gristmill.core.markdown import code, code_in_table, numbers_table, plain_text
+from gristmill.core.markdown import code, code_in_table, escape_markdown, numbers_table
 from gristmill.lab.comparison.comparison import Comparison, RunResult
 from gristmill.lab.comparison.comparison_text import (
     HEADINGS,
@@ -34,18 +34,18 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
     parts = [
         HEADING,
         code(comparison.command),
-        "\n".join(f"- {plain_text(line)}" for line in verdict_lines(comparison)),
+        "\n".join(f"- {escape_markdown(line)}" for line in verdict_lines(comparison)),
         *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
         numbers_table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _dataset_rows(comparison))),
-        "\n".join(f"- {plain_text(note)}" for note in notes(comparison)),
+        "\n".join(f"- {escape_markdown(note)}" for note in notes(comparison)),
         "## The test set",
-        plain_text(_test_set(comparison.frozen)),
+        escape_markdown(_test_set(comparison.frozen)),
         "## The runs",
-        f"{plain_text(comparison.model)}, {budget_text(comparison)}.",
+        f"{escape_markdown(comparison.model)}, {budget_text(comparison)}.",
         numbers_table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
         "## How",
         METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
-        plain_text(
+        escape_markdown(
             ", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])
         ),
     ]

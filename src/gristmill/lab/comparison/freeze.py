@@ -21,7 +21,7 @@ from gristmill.lab.comparison.frozen import MIN_TOKENS, Frozen, FrozenFacts, Fro
 from gristmill.lab.comparison.held_out import HeldOutFile, display_names, read_files_held_out_in_all, read_test_files
 from gristmill.lab.comparison.train_side import FrozenGrams, NearDuplicateFinder, TrainScan
 from gristmill.splits.shared_spans import Flags
-from gristmill.windows.cut import WindowShape, cut, cut_without
+from gristmill.windows.cut import WindowShape, cut, cut_outside
 
 
 def freeze(
@@ -132,7 +132,7 @@ def _windows(
             ranges = _ranges(next(flags))
             if number in near_duplicates:
                 continue
-            windows = cut_without(len(ids), ranges, shape) if ranges else cut(len(ids), shape)
+            windows = cut_outside(len(ids), ranges, shape) if ranges else cut(len(ids), shape)
             for start, end, fresh in zip(*(column.tolist() for column in windows[:3]), strict=True):
                 yield FrozenWindow(*file.key, first + start, fresh, np.concatenate((prefix, ids[start:end], suffix)))
 

@@ -14,7 +14,7 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import FileKey
-from gristmill.dataset.stretches import Ids
+from gristmill.dataset.token_spans import Ids
 
 WINDOWS, FACTS = "test.jsonl", "test.json"
 MIN_TOKENS = 100_000

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gristmill.core.errors import ConfigError
-from gristmill.core.files_table import file_rows
+from gristmill.core.files_table import read_file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import path_text
 from gristmill.core.records import FileKey, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import read_rows, read_windows
-from gristmill.dataset.stretches import Stretch, join
+from gristmill.dataset.token_spans import TokenSpan, join_spans
 
 # Names of the datasets in tables: the folder names, with as many parent folders as needed to make them unique.
 
@@ -44,7 +44,7 @@ class HeldOutFile(NamedTuple):
     """A held-out file and its tokens."""
 
     key: FileKey
-    spans: list[Stretch]
+    spans: list[TokenSpan]
     """Contiguous spans of tokens, in order. Windows may leave gaps between them."""
 
     @property
@@ -74,19 +74,19 @@ def _held_out_digests(dataset: Dataset) -> dict[FileKey, str | None]:
     if not isinstance(dataset.record, Manifest):
         held_out = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
         return dict.fromkeys(held_out - _files_in(dataset, Split.TRAIN))
-    rows = file_rows(dataset.folder / FILES)
+    rows = read_file_rows(dataset.folder / FILES)
     return {row.key: row.text_sha256 for row in rows if row.status == "kept" and row.split in HELD_OUT}
 
 
 def _read_files(splits: Iterable[tuple[Dataset, Split]], keys: set[FileKey]) -> list[HeldOutFile]:
     """Read the spans of these files. Leaves out files whose rows contradict each other."""
-    windows: defaultdict[FileKey, list[Stretch]] = defaultdict(list)
+    windows: defaultdict[FileKey, list[TokenSpan]] = defaultdict(list)
     for dataset, split in splits:
         for row in read_rows(dataset, split):
             for window in row.windows:
                 if window.file in keys and not window.variant:
                     windows[window.file].append(row.shown(window).stretch)
-    joined = ((key, join(spans)) for key, spans in sorted(windows.items()))
+    joined = ((key, join_spans(spans)) for key, spans in sorted(windows.items()))
     return [HeldOutFile(key, spans) for key, spans in joined if spans is not None]
 
 

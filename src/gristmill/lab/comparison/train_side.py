@@ -19,12 +19,12 @@ import msgspec
 import numpy as np
 
 from gristmill.core.manifest import Manifest
-from gristmill.core.records import BY_THEMSELVES, FileKey, Split
+from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, FileKey, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import ShownWindow, TextKey, Window, join_windows, read_rows
-from gristmill.dataset.stretches import Ids, Stretch
+from gristmill.dataset.row_windows import TextKey, Window, WindowWithIds, join_windows, read_rows
+from gristmill.dataset.token_spans import Ids, TokenSpan
 from gristmill.dedup.clusters import MIN_JACCARD
-from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, end_to_end, grams_of
+from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, concatenate_ids, distinct, grams_of
 from gristmill.lab.training.train_config import UNTRAINED_VARIANTS
 from gristmill.splits.shared_spans import (
     MIN_DISTINCT_IDS,
@@ -32,8 +32,8 @@ from gristmill.splits.shared_spans import (
     Flags,
     KeyTable,
     Positions,
-    counted_from,
-    ranges_of,
+    expand_ranges,
+    merge_into_ranges,
     span_keys,
 )
 
@@ -43,7 +43,7 @@ SEPARATOR = np.zeros(1, np.uint32)
 """Id between two frozen spans, so that shared ranges of both never touch."""
 
 
-TrainSpan = tuple[TextKey, Stretch]
+TrainSpan = tuple[TextKey, TokenSpan]
 """A contiguous span of tokens in train, with the text it is from."""
 
 
@@ -66,7 +66,7 @@ class FrozenGrams:
         for batch in _batches(train):
             is_found[self._matching_keys(batch)] = True
         shared = np.zeros(len(self._ids), np.bool_)
-        for start, end in ranges_of(self._ids, self._starts[is_found[self._numbers]], MIN_DISTINCT_IDS):
+        for start, end in merge_into_ranges(self._ids, self._starts[is_found[self._numbers]], MIN_DISTINCT_IDS):
             shared[start:end] = True
         return [shared[first : first + size] for first, size in zip(self._first, self._lengths, strict=True)]
 
@@ -84,7 +84,7 @@ class FrozenGrams:
 
 def _gram_starts(first: Positions, lengths: Positions) -> Positions:
     """Return the start of every 50-gram within texts that begin at `first`."""
-    return counted_from(first, np.maximum(0, lengths - SPAN_TOKENS + 1))
+    return expand_ranges(first, np.maximum(0, lengths - SPAN_TOKENS + 1))
 
 
 def _batches(texts: Iterable[Ids]) -> Iterator[list[Ids]]:
@@ -105,7 +105,7 @@ class NearDuplicateFinder:
     def __init__(self, texts: Sequence[Ids]) -> None:
         self._texts = texts
         self._by_key: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, keys in enumerate(band_keys(*end_to_end(texts)).tolist()):
+        for number, keys in enumerate(band_keys(*concatenate_ids(texts)).tolist()):
             for slot in enumerate(keys):
                 self._by_key[slot].append(number)
 
@@ -117,7 +117,7 @@ class NearDuplicateFinder:
             for part in parts:
                 ids.append(part[1].ids)
                 yield part
-            if text.variant not in BY_THEMSELVES:
+            if text.variant not in INDEPENDENT_WINDOW_KINDS:
                 documents.append(np.concatenate(ids))
             if len(documents) == DOCUMENTS_AT_ONCE:
                 self._check(documents, found)
@@ -125,7 +125,7 @@ class NearDuplicateFinder:
         self._check(documents, found)
 
     def _check(self, documents: Sequence[Ids], found: set[int]) -> None:
-        for ids, keys in zip(documents, band_keys(*end_to_end(documents)).tolist(), strict=True):
+        for ids, keys in zip(documents, band_keys(*concatenate_ids(documents)).tolist(), strict=True):
             candidates = {number for slot in enumerate(keys) for number in self._by_key.get(slot, ())} - found
             if candidates:
                 grams = distinct(grams_of(ids))
@@ -166,10 +166,10 @@ class TrainScan:
     def _spans(self) -> Iterator[TrainSpan]:
         """Join consecutive rows of a file, with the parts of fill-in-the-middle documents in their original order."""
         for _, windows in groupby(self._windows(), lambda shown: shown.window.file):
-            by_text: defaultdict[TextKey, list[ShownWindow]] = defaultdict(list)
+            by_text: defaultdict[TextKey, list[WindowWithIds]] = defaultdict(list)
             for shown in windows:
                 text = shown.window.text
-                if text.variant in BY_THEMSELVES or not text.path:
+                if text.variant in INDEPENDENT_WINDOW_KINDS or not text.path:
                     yield text, shown.stretch
                 else:
                     by_text[text].append(shown)
@@ -178,11 +178,11 @@ class TrainScan:
                 spans = [shown.stretch for shown in of_text] if joined is None else joined
                 yield from ((text, span) for span in spans)
 
-    def _windows(self) -> Iterator[ShownWindow]:
+    def _windows(self) -> Iterator[WindowWithIds]:
         """Yield all windows. Those of a file are consecutive if gristmill built the dataset."""
         return self._read_windows() if self._dataset.record.packing is None else _group_by_file(self._read_windows())
 
-    def _read_windows(self) -> Iterator[ShownWindow]:
+    def _read_windows(self) -> Iterator[WindowWithIds]:
         """Read the windows in stored order. The labels of a noisy window follow it as a window of the original file."""
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in UNTRAINED_VARIANTS for window in row.windows):
@@ -191,10 +191,10 @@ class TrainScan:
             for window in row.windows:
                 yield row.shown(window)
                 if row.clean is not None:
-                    yield ShownWindow(msgspec.structs.replace(window, variant=""), row.clean)
+                    yield WindowWithIds(msgspec.structs.replace(window, variant=""), row.clean)
 
 
-def _group_by_file(shown: Iterable[ShownWindow]) -> Iterator[ShownWindow]:
+def _group_by_file(shown: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:
     """Group the windows of packed rows by file. Their ids are stored in a temporary file, not in memory."""
     offsets: defaultdict[FileKey, list[tuple[Window, int]]] = defaultdict(list)
     with TemporaryFile() as stream:
@@ -205,7 +205,7 @@ def _group_by_file(shown: Iterable[ShownWindow]) -> Iterator[ShownWindow]:
         for windows in offsets.values():
             for window, offset in windows:
                 stream.seek(offset)
-                yield ShownWindow(window, np.frombuffer(stream.read(window.length * ID_BYTES), np.uint32))
+                yield WindowWithIds(window, np.frombuffer(stream.read(window.length * ID_BYTES), np.uint32))
 
 
 class Seams:
@@ -215,8 +215,8 @@ class Seams:
         self._heads: dict[TextKey, dict[int, Ids]] = {}
         self._tails: dict[TextKey, dict[int, Ids]] = {}
 
-    def add(self, text: TextKey, span: Stretch) -> None:
-        if text.variant not in BY_THEMSELVES and text.path:
+    def add(self, text: TextKey, span: TokenSpan) -> None:
+        if text.variant not in INDEPENDENT_WINDOW_KINDS and text.path:
             self._heads.setdefault(text, {})[span.start] = span.ids[:SEAM_TOKENS].copy()
             self._tails.setdefault(text, {})[span.end] = span.ids[-SEAM_TOKENS:].copy()
 
@@ -226,7 +226,7 @@ class Seams:
             starts = sorted(heads)
             for end, tail in tails.items():
                 for start in starts[bisect_left(starts, end - SEAM_TOKENS + 1) : bisect_right(starts, end)]:
-                    yield text, Stretch(end - len(tail), np.concatenate((tail, heads[start][end - start :])))
+                    yield text, TokenSpan(end - len(tail), np.concatenate((tail, heads[start][end - start :])))
 
 
 def _add_seams(spans: Iterable[TrainSpan]) -> Iterator[TrainSpan]:

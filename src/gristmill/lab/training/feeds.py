@@ -15,8 +15,8 @@ from gristmill.dataset.collators import CausalCollator, MaskedCollator
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame, Pad
 from gristmill.dataset.items import Item
-from gristmill.dataset.token_edges import Vocabulary
-from gristmill.dataset.torch_split import place_of
+from gristmill.dataset.token_edges import TokenProperties
+from gristmill.dataset.torch_split import process_rank
 from gristmill.lab.training.objectives import all_targets, select_targets
 from gristmill.lab.training.train_config import UNTRAINED_VARIANTS, Budget, TrainConfig
 
@@ -98,7 +98,7 @@ class Feeds:
         Raises if the dataset has no windows in train or validation, or the processes cannot share a batch evenly.
         """
         self._dataset, self._config = dataset, config
-        self._process = place_of()
+        self._process = process_rank()
         if config.batch_size % self._process.world_size:
             raise ConfigError(
                 f"--batch-size {config.batch_size} cannot be split evenly among {self._process.world_size} processes. "
@@ -131,7 +131,7 @@ class Feeds:
 
         None if the model is not causal or the tokenizer has no known token lengths.
         """
-        vocabulary = Vocabulary.of(self._dataset.tokenizer)
+        vocabulary = TokenProperties.of(self._dataset.tokenizer)
         if self._config.objective != "causal" or vocabulary.num_bytes is None:
             return None
         return np.where(vocabulary.is_control, 0, vocabulary.num_bytes)

@@ -21,7 +21,7 @@ from transformers.pytorch_utils import Conv1D
 from gristmill.core.errors import ConfigError, DatasetError, InputError, TokenizerError
 from gristmill.core.extras import require_lora
 from gristmill.core.layout import write_atomically
-from gristmill.core.names import counted, shell_word
+from gristmill.core.names import counted, shell_quote
 from gristmill.core.plain_files import read_plain, require_plain_files
 from gristmill.lab.training.train_config import ALL_LINEAR, FRESH_MODELS, ObjectiveName, TrainConfig
 from gristmill.tokenizers import hub
@@ -169,7 +169,7 @@ def _require_same_tokenizer(name: str, path: str, expected: Definition) -> None:
         raise ConfigError(
             f"the dataset was built with the tokenizer {expected.name!r} ({expected.vocab_size:,} ids), but the model "
             f"{name!r} has a different one ({found.vocab_size:,} ids): {'; '.join(differences)}. "
-            f"Build the dataset with --tokenizer {shell_word(name)}."
+            f"Build the dataset with --tokenizer {shell_quote(name)}."
         )
 
 

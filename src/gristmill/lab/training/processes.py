@@ -14,7 +14,7 @@ import torch
 import torch.distributed
 from accelerate import PartialState
 
-from gristmill.dataset.torch_split import place_of
+from gristmill.dataset.torch_split import process_rank
 
 
 class ProcessGroup:
@@ -22,7 +22,7 @@ class ProcessGroup:
 
     def __init__(self, device: torch.device) -> None:
         """Connect the processes."""
-        self.rank, self.world_size = place_of()
+        self.rank, self.world_size = process_rank()
         self.device = device
         if self.world_size > 1:
             self.device = torch.device(PartialState(cpu=device.type == "cpu").device)
@@ -64,7 +64,7 @@ class ProcessGroup:
 
 
 def is_first_process() -> bool:
-    return place_of().rank == 0
+    return process_rank().rank == 0
 
 
 def local_rank() -> int:

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gristmill.config.validation import at_least, between, check_types
+from gristmill.config.validation import check_types, require_at_least, require_between
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import WITH_LABELS
+from gristmill.core.records import LABELED_KINDS
 
 ObjectiveName = Literal["mlm", "causal"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -15,7 +15,7 @@ Device = Literal["auto", "cpu", "cuda"]
 FRESH_MODELS = ("tiny", "small", "base")
 """Models that start with random weights. Any other name refers to a pretrained model."""
 ALL_LINEAR = "all-linear"
-UNTRAINED_VARIANTS = tuple(sorted(WITH_LABELS))
+UNTRAINED_VARIANTS = tuple(sorted(LABELED_KINDS))
 """Variants that are excluded from training. They are meant for models that read one text and write another."""
 NO_EARLY_STOP = 0
 NUM_SEEDS = 1 << 32
@@ -113,14 +113,14 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"--epochs must be above 0 and at most 1,000,000, got {self.epochs:g}.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 1:
             raise ConfigError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate:g}.")
-        between(0.01, 0.9, "--mask-rate", self.mask_rate)
-        at_least(0, "--seed", self.seed, most=NUM_SEEDS - 1)
-        at_least(0, "--workers", self.workers, most=1024)
+        require_between(0.01, 0.9, "--mask-rate", self.mask_rate)
+        require_at_least(0, "--seed", self.seed, most=NUM_SEEDS - 1)
+        require_at_least(0, "--workers", self.workers, most=1024)
         for name in ("tokens", "batch_size", "accumulate", "eval_every", "eval_windows", "early_stop", "save_every"):
             value = getattr(self, name)
             if value is not None:
                 most = MAX_BATCH_SIZE if name in {"batch_size", "accumulate"} else MAX_COUNT
-                at_least(0 if name == "early_stop" else 1, f"--{name.replace('_', '-')}", value, most=most)
+                require_at_least(0 if name == "early_stop" else 1, f"--{name.replace('_', '-')}", value, most=most)
         self._check_lora()
 
     def _check_lora(self) -> None:
@@ -130,9 +130,9 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"--{name.replace('_', '-')} requires --lora. Add --lora, or leave out this option.")
         if not self.lora:
             return
-        at_least(1, "--lora-rank", self.lora_rank, most=MAX_LORA_SETTING)
-        at_least(1, "--lora-alpha", self.lora_alpha, most=MAX_LORA_SETTING)
-        between(0, 0.9, "--lora-dropout", self.lora_dropout)
+        require_at_least(1, "--lora-rank", self.lora_rank, most=MAX_LORA_SETTING)
+        require_at_least(1, "--lora-alpha", self.lora_alpha, most=MAX_LORA_SETTING)
+        require_between(0, 0.9, "--lora-dropout", self.lora_dropout)
         if not all(self.lora_layers):
             raise ConfigError(f"--lora-targets must be all-linear or names of layers, got {self.lora_targets!r}.")
         if self.is_fresh:

@@ -13,8 +13,8 @@ from gristmill.core.errors import ConfigError
 from gristmill.core.names import path_text
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
-from gristmill.lab.vocabulary.corpus import Corpus, DatasetCorpus, Text, dataset_in, open_source_corpus
-from gristmill.lab.vocabulary.location import Place, splits_beside
+from gristmill.lab.vocabulary.corpus import Corpus, DatasetCorpus, Text, find_dataset_source, open_source_corpus
+from gristmill.lab.vocabulary.location import TokenizerLocation, find_trained_splits
 from gristmill.lab.vocabulary.vocabulary_text import TextCounts, TokenizerCounts, TokenizerTable
 from gristmill.tokenizers.control_tokens import FIM_NAMES, MASK_NAMES
 from gristmill.tokenizers.definition import Definition
@@ -34,7 +34,7 @@ def compare_tokenizers(
     progress = progress or Progress()
     progress.seconds.clear()
     definitions = _locate_all(names, config.tokenizer.cache_dir)
-    trained_names = [name for name in names if splits_beside(name) is not None]
+    trained_names = [name for name in names if find_trained_splits(name) is not None]
     split_name = next(iter(trained_names), None) if _has_no_given_splits(config) else None
     with _open_corpus(config, split_name, trained_names, progress) as corpus:
         window = with_preset(config, has_mask=True).window  # the same overlap for all tokenizers
@@ -76,7 +76,7 @@ def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]
 
 def _has_no_given_splits(config: Config) -> bool:
     """Return True if neither a dataset nor the settings fix the splits."""
-    return dataset_in(config) is None and config.split.previous is None and not config.split.fresh
+    return find_dataset_source(config) is None and config.split.previous is None and not config.split.fresh
 
 
 @contextmanager
@@ -84,16 +84,16 @@ def _open_corpus(
     config: Config, split_name: str | None, trained_names: Sequence[str], progress: Progress
 ) -> Iterator[Corpus]:
     """Open the corpus. codebert decides the splits, so that the text does not depend on the compared tokenizers."""
-    dataset = dataset_in(config)
+    dataset = find_dataset_source(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
         return
     split = config.split
     if split_name is not None:
-        split = msgspec.structs.replace(split, previous=str(splits_beside(split_name)))
+        split = msgspec.structs.replace(split, previous=str(find_trained_splits(split_name)))
     tokenizer = msgspec.structs.replace(config.tokenizer, name=BUNDLED)
     config = msgspec.structs.replace(config, split=split, tokenizer=tokenizer)
-    locations = [Place.of(name) for name in trained_names]
+    locations = [TokenizerLocation.of(name) for name in trained_names]
     excluded = [path for location in locations for path in (location.out, *location.files.values())]
     with open_source_corpus(config, progress, leave_out=excluded) as corpus:
         yield corpus

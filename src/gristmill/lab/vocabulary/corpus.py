@@ -19,23 +19,23 @@ import numpy as np
 from gristmill.config.config import Config, default_of
 from gristmill.config.settings import FimConfig, RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
-from gristmill.core.files_table import file_rows
+from gristmill.core.files_table import read_file_rows
 from gristmill.core.layout import FILES, is_dataset_folder
 from gristmill.core.manifest import PreviousSplits, require_windows
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PlacedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import ShownWindow, join_windows, read_rows
-from gristmill.dataset.stretches import Stretch
+from gristmill.dataset.row_windows import WindowWithIds, join_windows, read_rows
+from gristmill.dataset.token_spans import TokenSpan
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
-from gristmill.pipeline.decision import Decision, Judged
+from gristmill.pipeline.decision import Decided, Decision
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.pipeline.facts import split_warnings
 from gristmill.pipeline.finish import FilesTable
-from gristmill.pipeline.intake import Intake, check_settings, take_in
+from gristmill.pipeline.inputs import Inputs, check_settings, read_inputs
 from gristmill.pipeline.parts import Block, read_blocks
-from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.prepare import make_batches, prepare_all, sort_parts
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.sources.benchmark_files import read_benchmarks
@@ -81,7 +81,7 @@ class Corpus(Protocol):
 class SourceCorpus:
     """Corpus of sources that went through the steps of a build up to the decision."""
 
-    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, decided: Judged) -> None:
+    def __init__(self, context: Context, tokenizer: Definition, inputs: Inputs, decided: Decided) -> None:
         self.tokenizer, self._context, self._decided = tokenizer, context, decided
         self.settings: dict[str, Any] | None = context.config.settings()
         decision = decided.decision
@@ -89,7 +89,7 @@ class SourceCorpus:
         self.num_files = {split: len(members) for split, members in self._documents.items()}
         self.num_bytes = {split: sum(one.size for one in members) for split, members in self._documents.items()}
         self.previous = decision.previous
-        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, decided)]
+        self.warnings = [*inputs.found.warnings, *_split_warnings(context.config, decision, decided)]
 
     def texts(self, split: Split) -> Iterator[Text]:
         context = self._context
@@ -140,13 +140,13 @@ def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[P
             context = _context(config, definition, folder)
         with server_for(config.run, context.tokenizer, context.tokenizer_folder) as server:
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, folder / "fetched", leave_out=leave_out)
-                step.advance(len(intake.found.files))
-            with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
-                tasks = batches(intake.found.files, config.run)
-                parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-                decided = decide(context, intake, parts, runner, progress)
-        yield SourceCorpus(context, definition, intake, decided)
+                inputs = read_inputs(config, benchmarks, folder / "fetched", leave_out=leave_out)
+                step.advance(len(inputs.found.files))
+            with LocalRunner(num_workers(config.run.workers, inputs.found.num_bytes)) as runner:
+                tasks = make_batches(inputs.found.files, config.run)
+                parts = sort_parts(prepare_all(context, inputs.sources, tasks, runner, progress, server=server))
+                decided = decide(context, inputs, parts, runner, progress)
+        yield SourceCorpus(context, definition, inputs, decided)
 
 
 def _plain_config(config: Config) -> Config:
@@ -172,7 +172,7 @@ def _context(config: Config, definition: Definition, folder: Path) -> Context:
     return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
 
 
-def _split_warnings(config: Config, decision: Decision, decided: Judged) -> Iterator[str]:
+def _split_warnings(config: Config, decision: Decision, decided: Decided) -> Iterator[str]:
     return split_warnings(config.split, decision, decided.decontamination)
 
 
@@ -207,7 +207,7 @@ class DatasetCorpus:
         )
         self.settings: dict[str, Any] | None = None
         with self._dataset.edition.reading():
-            rows = [row for row in file_rows(folder / FILES) if row.status == "kept"]
+            rows = [row for row in read_file_rows(folder / FILES) if row.status == "kept"]
         self._languages: dict[FileKey, str] = {row.key: row.language or "" for row in rows}
         self.num_files = {split: sum(row.split is split for row in rows) for split in Split}
         self.num_bytes = {split: sum(row.bytes or 0 for row in rows if row.split is split) for split in Split}
@@ -230,7 +230,7 @@ class DatasetCorpus:
         with self._dataset.edition.reading():
             shutil.copyfile(self._dataset.folder / FILES, path)
 
-    def _join_windows(self, windows: Iterable[ShownWindow]) -> list[Stretch]:
+    def _join_windows(self, windows: Iterable[WindowWithIds]) -> list[TokenSpan]:
         found = join_windows(self._dataset, windows)
         if found is None:
             raise DatasetError(
@@ -240,7 +240,7 @@ class DatasetCorpus:
         return found
 
 
-def dataset_in(config: Config) -> Path | None:
+def find_dataset_source(config: Config) -> Path | None:
     """Return the folder of the only source if it is a dataset, otherwise None.
 
     Raises if there are other sources, or settings that would change the text or splits of the dataset.

@@ -22,7 +22,7 @@ import msgspec
 
 from gristmill.core.errors import ConfigError, OutputError
 from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED, sync_folder, sync_tree
-from gristmill.core.names import is_address
+from gristmill.core.names import is_remote_address
 from gristmill.core.plain_files import read_plain
 
 RECORD = "vocabulary.json"
@@ -37,7 +37,7 @@ class _Identity(msgspec.Struct, frozen=True):
     splits_sha256: str
 
 
-class Place(NamedTuple):
+class TokenizerLocation(NamedTuple):
     """Paths of a tokenizer's output files."""
 
     out: Path
@@ -45,8 +45,8 @@ class Place(NamedTuple):
     is_file: bool
 
     @classmethod
-    def of(cls, out: str) -> "Place":
-        if is_address(out):
+    def of(cls, out: str) -> "TokenizerLocation":
+        if is_remote_address(out):
             raise ConfigError(f"--out must be a local folder or .json file, got {out!r}.")
         path = Path(os.path.realpath(os.path.expanduser(out)))
         if not path.name:
@@ -147,16 +147,16 @@ class Place(NamedTuple):
         sync_folder(self.out.parent)
 
 
-def splits_word(out: str) -> str:
+def splits_argument(out: str) -> str:
     """Return the value of --splits for the tokenizer at `out`, as a path of the same form."""
-    location = Place.of(out)
+    location = TokenizerLocation.of(out)
     named_path = Path(out).with_name(location.splits.name)
     return out if not location.is_file else str(named_path if named_path.exists() else location.splits)
 
 
-def splits_beside(tokenizer: str) -> Path | None:
+def find_trained_splits(tokenizer: str) -> Path | None:
     """Return the path of the splits that a tokenizer was trained with, or None if gristmill did not train it."""
-    if is_address(tokenizer) or not os.path.exists(os.path.expanduser(tokenizer)):
+    if is_remote_address(tokenizer) or not os.path.exists(os.path.expanduser(tokenizer)):
         return None
-    location = Place.of(tokenizer)
+    location = TokenizerLocation.of(tokenizer)
     return location.splits if location.is_complete() else None

@@ -28,12 +28,12 @@ from gristmill.core.version import __version__
 from gristmill.lab.vocabulary.corpus import (
     Corpus,
     DatasetCorpus,
-    dataset_in,
+    find_dataset_source,
     open_source_corpus,
     write_errors_as_output_errors,
 )
 from gristmill.lab.vocabulary.learn import LearnedVocabulary, import_tokenizers, learn
-from gristmill.lab.vocabulary.location import RECORD, Place
+from gristmill.lab.vocabulary.location import RECORD, TokenizerLocation
 from gristmill.lab.vocabulary.tokenizer_files import (
     MAX_SIZE,
     MIN_SIZE,
@@ -46,7 +46,7 @@ from gristmill.lab.vocabulary.tokenizer_files import (
 )
 from gristmill.lab.vocabulary.verify import Verification, verify
 from gristmill.lab.vocabulary.vocabulary import SplitTokenizer, Vocabulary
-from gristmill.pipeline.intake import local_sources
+from gristmill.pipeline.inputs import local_sources
 from gristmill.tokenizers.locate import locate
 
 DEFAULT_SIZE = 32_000
@@ -87,7 +87,7 @@ def train_tokenizer(
     progress, options = progress or Progress(), _Options(size, pattern, template)
     options.check()
     import_tokenizers()
-    location = Place.of(config.out)
+    location = TokenizerLocation.of(config.out)
     progress.seconds.clear()
     with write_errors_as_output_errors(), _open_corpus(config, location, progress) as corpus:
         if not corpus.num_files[Split.TRAIN]:
@@ -107,10 +107,10 @@ def train_tokenizer(
 
 
 @contextmanager
-def _open_corpus(config: Config, location: Place, progress: Progress) -> Iterator[Corpus]:
+def _open_corpus(config: Config, location: TokenizerLocation, progress: Progress) -> Iterator[Corpus]:
     """Open the corpus, with the splits of an earlier run at the same location if no others are given."""
     location.refuse_foreign()
-    dataset = dataset_in(config)
+    dataset = find_dataset_source(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
         return
@@ -169,9 +169,9 @@ def _describe(
     )
 
 
-def _location_warnings(config: Config, location: Place) -> Iterator[str]:
+def _location_warnings(config: Config, location: TokenizerLocation) -> Iterator[str]:
     """Warn if the output is inside a source, because a build of the source would read the tokenizer too."""
-    if dataset_in(config) is not None:
+    if find_dataset_source(config) is not None:
         return
     for source in local_sources(config):
         if source.only is None and Path(source.root) in location.out.parents:

@@ -166,7 +166,7 @@ class _ServerConnection:
         self._connection.close()
 
 
-def served(tokenizer: Tokenizer, address: Address) -> Tokenizer:
+def with_gpu_server(tokenizer: Tokenizer, address: Address) -> Tokenizer:
     """Return a tokenizer that uses the GPU process, or the tokenizer itself if the GPU does not support it.
 
     Each process has its own connection. A forked process does not use the connection that it inherits.

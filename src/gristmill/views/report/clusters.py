@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gristmill.core.files_table import FileRow, file_rows
+from gristmill.core.files_table import FileRow, read_file_rows
 from gristmill.core.records import DropReason
 from gristmill.views.report.facts import Cluster, DiffLine, Duplicate, truncate
 from gristmill.views.report.read_back import Missing, SourceTexts, WindowTexts
@@ -212,7 +212,7 @@ class Duplicates:
 def read_named_rows(table: Path, outlines: Iterable[Outline]) -> dict[str, FileRow]:
     """Return the rows of the files in these clusters, keyed by name."""
     names = {name for one in outlines for name in (one.kept, *(duplicate.name for duplicate in one.duplicates))}
-    return {row.name: row for row in file_rows(table) if row.name in names} if names else {}
+    return {row.name: row for row in read_file_rows(table) if row.name in names} if names else {}
 
 
 class ClusterComparer:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import file_rows
+from gristmill.core.files_table import read_file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
@@ -39,7 +39,7 @@ def gather(
     config, texts = config_from_manifest(manifest), find_sources(dataset, sources)
     drops, shares, folders, lengths, duplicates = Drops(), Shares(), Folders(), Lengths(), Duplicates()
     with progress.phase("files", manifest.counts.found) as step:
-        for number, row in enumerate(file_rows(folder / FILES), 1):
+        for number, row in enumerate(read_file_rows(folder / FILES), 1):
             for tally in (drops, shares, folders, lengths, duplicates):
                 tally.add(row)
             if number % FILES_PER_UPDATE == 0:

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from gristmill.cards.provenance import repo_order_text, without_secret
+from gristmill.cards.provenance import redact_text, repo_order_text
 from gristmill.checks.findings import CheckResult, Report
 from gristmill.config.config import Config, default_of
-from gristmill.config.options import all_options, build_line
+from gristmill.config.options import all_options, build_command
 from gristmill.config.presets import default_preset, with_preset
-from gristmill.config.settings import asked_shares
+from gristmill.config.settings import requested_shares
 from gristmill.core.layout import CHECK
 from gristmill.core.manifest import Manifest, TokenizerFacts
 from gristmill.core.names import printable
@@ -77,7 +77,7 @@ def _changed_settings(manifest: Manifest) -> Settings:
 
 def _redact(value: Any) -> Any:
     if isinstance(value, str):
-        return without_secret(value)
+        return redact_text(value)
     if isinstance(value, list):
         return [_redact(one) for one in value]
     if isinstance(value, Mapping):
@@ -97,7 +97,7 @@ def _command(manifest: Manifest, settings: Settings) -> str:
     sources = named if len(named) <= MAX_NAMED_SOURCES else ["SOURCE..."]
     values = {name: value for name, value in settings.items() if name in options}
     toml = None if len(values) == len(settings) else Path(TOML)
-    return build_line({**values, "sources": [without_secret(one) for one in sources], "out": "DIR"}, toml)
+    return build_command({**values, "sources": [redact_text(one) for one in sources], "out": "DIR"}, toml)
 
 
 def _notes(manifest: Manifest) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _notes(manifest: Manifest) -> Iterator[str]:
         digest = manifest.previous_splits.sha256
         yield f"# This build kept the splits of an earlier build. Pass its files.jsonl (sha256 {digest}) with --splits."
     for one in manifest.decontamination.against:
-        name = without_secret(printable(one.name))
+        name = redact_text(printable(one.name))
         yield f"# Pass {name} (sha256 {one.sha256}) with --decontaminate-against."
 
 
@@ -202,7 +202,7 @@ def _measured(facts: Any) -> _Measured | None:
 
 
 def split_lines(manifest: Manifest) -> list[SplitLine]:
-    requested = asked_shares(manifest.settings)
+    requested = requested_shares(manifest.settings)
     return [
         SplitLine(
             split=split,

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gristmill.checks.source_texts import folders_by_repo, location_of
+from gristmill.checks.source_texts import folders_by_repo, locate_file
 from gristmill.cleaning.clean import clean
 from gristmill.cleaning.rules import Limits
 from gristmill.config.config import Config
 from gristmill.core.errors import ConfigError, DatasetError, InputError
 from gristmill.core.files_table import FileRow
 from gristmill.core.manifest import Manifest
-from gristmill.core.names import is_address
+from gristmill.core.names import is_remote_address
 from gristmill.core.records import Drop, FileKey, SourceFile, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import ShownWindow, join_windows, read_row
-from gristmill.dataset.stretches import Stretch
-from gristmill.pipeline.build import BUILT, Built
-from gristmill.pipeline.cache import recall
+from gristmill.dataset.row_windows import WindowWithIds, join_windows, read_row
+from gristmill.dataset.token_spans import TokenSpan
+from gristmill.pipeline.build import BUILD_RECORD, BuildRecord
+from gristmill.pipeline.cache import read_cached
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.sources.addresses import is_table_name
 from gristmill.sources.documents import read_document
@@ -74,7 +74,7 @@ class SourceTexts:
         folder = self._folders.get(row.repo)
         if folder is None:
             return TABLE_ROW if self._has_table else SOURCE_UNKNOWN
-        location = location_of(folder, row.path)
+        location = locate_file(folder, row.path)
         if location is None or not os.path.lexists(location):
             return FILE_GONE
         file = SourceFile(repo=row.repo, path=row.path, location=location, size=row.bytes or 0)
@@ -98,13 +98,13 @@ def find_sources(dataset: Dataset, given: Sequence[str]) -> SourceTexts:
 def _recorded_sources(dataset: Dataset) -> list[str]:
     """Return the local sources recorded in the work folder. Remote sources are not fetched."""
     try:
-        kept = recall(Workspace(os.fspath(dataset.folder)).built, BUILT, str)
-        built = None if kept is None else Built.of(kept)
+        kept = read_cached(Workspace(os.fspath(dataset.folder)).built, BUILD_RECORD, str)
+        built = None if kept is None else BuildRecord.of(kept)
     except (ValueError, TypeError, msgspec.MsgspecError, ConfigError, DatasetError):  # written by another version
         built = None
     if built is None or built.config.settings() != config_from_manifest(dataset.manifest).settings():
         return []
-    sources = [source for source in built.config.sources if not is_address(source)]
+    sources = [source for source in built.config.sources if not is_remote_address(source)]
     paths = [os.path.join(built.folder, os.path.expanduser(source)) for source in sources]
     return [path for path in paths if os.path.exists(path)]
 
@@ -126,12 +126,12 @@ class WindowTexts:
         if row.split is None or not numbers or not self._tokenizer.gives_text_back:
             return None
         match join_windows(self._dataset, self._file_windows(row, row.split, numbers)):
-            case [Stretch(start=0, ids=ids)]:
+            case [TokenSpan(start=0, ids=ids)]:
                 text = self._tokenizer.decode(ids)
                 return text if _has_digest_of(row, text) else None
         return None
 
-    def _file_windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[ShownWindow]:
+    def _file_windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[WindowWithIds]:
         for number in numbers:
             read = read_row(self._dataset, split, number)
             for window in read.windows:

@@ -12,8 +12,8 @@ import msgspec
 
 from gristmill.core.errors import OutputError
 from gristmill.core.extras import require_report
-from gristmill.core.layout import REPORT, can_hold_files, is_report, write_atomically
-from gristmill.core.manifest import Edition, read_manifest
+from gristmill.core.layout import REPORT, is_report, is_writable_folder, write_atomically
+from gristmill.core.manifest import OpenedBuild, read_manifest
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
@@ -44,7 +44,7 @@ from gristmill.views.report.page import (
 )
 from gristmill.views.report.token_sections import row_unit, tokens_section, windows_section
 from gristmill.views.report.two_datasets import comparison_section
-from gristmill.views.row import RowLook, look_at
+from gristmill.views.row import RowView, view_row
 from gristmill.views.row_html import ROW_STYLE, row_html
 
 MAX_NOTES = 20
@@ -127,11 +127,11 @@ def rows_section(dataset: Dataset) -> Section:
         return Section("rows", "Sample rows", "The dataset has no rows.")
     summary = "The middle row of each split, with its token boundaries and the overlap with neighboring windows."
     tokenizer = dataset.tokenizer
-    views = (look_at(dataset, split, len(dataset[split]) // 2, tokenizer) for split in splits)
+    views = (view_row(dataset, split, len(dataset[split]) // 2, tokenizer) for split in splits)
     return Section("rows", "Sample rows", summary, (), [row_html(truncate_row(view)) for view in views])
 
 
-def truncate_row(view: RowLook, max_tokens: int = MAX_TOKENS) -> RowLook:
+def truncate_row(view: RowView, max_tokens: int = MAX_TOKENS) -> RowView:
     """Return the first tokens of a long row, or a short row unchanged."""
     if len(view.tokens) <= max_tokens:
         return view
@@ -167,7 +167,7 @@ def report(
     subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
     _require_writable(path)
-    with Edition(subject).reading(), Edition(folders[0]).reading():
+    with OpenedBuild(subject).reading(), OpenedBuild(folders[0]).reading():
         facts = gather(subject, sources, progress)
         compared = None if other is None else comparison_section(folders[0], subject, facts, progress)
         page = make_page(facts, compared, rows_section(open_dataset(subject)))
@@ -183,7 +183,7 @@ def _require_writable(path: Path) -> None:
     """Raise OutputError if the path is not writable or has a file that is not a report."""
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Give a file name, like {str(path / REPORT)!r}.")
-    if not can_hold_files(path.parent):
+    if not is_writable_folder(path.parent):
         raise OutputError(f"cannot write into {str(path.parent)!r}. Choose another path with --out.")
     if not path.exists():
         return

@@ -11,9 +11,9 @@ from gristmill.core.files_table import FileRow
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text, printable
 from gristmill.core.records import DropReason, Split
-from gristmill.dataset.row_windows import ShownWindow, Window, join_windows, read_row
+from gristmill.dataset.row_windows import Window, WindowWithIds, join_windows, read_row
 from gristmill.planning.explain import status_text
-from gristmill.views.row import has_lines, look_at, look_at_tokens
+from gristmill.views.row import has_lines, view_row, view_tokens
 from gristmill.views.viewer.current_dataset import LoadedDataset
 from gristmill.views.viewer.filters import FIM, Filters, MatchingRows, require_files, require_tables
 from gristmill.views.viewer.request import Query, bad_request, not_found
@@ -45,7 +45,7 @@ def file_page(loaded: LoadedDataset, number: int) -> dict[str, Any]:
     row = files.row(number)
     own = np.flatnonzero(windows.file == number)
     joined = _joined_text(loaded, row, windows, own)
-    tokens, strokes = look_at_tokens(joined.ids, loaded.dataset.tokenizer, row.language or "", row.path)
+    tokens, strokes = view_tokens(joined.ids, loaded.dataset.tokenizer, row.language or "", row.path)
     commits = {source.repo: source.commit for source in loaded.dataset.manifest.sources}
     return {
         "file": row,
@@ -78,7 +78,7 @@ def _indexed_window(loaded: LoadedDataset, windows: WindowTable, number: int) ->
 def _joined_text(loaded: LoadedDataset, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> JoinedText:
     """Join the windows of the original file until MAX_TOKENS is reached. Skip variants and repeated windows."""
     originals = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
-    read: list[tuple[ShownWindow, int]] = []
+    read: list[tuple[WindowWithIds, int]] = []
     end = num_tokens = 0
     for number in originals[np.argsort(windows.start[originals], kind="stable")].tolist():
         if num_tokens >= MAX_TOKENS:
@@ -91,7 +91,7 @@ def _joined_text(loaded: LoadedDataset, file: FileRow, windows: WindowTable, own
     return _join(loaded, read, file)
 
 
-def _join(loaded: LoadedDataset, windows: list[tuple[ShownWindow, int]], file: FileRow) -> JoinedText:
+def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int]], file: FileRow) -> JoinedText:
     """Join windows, given with their rows and sorted by start."""
     spans = join_windows(loaded.dataset, [one for one, _ in windows])
     if spans is None:
@@ -110,7 +110,7 @@ def _join(loaded: LoadedDataset, windows: list[tuple[ShownWindow, int]], file: F
     return joined
 
 
-def _read_window(loaded: LoadedDataset, file: FileRow, split: Split, row: int, start: int) -> ShownWindow:
+def _read_window(loaded: LoadedDataset, file: FileRow, split: Split, row: int, start: int) -> WindowWithIds:
     read = read_row(loaded.dataset, split, row)
     for window in read.windows:
         if (window.file, window.start, window.variant, window.repeat) == (file.key, start, "", 0):
@@ -232,7 +232,7 @@ def row(loaded: LoadedDataset, query: Query) -> Answer:
     if filters.split is None:
         raise bad_request("split is missing.")
     number = query.number("row")
-    view = look_at(loaded.dataset, filters.split, number)
+    view = view_row(loaded.dataset, filters.split, number)
     try:
         matching = loaded.filter_cache.apply(filters)
     except NotIndexedError:

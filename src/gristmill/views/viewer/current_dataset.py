@@ -8,7 +8,7 @@ from gristmill.core.layout import MANIFEST
 from gristmill.views.viewer.filters import FilterCache
 from gristmill.views.viewer.index import Index, RequestPriority
 from gristmill.views.viewer.viewer_dataset import ViewerDataset
-from gristmill.views.viewer.viewer_folder import Keeping
+from gristmill.views.viewer.viewer_folder import ViewerFolder
 
 Stamp = tuple[int, int, int]
 """Inode, size and modification time of a manifest."""
@@ -17,7 +17,7 @@ Stamp = tuple[int, int, int]
 class LoadedDataset:
     """One build of the dataset with its index and its filter results."""
 
-    def __init__(self, folder: Path, viewer_folder: Keeping, priority: RequestPriority) -> None:
+    def __init__(self, folder: Path, viewer_folder: ViewerFolder, priority: RequestPriority) -> None:
         self.dataset = ViewerDataset(folder)
         self.index = Index(self.dataset, viewer_folder, priority)
         self.filter_cache = FilterCache(self.index, self.dataset.numbering)
@@ -26,7 +26,7 @@ class LoadedDataset:
 class CurrentDataset:
     """The build that is in the dataset folder at the moment."""
 
-    def __init__(self, folder: Path, viewer_folder: Keeping) -> None:
+    def __init__(self, folder: Path, viewer_folder: ViewerFolder) -> None:
         self._folder, self._viewer_folder = folder, viewer_folder
         self._lock = threading.Lock()
         self._stamp = self._read_stamp()

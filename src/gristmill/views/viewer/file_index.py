@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import FileRow, file_lines
-from gristmill.core.manifest import Edition, reading
+from gristmill.core.files_table import FileRow, read_file_lines
+from gristmill.core.manifest import OpenedBuild, guard_reading
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.formats.arrays import map_array, write_array
 
@@ -57,7 +57,7 @@ def write_file_index(table: Path, folder: Path, advance: Advance) -> None:
     columns = {name: array("I") for name in (*CODED_COLUMNS, "status")}
     line_offsets, name_offsets, keys = array("Q", [0]), array("Q", [0]), array("Q")
     with (folder / NAMES).open("wb") as names:
-        for line, row in file_lines(table):
+        for line, row in read_file_lines(table):
             for name in CODED_COLUMNS:
                 columns[name].append(codes[name][getattr(row, name)])
             columns["status"].append(KEPT if row.status == "kept" else DROPPED)
@@ -84,7 +84,7 @@ def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None
 class FileTable:
     """The index of files.jsonl, mapped into memory."""
 
-    def __init__(self, folder: Path, table: Path, edition: Edition | None = None) -> None:
+    def __init__(self, folder: Path, table: Path, edition: OpenedBuild | None = None) -> None:
         self._table, self._edition = table, edition
         self._codes = {name: map_array(folder / f"{name}.npy", np.uint32) for name in (*CODED_COLUMNS, "status")}
         self._line_offsets, self._name_offsets = (
@@ -102,7 +102,7 @@ class FileTable:
         """Read one line of files.jsonl."""
         start, end = self._line_offsets[number : number + 2].tolist()
         try:
-            with reading(self._edition), open_plain(self._table) as stream:
+            with guard_reading(self._edition), open_plain(self._table) as stream:
                 stream.seek(start)
                 return msgspec.json.decode(stream.read(end - start), type=FileRow)
         except OSError as error:

@@ -23,7 +23,7 @@ from gristmill.core.manifest import Manifest, RowsRecord
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.views.viewer.file_index import FileTable, write_file_index
 from gristmill.views.viewer.viewer_dataset import ViewerDataset
-from gristmill.views.viewer.viewer_folder import INDEX_PREFIX, Keeping
+from gristmill.views.viewer.viewer_folder import INDEX_PREFIX, ViewerFolder
 from gristmill.views.viewer.window_index import WindowTable, write_window_index
 
 MAX_YIELD_SECONDS = 0.05
@@ -78,7 +78,7 @@ class _StoppedError(Exception):
     pass
 
 
-def _stamp_of(folder: Path, record: RowsRecord) -> str:
+def _dataset_stamp(folder: Path, record: RowsRecord) -> str:
     """Return a digest that changes if another dataset is in the folder or if one of its files is modified.
 
     Only files that the index is built from count. Adding a further format does not change the stamp.
@@ -101,9 +101,9 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 class Index:
     """The index of one dataset, opened or built by a background thread."""
 
-    def __init__(self, dataset: ViewerDataset, viewer_folder: Keeping, priority: RequestPriority) -> None:
+    def __init__(self, dataset: ViewerDataset, viewer_folder: ViewerFolder, priority: RequestPriority) -> None:
         self._dataset, self._viewer_folder, self._priority = dataset, viewer_folder, priority
-        self._name = f"{INDEX_PREFIX}{_stamp_of(dataset.folder, dataset.record)}"
+        self._name = f"{INDEX_PREFIX}{_dataset_stamp(dataset.folder, dataset.record)}"
         self.files: FileTable | None = None
         """None until files.jsonl is indexed. Windows are indexed after it."""
         self.windows: WindowTable | None = None

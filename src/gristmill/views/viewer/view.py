@@ -13,13 +13,13 @@ from gristmill.core.manifest import read_record
 from gristmill.views.viewer.current_dataset import CurrentDataset
 from gristmill.views.viewer.request import Guard
 from gristmill.views.viewer.server import ViewServer, load_assets
-from gristmill.views.viewer.viewer_folder import Keeping
+from gristmill.views.viewer.viewer_folder import ViewerFolder
 
 POLL_SECONDS = 0.2
 SWITCH_SECONDS = 0.001
 
 
-class Viewing:
+class RunningViewer:
     """A viewer that is ready to serve: its server, its address and an optional note for the user."""
 
     def __init__(self, server: ViewServer, key: str, note: str | None) -> None:
@@ -35,7 +35,7 @@ class Viewing:
 
 
 @contextmanager
-def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
+def open_viewer(folder: str | os.PathLike[str], port: int = 0) -> Iterator[RunningViewer]:
     """Open a dataset and listen on a port. Requests are answered once `server.serve_forever()` runs.
 
     Port 0 selects a free port. Raises DatasetError if the folder has no valid dataset, and OutputError if the port is
@@ -43,7 +43,7 @@ def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
     """
     path = Path(os.path.abspath(os.path.expanduser(folder)))
     read_record(path)  # fails first, so that no viewer folder is created beside a folder that is not a dataset
-    viewer_folder = Keeping(path)
+    viewer_folder = ViewerFolder(path)
     try:
         current = CurrentDataset(path, viewer_folder)
         key = viewer_folder.key()
@@ -52,7 +52,7 @@ def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
                 current.now().dataset.tokenizer.decode([])
             current.start()
             try:
-                yield Viewing(server, key, viewer_folder.note)
+                yield RunningViewer(server, key, viewer_folder.note)
             finally:
                 current.close()
     finally:
@@ -70,7 +70,11 @@ def _listen(port: int, current: CurrentDataset, guard: Guard) -> ViewServer:
 
 
 def view(
-    folder: str | os.PathLike[str], on_ready: Callable[[Viewing], None], *, port: int = 0, opens_browser: bool = True
+    folder: str | os.PathLike[str],
+    on_ready: Callable[[RunningViewer], None],
+    *,
+    port: int = 0,
+    opens_browser: bool = True,
 ) -> None:
     """Serve a dataset until Ctrl-C.
 
@@ -78,7 +82,7 @@ def view(
     """
     # A request waits at most this long for the thread that builds the index, instead of Python's default of 5 ms.
     sys.setswitchinterval(SWITCH_SECONDS)
-    with suppress(KeyboardInterrupt), served(folder, port) as viewing:
+    with suppress(KeyboardInterrupt), open_viewer(folder, port) as viewing:
         on_ready(viewing)
         if opens_browser and _has_display():
             threading.Thread(target=webbrowser.open, args=(viewing.address_for_once(),), daemon=True).start()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import Edition, RowsRecord, opened
+from gristmill.core.manifest import OpenedBuild, RowsRecord, open_data_file
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_descriptor
 from gristmill.core.records import Split
@@ -100,7 +100,7 @@ class PlainJsonl:
     """One uncompressed JSONL file. Access by number takes one read and the memory of one row, as nothing is mapped."""
 
     def __init__(
-        self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]", edition: Edition | None = None
+        self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]", edition: OpenedBuild | None = None
     ) -> None:
         self._path, self._num_rows, self._offsets, self._edition = path, num_rows, offsets, edition
         try:
@@ -117,7 +117,7 @@ class PlainJsonl:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with opened(self._path, self._edition) as stream:
+        with open_data_file(self._path, self._edition) as stream:
             for line in stream:
                 num_rows += 1
                 yield line

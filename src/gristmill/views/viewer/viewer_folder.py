@@ -30,20 +30,20 @@ KEY_PATTERN = re.compile(rf"[\w-]{{{KEY_BYTES}}}")
 LOCK_RETRY_SECONDS = 0.1
 
 
-def view_folder(dataset: Path) -> Path:
+def viewer_folder_path(dataset: Path) -> Path:
     """Return the path of the viewer folder of a dataset."""
     target = Path(os.path.realpath(dataset))
     return target.with_name(target.name + ".view")
 
 
-class Keeping:
+class ViewerFolder:
     """The viewer folder of a dataset, created if necessary.
 
     If it cannot be created beside the dataset, a temporary folder replaces it, and `close` deletes that.
     """
 
     def __init__(self, dataset: Path) -> None:
-        self.folder = view_folder(dataset)
+        self.folder = viewer_folder_path(dataset)
         self._temporary = ExitStack()
         self.note: str | None = None
         """Reason why the folder is temporary, or None if it is beside the dataset."""
@@ -121,12 +121,12 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def forget(dataset: Path) -> int:
+def delete_viewer_folder(dataset: Path) -> int:
     """Delete the viewer folder of a dataset and return the number of bytes deleted. Files of the user are kept.
 
     Raises OutputError if a viewer is building its index or if a file cannot be deleted.
     """
-    folder = view_folder(dataset)
+    folder = viewer_folder_path(dataset)
     if not (folder / LOCK).is_file() or folder.is_symlink():
         return 0
     try:

@@ -16,7 +16,7 @@ from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
 from gristmill.cli import main
 from gristmill.lab.bench.bench_files import Documents, gather
 from gristmill.lab.bench.methods import METHODS, select_methods, skip_reason
-from gristmill.lab.bench.tokenizers.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
+from gristmill.lab.bench.tokenizers.bench_tokenizers import TokenizerBenchOptions, bench_tokenizers
 from gristmill.lab.bench.tokenizers.engines import SLICE_BYTES, document_slices
 from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown
 from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg
@@ -114,7 +114,7 @@ def vocabulary(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(source, vocabulary):
-    options = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    options = TokenizerBenchOptions(tokenizer=vocabulary, device="cuda", runs=2)
     return bench_tokenizers(str(source), options, load_gpu_tokenizer=WithWireSeconds)
 
 
@@ -163,7 +163,7 @@ def test_cold_warm_and_unseen_runs_start_with_the_right_cache(source, vocabulary
         loaded.append(StandIn(name))
         return loaded[0]
 
-    options = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    options = TokenizerBenchOptions(tokenizer=vocabulary, device="cuda", runs=2)
     result = bench_tokenizers(str(source), options, load_gpu_tokenizer=load)
     whole = result.corpus.bytes
     half = whole - speed_of("cuda", Case.FILES, State.UNSEEN, result).bytes
@@ -177,7 +177,9 @@ def test_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
         GristmillError, match=r"cuda gives different ids than tokenizers: document 'pkg/m3\.py', token 5 is"
     ):
         bench_tokenizers(
-            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_gpu_tokenizer=WrongOnce
+            str(source),
+            TokenizerBenchOptions(tokenizer=vocabulary, device="cuda", runs=1),
+            load_gpu_tokenizer=WrongOnce,
         )
 
 
@@ -185,13 +187,13 @@ def test_missing_id_is_an_error(source, vocabulary):
     with pytest.raises(GristmillError, match=r"document 'windows\.py', token \d+ is no token, not \d+"):
         bench_tokenizers(
             str(source),
-            AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1),
+            TokenizerBenchOptions(tokenizer=vocabulary, device="cuda", runs=1),
             load_gpu_tokenizer=OneTokenShort,
         )
 
 
 def test_only_the_slow_method_is_sampled_and_marked(source, vocabulary):
-    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=vocabulary, runs=1, sample=4))
+    result = bench_tokenizers(str(source), TokenizerBenchOptions(tokenizer=vocabulary, runs=1, sample=4))
     assert [(method.name, method.files, method.is_sampled) for method in result.methods] == [
         ("tokenizers", 4, True),
         ("gigatoken", NUM_FILES, False),
@@ -277,25 +279,27 @@ def test_missing_gpu_is_reported_before_files_are_read(tmp_path):
         raise ConfigError("there is no GPU")
 
     with pytest.raises(ConfigError, match="there is no GPU"):
-        bench_tokenizers(str(tmp_path / "no such folder"), AskedOfTokenizers(device="cuda"), load_gpu_tokenizer=load)
+        bench_tokenizers(
+            str(tmp_path / "no such folder"), TokenizerBenchOptions(device="cuda"), load_gpu_tokenizer=load
+        )
 
 
 def test_tokenizer_unsupported_by_gigatoken_is_skipped_with_a_reason(source, tmp_path):
     (tmp_path / "words.json").write_text(word_piece())
-    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=str(tmp_path / "words.json"), runs=1))
+    result = bench_tokenizers(str(source), TokenizerBenchOptions(tokenizer=str(tmp_path / "words.json"), runs=1))
     assert [method.name for method in result.methods] == ["tokenizers"]
     assert "gigatoken: skipped, gigatoken does not support this tokenizer (WordPiece)" in tokenizers_text(result)
 
 
 def test_without_tokenizers_gigatoken_is_measured_alone(source, vocabulary, monkeypatch):
     monkeypatch.setattr("gristmill.lab.bench.tokenizers.engines.find_spec", lambda name: None)
-    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=vocabulary, runs=1))
+    result = bench_tokenizers(str(source), TokenizerBenchOptions(tokenizer=vocabulary, runs=1))
     assert [method.name for method in result.methods] == ["gigatoken"]
     assert [one.name for one in result.skipped] == ["tokenizers"]
 
 
 def test_one_file_has_no_unseen_half(source):
-    result = bench_tokenizers(str(source / "windows.py"), AskedOfTokenizers(runs=1))
+    result = bench_tokenizers(str(source / "windows.py"), TokenizerBenchOptions(runs=1))
     assert {speed.state for speed in result.speeds} == {State.COLD, State.WARM}
     assert " - " in tokenizers_text(result)
     ET.fromstring(tokenizers_svg(result))

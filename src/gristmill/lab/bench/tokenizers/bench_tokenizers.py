@@ -197,7 +197,7 @@ SAMPLE_BYTES = 8_000_000
 """Size of the sample on which `tokenizers` is timed for a larger source: a few seconds per run on two cores."""
 
 
-class AskedOfTokenizers(msgspec.Struct, frozen=True, kw_only=True):
+class TokenizerBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a tokenizer benchmark."""
 
     tokenizer: str = "codebert"
@@ -233,7 +233,7 @@ class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench_tokenizers(
     source: str | None,
-    options: AskedOfTokenizers | None = None,
+    options: TokenizerBenchOptions | None = None,
     *,
     progress: Progress | None = None,
     command: str = "gristmill bench --tokenizers",
@@ -243,7 +243,7 @@ def bench_tokenizers(
 
     The source defaults to the Python standard library. `load_gpu_tokenizer` loads the tokenizer on the GPU by name.
     """
-    options, progress = options or AskedOfTokenizers(), progress or Progress()
+    options, progress = options or TokenizerBenchOptions(), progress or Progress()
     tokenizer = tokenizer_for(locate(options.tokenizer))
     skipped = _skipped(tokenizer)
     loaded = list(_load_engines(tokenizer.definition, options, skipped, load_gpu_tokenizer))
@@ -269,7 +269,7 @@ def bench_tokenizers(
 
 def _load_engines(
     definition: Definition,
-    options: AskedOfTokenizers,
+    options: TokenizerBenchOptions,
     skipped: Mapping[str, str],
     load_gpu_tokenizer: Callable[[str], GpuTokenizer],
 ) -> Iterator[tuple[Engine, float]]:

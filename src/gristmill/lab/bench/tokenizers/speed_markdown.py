@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from gristmill.core.markdown import code, plain_text
+from gristmill.core.markdown import code, escape_markdown
 from gristmill.lab.bench.tokenizers.speed_text import (
     STAGE_HEADINGS,
     TIME_HEADINGS,
@@ -29,15 +29,15 @@ def tokenizers_markdown(result: TokenizerBench, chart: str) -> str:
     parts = [
         HEADING,
         code(result.command),
-        f"{plain_text(environment_text(result))}.",
-        f"Files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result.corpus))}.",
+        f"{escape_markdown(environment_text(result))}.",
+        f"Files: {escape_markdown(result.corpus.source)}, {escape_markdown(corpus_text(result.corpus))}.",
         f"![Source bytes per second of each tokenizer]({quote(os.fsencode(chart))})",
         *(
             part
             for case in Case
             for part in _section(CASE_TITLES[case], speed_headings(result), speed_rows(case, result))
         ),
-        "\n".join(f"- {plain_text(note[0].upper() + note[1:])}." for note in note_lines(result)),
+        "\n".join(f"- {escape_markdown(note[0].upper() + note[1:])}." for note in note_lines(result)),
         *_section("Stages on the GPU", STAGE_HEADINGS, stage_rows(result) if result.stages else []),
         *_section(f"All times, medians of {runs}" if runs > 1 else "All times", TIME_HEADINGS, time_rows(result)),
     ]

@@ -11,7 +11,7 @@ from gristmill.core.text import size_text
 from gristmill.lab.bench.bench_svg import CHART_HEAD, GAP, ROW_HEIGHT, Panel, bar_axes, draw_bar
 from gristmill.lab.bench.tokenizers.speed_text import CUDA, environment_text, rate_text, speed_of
 from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
-from gristmill.views.svg import MARGIN, WIDTH, add_words, picture, shortened, svg_text
+from gristmill.views.svg import MARGIN, WIDTH, add_text, new_figure, shorten_text, svg_text
 from gristmill.views.theme import BAR, OTHER_BAR
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 def tokenizers_svg(result: TokenizerBench) -> str:
     rows = list(_rows(result))
-    with picture(TOP + ROW_HEIGHT * len(rows) + MARGIN) as figure:
+    with new_figure(TOP + ROW_HEIGHT * len(rows) + MARGIN) as figure:
         _draw_head(figure, result)
         _draw_rows(figure, rows, result)
         return svg_text(figure, CHART_HEAD, "Source bytes per second of each tokenizer")
@@ -50,13 +50,13 @@ def _rows(result: TokenizerBench) -> Iterator[Row]:
 
 def _draw_head(figure: "Figure", result: TokenizerBench) -> None:
     corpus = result.corpus
-    add_words(figure, MARGIN, 34, "Speed of each tokenizer", bold=True, size=16)
+    add_text(figure, MARGIN, 34, "Speed of each tokenizer", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {size_text(corpus.bytes)}, {counted(corpus.tokens, 'id')}"
-    add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
-    environment = shortened(environment_text(result), WIDTH - 2 * MARGIN, ENVIRONMENT_SIZE)
-    add_words(figure, MARGIN, 52, environment, faint=True, size=ENVIRONMENT_SIZE)
+    add_text(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
+    environment = shorten_text(environment_text(result), WIDTH - 2 * MARGIN, ENVIRONMENT_SIZE)
+    add_text(figure, MARGIN, 52, environment, faint=True, size=ENVIRONMENT_SIZE)
     for number, state in enumerate(State):
-        add_words(figure, _left(number), TOP - 8, state, faint=True)
+        add_text(figure, _left(number), TOP - 8, state, faint=True)
 
 
 def _draw_rows(figure: "Figure", rows: list[Row], result: TokenizerBench) -> None:
@@ -66,17 +66,17 @@ def _draw_rows(figure: "Figure", rows: list[Row], result: TokenizerBench) -> Non
     for row_number, (case, method) in enumerate(rows):
         base = TOP + row_number * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
         if method is None:
-            add_words(figure, MARGIN, base, CASE_TITLES[case], bold=True)
+            add_text(figure, MARGIN, base, CASE_TITLES[case], bold=True)
             continue
         is_cuda = method.name == CUDA
-        add_words(figure, MARGIN, base, method.name, bold=is_cuda)
+        add_text(figure, MARGIN, base, method.name, bold=is_cuda)
         for number, state in enumerate(State):
             speed = speed_of(method.name, case, state, result)
             if speed is not None:
                 share = speed.bytes_per_second / max_rate
                 draw_bar(axes[number], row_number, share, BAR if is_cuda else OTHER_BAR, f"bar-{row_number}-{state}")
                 left = _left(number) + BAR_WIDTH * share + 6
-                add_words(figure, left, base, rate_text(speed, method), bold=is_cuda)
+                add_text(figure, left, base, rate_text(speed, method), bold=is_cuda)
 
 
 def _left(number: int) -> float:

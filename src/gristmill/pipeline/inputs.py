@@ -9,12 +9,12 @@ from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
-from gristmill.cleaning.clean import without_secret
-from gristmill.cleaning.folder_licenses import LicenseFiles, LicenseText, named_path
+from gristmill.cleaning.clean import redact_name
+from gristmill.cleaning.folder_licenses import LicenseFiles, LicenseText, license_file_path
 from gristmill.cleaning.licenses import AllowList, is_license_name
 from gristmill.cleaning.package_manifests import MANIFEST_NAMES, PackageManifest, read_manifest
 from gristmill.config.config import Config
-from gristmill.core.names import is_address, path_text
+from gristmill.core.names import is_remote_address, path_text
 from gristmill.core.records import SourceFile
 from gristmill.pipeline.context import is_large
 from gristmill.runners.local import LocalRunner, num_cores
@@ -22,10 +22,16 @@ from gristmill.sources.addresses import Source, is_table_name, resolve_sources
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.sources.fetch import Fetched, fetch, scan_rows
 from gristmill.sources.languages import check_languages
-from gristmill.sources.license_files import SpeakingFiles, file_below, find_speaking_files, read_text, rows_at
+from gristmill.sources.license_files import (
+    FoundLicenseFiles,
+    find_license_files,
+    read_text,
+    select_files,
+    unlisted_file,
+)
 from gristmill.sources.path_filter import check_patterns
 from gristmill.sources.table_cache import num_rows
-from gristmill.sources.trees import Scan, scanned
+from gristmill.sources.trees import Scan, iter_files
 from gristmill.splits.previous import read_previous_splits
 from gristmill.windows.weights import check_weights, weighted_languages, weighted_patterns
 
@@ -36,7 +42,7 @@ MAX_LICENSE_BYTES = 1 << 17
 MAX_MANIFEST_BYTES = 1 << 20
 
 
-class Intake(NamedTuple):
+class Inputs(NamedTuple):
     """The inputs of a build."""
 
     sources: list[Source]
@@ -59,7 +65,7 @@ def check_settings(config: Config) -> None:
     AllowList.of(config.licenses.allow)
 
 
-def take_in(config: Config, benchmarks: list[Benchmark], fetched: Path, leave_out: Sequence[Path]) -> Intake:
+def read_inputs(config: Config, benchmarks: list[Benchmark], fetched: Path, leave_out: Sequence[Path]) -> Inputs:
     """Find the source files and read the license files.
 
     `fetched` is the folder for clones, downloads and the rows of tables. Folders in `leave_out` are not scanned.
@@ -82,19 +88,19 @@ class InputReader:
         self._license_files: list[SourceFile] = []
         self._read_declaration = cache(read_declaration)
         self._large_file_warnings: list[str] = []
-        files = scanned(self._found, self.sources, config.scan, leave_out=leave_out)
+        files = iter_files(self._found, self.sources, config.scan, leave_out=leave_out)
         self._found.commits.update({table.repo: None for table in tables})
         self.files = self._tracked(merge(files, self._rows, key=BY_PATH) if self._rows else files)
         """Source files in path order."""
 
-    def inputs(self) -> Intake:
+    def inputs(self) -> Inputs:
         """Return the inputs without the files, which must have been consumed before."""
         found = self._found._replace(drops=list(merge(self._found.drops, self._row_drops, key=BY_PATH)))
         seen = found._replace(files=[*self._license_files, *self._rows])
         licenses = read_license_files(self.sources, seen, self._read_declaration)
         found.warnings.extend(self._large_file_warnings)
         found.warnings.extend(_table_warnings(self.sources))
-        return Intake(self.sources, found, licenses, self._benchmarks)
+        return Inputs(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
         """Read the license files, one per step, since together they take long. Start after all files are found."""
@@ -113,7 +119,7 @@ class InputReader:
 
 def _fetch_sources(config: Config, cache: Path) -> Fetched:
     names = config.sources
-    if not any(is_address(name) or is_table_name(os.path.basename(name)) for name in names):
+    if not any(is_remote_address(name) or is_table_name(os.path.basename(name)) for name in names):
         return Fetched(resolve_sources(names), [])
     with LocalRunner(max(num_cores(), CONNECTIONS)) as runner:
         return fetch(names, config, cache, runner.map)
@@ -121,7 +127,7 @@ def _fetch_sources(config: Config, cache: Path) -> Fetched:
 
 def local_sources(config: Config) -> list[Source]:
     """Return the sources on this machine, without fetching the others."""
-    return resolve_sources([name for name in config.sources if not is_address(name)])
+    return resolve_sources([name for name in config.sources if not is_remote_address(name)])
 
 
 def _table_warnings(sources: Sequence[Source]) -> Iterator[str]:
@@ -132,7 +138,7 @@ def _table_warnings(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def _large_file_warning(file: SourceFile, config: Config) -> str:
-    name = without_secret(f"{file.repo}/{file.path}", config.secrets)
+    name = redact_name(f"{file.repo}/{file.path}", config.secrets)
     return f"{name} has {file.size / 1e6:,.0f} MB: it is worked on in a process of its own, whose memory grows with it."
 
 
@@ -162,7 +168,7 @@ def read_license_files(
 
     Every build reads them again, so that every change is noticed.
     """
-    found = find_speaking_files(sources, scan, is_license_source)
+    found = find_license_files(sources, scan, is_license_source)
     texts: dict[str, dict[str, LicenseText]] = {}
     manifests: dict[str, dict[str, PackageManifest]] = {}
     for repo, license_files in found.items():
@@ -170,13 +176,13 @@ def read_license_files(
         texts[repo] = {path: one for path, one in declarations.items() if isinstance(one, LicenseText)}
         manifests[repo] = {path: one for path, one in declarations.items() if isinstance(one, PackageManifest)}
     referenced = {repo: list(_referenced_texts(manifests[repo], found[repo])) for repo in found}
-    rows = rows_at(
+    rows = select_files(
         scan, {(repo, path) for repo, paths in referenced.items() for path in paths if found[repo].root is None}
     )
 
     def referenced_file(repo: str, path: str) -> SourceFile | None:
         root = found[repo].root
-        return rows.get((repo, path)) if root is None else file_below(root, repo, path)
+        return rows.get((repo, path)) if root is None else unlisted_file(root, repo, path)
 
     return {
         repo: LicenseFiles(
@@ -193,14 +199,14 @@ def read_license_files(
     }
 
 
-def _referenced_texts(manifests: Mapping[str, PackageManifest], license_files: SpeakingFiles) -> Iterator[str]:
+def _referenced_texts(manifests: Mapping[str, PackageManifest], license_files: FoundLicenseFiles) -> Iterator[str]:
     """Yield paths of license texts that manifests reference and whose names are not those of license files.
 
     Paths that lead out of the source's work tree are ignored.
     """
     for path, manifest in manifests.items():
         for declared in (manifest.declared, manifest.for_members):
-            referenced = named_path(path, declared) if declared is not None else None
+            referenced = license_file_path(path, declared) if declared is not None else None
             is_inside = referenced is not None and referenced.split("/").count("..") <= len(license_files.above)
             if referenced is not None and is_inside and referenced not in license_files.files:
                 yield referenced

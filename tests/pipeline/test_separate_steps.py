@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
-from gristmill.checks.rebuild import against_clean
-from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.checks.rebuild import compare_with_clean_build
 from gristmill.pipeline.pieces import DataFiles
+from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.pipeline.work_folder import Workspace
 from support.builds import (
     called,
@@ -68,7 +68,7 @@ def run_all_steps(config, num_prepare, num_shape):
 def test_any_number_of_shards_gives_the_dataset_of_a_build(source, expected, tmp_path, compress, counts):
     run_all_steps(config_for(source, tmp_path / "out", compress), *counts)
     assert everything(tmp_path / "out") == expected[compress]
-    assert against_clean(tmp_path / "out") == []
+    assert compare_with_clean_build(tmp_path / "out") == []
 
 
 def finish_and_die_at_a_piece(config):
@@ -171,7 +171,7 @@ def test_finish_killed_during_the_exchange_loses_nothing(source, tmp_path, compr
     decide_all(config)
     shape_shard(config, Shard(1, 1))
     finish_all(config)
-    assert against_clean(out) == []
+    assert compare_with_clean_build(out) == []
     assert not (work_folder_of(out) / "scratch").exists()
 
 
@@ -265,8 +265,8 @@ def test_build_after_the_steps_prepares_only_changed_files(source, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"return", b"return ", 1))
     build(config)
     assert len(parts(out).items() - parts_before.items()) == 1
-    assert against_clean(out) == []
-    assert against_clean(out) == []
+    assert compare_with_clean_build(out) == []
+    assert compare_with_clean_build(out) == []
 
 
 def test_steps_after_a_build_reuse_its_parts(source, tmp_path):

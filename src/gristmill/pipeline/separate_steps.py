@@ -30,16 +30,16 @@ from gristmill.pipeline.build import (
     runner_for,
     translate_os_errors,
 )
-from gristmill.pipeline.cache import recall, write_cached
+from gristmill.pipeline.cache import read_cached, write_cached
 from gristmill.pipeline.decide import decide
-from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.intake import Intake, check_settings, take_in
+from gristmill.pipeline.decision import Decided, Decision
+from gristmill.pipeline.inputs import Inputs, check_settings, read_inputs
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.other_formats import write_other_formats
 from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import is_intact, with_interned_strings
 from gristmill.pipeline.pieces import DataFiles, KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
-from gristmill.pipeline.prepare import Batch, batches, in_order, prepare_all
+from gristmill.pipeline.prepare import Batch, make_batches, prepare_all, sort_parts
 from gristmill.pipeline.shape import shape_tasks
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import read_benchmarks
@@ -84,8 +84,8 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier copy of each piece, or None."""
 
     @property
-    def decided(self) -> Judged:
-        return Judged(self.parts, self.decision, self.decontamination, self.scan_drops, self.renamed, self.sampling)
+    def decided(self) -> Decided:
+        return Decided(self.parts, self.decision, self.decontamination, self.scan_drops, self.renamed, self.sampling)
 
 
 class StepSession(Job):
@@ -101,7 +101,7 @@ class StepSession(Job):
         write_cached(self.folder / name, key_of(key, name), value)
 
     def load(self, name: str, key: str, kind: type[Saved]) -> Saved | None:
-        return recall(self.folder / name, key_of(key, name), kind)
+        return read_cached(self.folder / name, key_of(key, name), kind)
 
     def load_shards(self, step: str, command: str, key: str, kind: type[Saved]) -> list[Saved]:
         """Load the results of all shards. The newest file determines their number.
@@ -153,19 +153,19 @@ def _server(session: StepSession) -> AbstractContextManager[GpuServer]:
     return server_for(context.config.run, context.tokenizer, context.tokenizer_folder)
 
 
-def _read_inputs(session: StepSession) -> Intake:
+def _read_inputs(session: StepSession) -> Inputs:
     config, work = session.context.config, session.work
     with session.progress.phase("scan") as step, work.exclusive("fetched"):
         check_settings(config)
         benchmarks = read_benchmarks(config.split.against)
-        inputs = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder))
+        inputs = read_inputs(config, benchmarks, work.fetched, leave_out=(work.target, work.folder))
         step.advance(len(inputs.found.files))
     return inputs
 
 
 def _all_batches(session: StepSession, found: Scan) -> tuple[str, list[Batch]]:
     """Return all batches and a key of their files, so that shards of different files are not combined."""
-    tasks = list(batches(found.files, session.context.config.run))
+    tasks = list(make_batches(found.files, session.context.config.run))
     seen = [(file.repo, file.path, file.size) for file in found.files]
     return key_of(session.context.prepare_key, [len(batch.files) for batch in tasks], seen), tasks
 
@@ -188,7 +188,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         inputs = _read_inputs(session)
         key, _ = _all_batches(session, inputs.found)
         shards = session.load_shards("prepared", "prepare", key, dict[int, str])
-        parts = in_order({index: part for shard in shards for index, part in shard.items()})
+        parts = sort_parts({index: part for shard in shards for index, part in shard.items()})
         with runner_for(session.context, inputs.found.files, inputs.found.num_bytes) as runner:
             session.refuse_damaged(parts, runner)
             decided = decide(session.context, inputs, parts, runner, session.progress)

@@ -14,7 +14,7 @@ UNKNOWN = np.iinfo(np.uint32).max
 """Larger than any id."""
 
 
-class Stretch(NamedTuple):
+class TokenSpan(NamedTuple):
     """Consecutive tokens of a text: one window, or several joined windows."""
 
     start: int
@@ -26,9 +26,9 @@ class Stretch(NamedTuple):
         return self.start + len(self.ids)
 
 
-def join(windows: Iterable[Stretch]) -> list[Stretch] | None:
+def join_spans(windows: Iterable[TokenSpan]) -> list[TokenSpan] | None:
     """Join windows of one text, in any order and with repeats. Return None if two windows contradict each other."""
-    spans: list[Stretch] = []
+    spans: list[TokenSpan] = []
     for group in _group_touching(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
         start, end = group[0].start, max(window.end for window in group)
         ids = np.full(end - start, UNKNOWN, np.uint32)
@@ -37,13 +37,13 @@ def join(windows: Iterable[Stretch]) -> list[Stretch] | None:
             if ((covered != window.ids) & (covered != UNKNOWN)).any():
                 return None
             covered[:] = window.ids
-        spans.append(Stretch(start, ids))
+        spans.append(TokenSpan(start, ids))
     return spans
 
 
-def _group_touching(ordered: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+def _group_touching(ordered: Iterable[TokenSpan]) -> Iterator[list[TokenSpan]]:
     """Group windows, sorted by start, that overlap or touch."""
-    group: list[Stretch] = []
+    group: list[TokenSpan] = []
     end = 0
     for window in ordered:
         if group and window.start > end:
