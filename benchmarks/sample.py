@@ -87,7 +87,7 @@ class TimedRunner(LocalRunner):
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.num_spans = 0
 
-    def as_done(self, function: Any, tasks: Any, **options: Any) -> Any:
+    def as_completed(self, function: Any, tasks: Any, **options: Any) -> Any:
         name = function.func.__name__
 
         def timed(task: Any) -> Any:
@@ -97,7 +97,7 @@ class TimedRunner(LocalRunner):
             self.num_spans += result[1] if name == "probe" else result if name == "mark" else 0
             return result
 
-        return super().as_done(timed, tasks, **options)
+        return super().as_completed(timed, tasks, **options)
 
 
 def measure(folder: str) -> Sample:
@@ -234,7 +234,7 @@ def synthetic_document(number: int, num_bytes: int) -> TokenizedDocument:
         "text_sha256": hashlib.sha256(str(number).encode()).hexdigest(),
         "num_windows": 1,
         "num_emitted_tokens": 10,
-        "num_shown_tokens": 8,
+        "num_window_tokens": 8,
         "num_row_bytes": 2_000,
         "part_bytes": num_bytes,
     }

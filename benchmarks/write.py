@@ -49,8 +49,10 @@ def make_rows(overlap: int) -> Rows:
 
 def format_per_window(rows: Rows, dump: Callable[[object], bytes]) -> list[bytes]:
     prefix, suffix = np.array([0], np.uint16), np.array([2], np.uint16)
-    first = rows.tokens.edges[rows.of]
-    spans = zip(rows.of, rows.windows.starts, first + rows.windows.starts, first + rows.windows.ends, strict=True)
+    first = rows.tokens.edges[rows.document_index]
+    spans = zip(
+        rows.document_index, rows.windows.starts, first + rows.windows.starts, first + rows.windows.ends, strict=True
+    )
     return [
         dump(
             {

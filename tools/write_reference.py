@@ -103,7 +103,7 @@ def page_lines() -> Iterator[str]:
         "A row", COLUMN_HEAD, [_column_row(one) for one in COLUMNS.values() if one.when is not When.PACK]
     )
     yield "The manifest lists the columns of a dataset under `columns`, in order.\n"
-    packed = [_column_row(one) for one in COLUMNS.values() if not one.is_of_window]
+    packed = [_column_row(one) for one in COLUMNS.values() if not one.is_per_window]
     yield from table_section("A row with --pack", COLUMN_HEAD, packed)
     yield from table_section(
         "A dataset folder", ("file", "description"), [(f"`{name}`", text) for name, text in FILES.items()]
@@ -162,8 +162,8 @@ def page_lines() -> Iterator[str]:
 
 
 def _column_row(column: Column) -> tuple[str, str, str]:
-    more = f"; {column.more}" if column.more else ""
-    return f"`{column.name}`", f"with {column.when}" if column.when else "always", f"{column.text}{more}"
+    more = f"; {column.details}" if column.details else ""
+    return f"`{column.name}`", f"with {column.when}" if column.when else "always", f"{column.description}{more}"
 
 
 def _format_row(form: OutputFormat) -> tuple[str, str, str, str]:
@@ -233,9 +233,11 @@ def variant_lines() -> Iterator[str]:
     for kind, one in VARIANTS.items():
         languages = ", ".join(GRAMMARS) if one.needs_grammar else "any"
         names = [name for name in config.setting_names() if name.startswith(one.settings)] if one.settings else []
-        needs = "a language model" if one.asks_model else "a mask token" if one.needs_mask else ""
+        needs = "a language model" if one.needs_model else "a mask token" if one.needs_mask else ""
         keeps = ", ".join(one.keeps)
-        rows.append((f"`{kind}`", one.what, keeps, one.makes, languages, needs, ", ".join(f"`{n}`" for n in names)))
+        rows.append(
+            (f"`{kind}`", one.description, keeps, one.makes, languages, needs, ", ".join(f"`{n}`" for n in names))
+        )
     heads = ("kind", "change to the file", "keeps", "makes", "languages", "needs", "settings")
     yield from table_section("Kinds of variants", heads, rows)
     yield "Kinds that make `windows` change each window separately. Others make a `text`, which is cut like a file.\n"
@@ -257,7 +259,7 @@ def exclude_lines() -> Iterator[str]:
     for exclude in DEFAULT_EXCLUDES:
         names = [*(f"{f}/" for f in exclude.folders), *exclude.names, *(f"*.{suffix}" for suffix in exclude.suffixes)]
         note = " (unless git tracks the file)" if exclude.unless_tracked else ""
-        rows.append((exclude.what + note, " ".join(f"`{name}`" for name in names)))
+        rows.append((exclude.label + note, " ".join(f"`{name}`" for name in names)))
     yield from table_section("Files excluded by default", ("files", "names"), rows)
     yield (
         "`--exclude '!dist/'` includes a name again, and `scan.default_excludes = false` includes all of them. Qt\n"

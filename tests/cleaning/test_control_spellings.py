@@ -109,7 +109,7 @@ def test_cleaning_respells_and_keeps_the_file_digest():
     result = clean_text(b'END = "<|endoftext|>"\nprint(END)\n')
     assert result.text == b'END = "< |endoftext|>"\nprint(END)\n'
     assert result.sha256 == "0" * 64
-    assert not result.is_as_read
+    assert not result.is_unmodified
     assert [(one.spelling, one.line, one.at) for one in result.respellings] == [("<|endoftext|>", 1, 8)]
 
 

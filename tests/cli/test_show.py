@@ -78,7 +78,7 @@ def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
 @pytest.mark.parametrize("width", [1, 40, 200])
 def test_all_tokens_are_printed_within_the_width(plain, varied, packed, colour, width):
     for look in [*row_views(plain), *row_views(varied)[::4], *row_views(packed)]:
-        drawn = STYLE.sub("", row_text(look, colour=colour, width=width))
+        drawn = STYLE.sub("", row_text(look, color=colour, width=width))
         assert all(line.isprintable() and cell_len(line) <= max(width, 20) for line in drawn.split("\n"))
         flat = re.sub(r"\s|\d", "", drawn.translate(SIGNS))
         for before, after in pairwise([0, *(window.at for window in look.windows[1:]), len(look.tokens)]):
@@ -90,15 +90,15 @@ def test_content_cannot_control_the_terminal(plain):
     dataset = open_dataset(plain)
     for number in range(2):
         look = view_row(dataset, "train", number)
-        out = row_text(look, colour=True, width=80, ids=True)
+        out = row_text(look, color=True, width=80, ids=True)
         assert set(STYLE.sub("", out)) & {"\x1b", "\x07", "\x9b", "\u202e", "\r", "\t", "\x00"} == set()
         assert set(";".join(STYLE.findall(out)).split(";")) <= {"0", "1", "2", "3", "4", "7", *map(str, range(31, 37))}
-    assert "\\x1b" in row_text(view_row(dataset, "train", 0), colour=False, width=80)
+    assert "\\x1b" in row_text(view_row(dataset, "train", 0), color=False, width=80)
 
 
 def test_every_second_token_is_underlined_and_overlap_is_faint(plain):
     look = view_row(open_dataset(plain), "train", 1)
-    pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(look, colour=True, width=200))
+    pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(look, color=True, width=200))
     styles = {text: style.split(";") for style, text in pieces}
     for stroke in look.strokes:
         flags = look.tokens[stroke.token][1]

@@ -44,7 +44,7 @@ EXPECTED_VARIANTS = {
 def test_variant_table_matches_the_documented_properties():
     found = {
         str(kind): (
-            *(one.makes, one.keeps, one.needs_grammar, one.needs_mask, one.has_labels, one.asks_model),
+            *(one.makes, one.keeps, one.needs_grammar, one.needs_mask, one.has_labels, one.needs_model),
             one.settings,
         )
         for kind, one in VARIANTS.items()

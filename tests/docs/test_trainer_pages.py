@@ -41,7 +41,7 @@ def test_pages_match_the_table_of_trainers():
         r"^\| \[[\w -]+\]\((\w+)\.md\) \| `--for (\w+)` \| ([^|]+) \| `([^|]+)` \| ([^|]+) \|$", index, re.MULTILINE
     )
     assert [(name, option, kind, text) for name, option, kind, _, text in rows] == [
-        (name, name, trainer.input_kind.value, trainer.text) for name, trainer in TRAINERS.items()
+        (name, name, trainer.input_kind.value, trainer.description) for name, trainer in TRAINERS.items()
     ]
     for name, _, _, options, _ in rows:
         assert f" {options}" in page_of(name)
@@ -55,7 +55,7 @@ def test_page_shows_the_snippet_and_the_output(manifest_of, name):
     length = int((re.findall(r"--window (\d+)", page) or ["512"])[0])
     snippet = render_snippet(trainer, manifest_of(length), folder)
     assert re.search(rf"^## {re.escape(trainer.snippet_name)}\n\n```\w+\n{re.escape(snippet)}```$", page, re.MULTILINE)
-    assert f": {trainer.text}\nconfig   {folder}/{trainer.snippet_name}\n" in page
+    assert f": {trainer.description}\nconfig   {folder}/{trainer.snippet_name}\n" in page
     assert f"\ntrain    {render_command(trainer, folder)}\npage     docs/trainers/{name}.md\n" in page
     assert trainer.page == f"docs/trainers/{name}.md"
 

@@ -73,7 +73,7 @@ def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
         if len(batch):
             require_same(rows.read(0, len(rows)), batch, schema)
             format_.write([batch], Target(Path(alone), Split.TRAIN, schema))
-        if format_.join is not None and format_.is_all_ours:
+        if format_.join is not None and format_.has_own_writer:
             assert bytes_in(format_folder(Path(together), name)) == bytes_in(Path(alone))
 
 
@@ -158,7 +158,7 @@ def test_card_snippet_is_valid_python(name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_check_rewrites_formats_that_no_other_package_writes(name):
-    assert get_format(name).is_all_ours == (FORMATS[name].extra is None and name != "jsonl")
+    assert get_format(name).has_own_writer == (FORMATS[name].extra is None and name != "jsonl")
 
 
 @pytest.mark.parametrize("name", FORMATS)

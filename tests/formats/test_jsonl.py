@@ -181,7 +181,7 @@ def test_rows_describe_their_windows_and_sizes_are_computed_in_advance(made):
     assert parsed == list(expected_rows(schema, documents))
     assert all(tuple(row) == schema.columns for row in parsed)
     assert num_emitted(rows, schema).tolist() == list(map(num_tokens, parsed))
-    assert rows.per_document(num_emitted(rows, schema)).tolist() == [
+    assert rows.sum_per_document(num_emitted(rows, schema)).tolist() == [
         sum(map(num_tokens, expected_rows(schema, [one]))) for one in documents
     ]
 
@@ -206,7 +206,7 @@ def test_each_row_is_one_compact_line(made):
 def test_batches_have_the_same_values_as_rows(made, random):
     schema, _, rows = made
     numbers = random.choices(range(rows.num_rows), k=random.randrange(5)) if rows.num_rows else []
-    for some in (rows, rows.picked(np.array(numbers, np.int64))):
+    for some in (rows, rows.select(np.array(numbers, np.int64))):
         lines = row_lines(some, schema)
         batch = batch_from_rows(some, schema)
         assert lines_of_batch(batch, schema) == lines
@@ -229,7 +229,7 @@ def test_bytes_that_step_two_adds_are_computed_in_advance(made):
 
 
 def test_every_window_column_has_a_filler():
-    of_window = {name for name, column in COLUMNS.items() if column.is_of_window}
+    of_window = {name for name, column in COLUMNS.items() if column.is_per_window}
     assert {"input_ids", *of_window} == set(FILLERS), "add a function for the column to FILLERS"
 
 

@@ -60,7 +60,7 @@ def to_rows(batch, schema):
     """Return the rows of a batch as dicts, without padding."""
     return [
         json.loads(line)
-        for line in format_lines(batch, schema._replace(pad_id=None, columns=("input_ids", *schema.natural)))
+        for line in format_lines(batch, schema._replace(pad_id=None, columns=("input_ids", *schema.batch_columns)))
     ]
 
 

@@ -47,14 +47,14 @@ class ComparisonFolder:
         write_part(self.context.prepared / part, Part(blocks, NO_BANDS, anchors, (), (), (), (), FileKeys()))
         return stored
 
-    def compare(self, held_out, train, *, is_any):
+    def compare(self, held_out, train, *, include_trivial):
         self.compared.append((len(held_out), len(train)))
         sides = Sides(
             folder=self.context.scratch / f"{len(self.compared)}",
             store=PartStore(self.context.prepared, VOCAB_SIZE),
             parts=tuple({text.part for text in (*held_out, *train)}),
         )
-        sides = msgspec.structs.replace(sides, min_distinct=1) if is_any else sides
+        sides = msgspec.structs.replace(sides, min_distinct=1) if include_trivial else sides
         return compare(held_out, train, sides, map, cut="small")
 
     def run(self, held_out, train):

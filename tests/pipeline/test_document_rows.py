@@ -124,7 +124,7 @@ def test_all_formats_have_the_same_content(built_both, source, tmp_path):
     stored = gristmill.open_dataset(out)
     for split in Split:
         rows = list(map(without_numbers, stored[split]))
-        again = [json.loads(line) for line in stored.stored("parquet", split)]
+        again = [json.loads(line) for line in stored.stored_split("parquet", split)]
         assert again == rows
     outputs = ({"formats": ["parquet"]}, {"compress": "zstd"}, {"shard_bytes": 20_000, "formats": ["jsonl", "parquet"]})
     for number, output in enumerate(outputs):

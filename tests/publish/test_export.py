@@ -81,7 +81,7 @@ def test_format_is_the_same_from_a_build_and_from_an_export(make_dataset, tmp_pa
 @pytest.mark.parametrize("sections", [{}, {"window": WindowConfig(pack="best-fit")}])
 def test_many_tasks_write_the_same_files_as_one(source, tmp_path, monkeypatch, sections):
     names = [name for name in FORMATS if name != "jsonl"]
-    joined = {name for name in names if formats.get_format(name).is_all_ours}
+    joined = {name for name in names if formats.get_format(name).has_own_writer}
 
     def build_files(out, workers, formats):
         output, run = OutputConfig(formats=formats), RunConfig(workers=workers)
@@ -130,7 +130,7 @@ def test_every_column_is_exported_with_the_windows(source, tmp_path, package, se
     build(Config(sources=[os.path.join(source, package)], out=str(tmp_path / "out"), **sections))
     rows = {split: list(split_rows) for split, split_rows in open_dataset(tmp_path / "out").items()}
     export(tmp_path / "out", "bin")
-    stored = open_dataset(tmp_path / "out").stored("bin", "train")
+    stored = open_dataset(tmp_path / "out").stored_split("bin", "train")
     assert [json.loads(line) for line in stored] == rows["train"] != []
     assert gristmill.check(tmp_path / "out").ok
 
@@ -188,7 +188,7 @@ def test_unknown_or_missing_format_is_reported(make_dataset, tmp_path):
     with pytest.raises(ConfigError, match=r"output.formats must be one or several of jsonl, .* got xml"):
         OutputConfig(formats=["xml"])
     with pytest.raises(DatasetError, match=r"has jsonl but not bin\. Run gristmill export --format bin"):
-        open_dataset(tmp_path / "out").stored("bin", "train")[0]
+        open_dataset(tmp_path / "out").stored_split("bin", "train")[0]
     assert run(["export", str(tmp_path / "out")]) == 2
     assert OutputConfig(formats=["bin", "jsonl", "bin"]).formats == ["jsonl", "bin"]
 

@@ -44,7 +44,7 @@ class Task(NamedTuple):
     is_exclusive: bool = False
 
     @property
-    def told(self):
+    def description(self):
         return f"number {self.number}"
 
 
@@ -104,7 +104,7 @@ def test_tasks_are_drawn_only_when_needed(workers):
             yield number
 
     with LocalRunner(workers) as runner:
-        results = runner.as_done(abs, tasks())
+        results = runner.as_completed(abs, tasks())
         for num_taken in range(1, 20):
             next(results)
             assert len(drawn) <= num_taken + QUEUED_TASKS_PER_WORKER * workers + 1
@@ -151,7 +151,7 @@ def test_error_that_cannot_be_pickled_is_raised_with_its_text():
 def test_task_that_kills_its_worker_once_is_retried(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(number, tmp_path, deaths=number == 3) for number in range(20)]
-        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(20)}
+        assert dict(runner.as_completed(run_task, tasks)) == {number: number for number in range(20)}
         assert len({worker.process.pid for worker in runner._pool if worker.process.is_alive()}) == 2
 
 
@@ -159,7 +159,7 @@ def test_task_that_kills_its_worker_once_is_retried(tmp_path):
 def test_task_that_kills_every_worker_fails_without_affecting_others(tmp_path, workers):
     with LocalRunner(workers) as runner:
         tasks = [Task(number, tmp_path, deaths=9 * (number in {0, 5})) for number in range(20)]
-        done = dict(runner.as_done(run_task, tasks))
+        done = dict(runner.as_completed(run_task, tasks))
     reason = "its worker died (exit code -9), likely for want of memory"
     assert done == {number: TaskFailed(reason) if number in {0, 5} else number for number in range(20)}
     assert num_deaths(tmp_path, 0) == num_deaths(tmp_path, 5) == MAX_ATTEMPTS
@@ -168,7 +168,7 @@ def test_task_that_kills_every_worker_fails_without_affecting_others(tmp_path, w
 def test_tasks_queued_after_a_dead_worker_do_not_count_as_attempted(tmp_path):
     with LocalRunner(2) as runner:  # more workers die before each task than it has attempts
         tasks = [Task(number, tmp_path, deaths=2) for number in range(12)]
-        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(12)}
+        assert dict(runner.as_completed(run_task, tasks)) == {number: number for number in range(12)}
 
 
 def test_error_after_three_failures_names_the_task(tmp_path):
@@ -187,7 +187,9 @@ def test_hanging_task_is_killed(tmp_path, workers, is_alone):
     with LocalRunner(workers) as runner:
         tasks = [Task(number, tmp_path, wait_for="never" if number == 2 else None) for number in range(10)]
         done = dict(
-            runner.as_done(run_task, tasks, seconds_for=timeout_of, is_alone=lambda task: is_alone and task.number == 2)
+            runner.as_completed(
+                run_task, tasks, timeout_for=timeout_of, is_isolated=lambda task: is_alone and task.number == 2
+            )
         )
     assert done == {number: TaskFailed("no answer within 0.3 s") if number == 2 else number for number in range(10)}
 
@@ -195,7 +197,7 @@ def test_hanging_task_is_killed(tmp_path, workers, is_alone):
 def test_timeout_counts_from_the_start_of_the_task():
     with LocalRunner(2) as runner:  # ten tasks per worker exceed the timeout together, but each takes far less
         pool = list(runner._pool)
-        done = runner.as_done(time.sleep, [0.3] * 20, seconds_for=lambda _: 2.4)
+        done = runner.as_completed(time.sleep, [0.3] * 20, timeout_for=lambda _: 2.4)
         assert dict(done) == dict.fromkeys(range(20))
         assert runner._pool == pool
 
@@ -203,7 +205,7 @@ def test_timeout_counts_from_the_start_of_the_task():
 def test_finished_task_does_not_time_out_while_the_caller_waits():
     with LocalRunner(2) as runner:
         pool = list(runner._pool)
-        done = runner.as_done(abs, range(6), seconds_for=lambda _: 1.5)
+        done = runner.as_completed(abs, range(6), timeout_for=lambda _: 1.5)
         results = [next(done)]
         time.sleep(1.8)
         assert dict([*results, *done]) == {number: number for number in range(6)}
@@ -214,13 +216,15 @@ def test_finished_task_does_not_time_out_while_the_caller_waits():
 def test_task_out_of_memory_is_retried_and_then_fails(tmp_path, workers):
     with LocalRunner(workers) as runner:
         tasks = [Task(0, tmp_path, memory_errors=9), Task(1, tmp_path, memory_errors=2), Task(2, tmp_path)]
-        assert dict(runner.as_done(run_task, tasks)) == {0: TaskFailed("out of memory"), 1: 1, 2: 2}
+        assert dict(runner.as_completed(run_task, tasks)) == {0: TaskFailed("out of memory"), 1: 1, 2: 2}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_isolated_task_runs_in_its_own_process_which_ends(workers):
     with LocalRunner(workers) as runner:
-        pids = [pid for _, pid in sorted(runner.as_done(pid_of, range(12), is_alone=lambda number: number % 4 == 0))]
+        pids = [
+            pid for _, pid in sorted(runner.as_completed(pid_of, range(12), is_isolated=lambda number: number % 4 == 0))
+        ]
         alone = pids[::4]
         assert len({os.getpid(), *alone}) == 4
         assert not set(alone) & {pid for number, pid in enumerate(pids) if number % 4}
@@ -230,7 +234,7 @@ def test_isolated_task_runs_in_its_own_process_which_ends(workers):
 def test_other_tasks_continue_during_an_isolated_task(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(0, tmp_path, wait_for="continue"), *(Task(number, tmp_path) for number in range(1, 20))]
-        results = runner.as_done(run_task, tasks, is_alone=is_first)
+        results = runner.as_completed(run_task, tasks, is_isolated=is_first)
         others = [next(results) for _ in range(19)]
         assert sorted(others) == [(number, number) for number in range(1, 20)]
         (tmp_path / "continue").touch()
@@ -240,14 +244,16 @@ def test_other_tasks_continue_during_an_isolated_task(tmp_path):
 def test_isolated_tasks_run_one_at_a_time(tmp_path):
     with LocalRunner(3) as runner:
         tasks = [Task(number, tmp_path, is_exclusive=True) for number in range(5)]
-        assert dict(runner.as_done(run_task, tasks, is_alone=lambda _: True)) == {number: number for number in range(5)}
+        assert dict(runner.as_completed(run_task, tasks, is_isolated=lambda _: True)) == {
+            number: number for number in range(5)
+        }
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_isolated_task_that_dies_is_retried(tmp_path, workers):
     with LocalRunner(workers) as runner:
         tasks = [Task(0, tmp_path, deaths=2), Task(1, tmp_path, deaths=9), Task(2, tmp_path)]
-        done = dict(runner.as_done(run_task, tasks, is_alone=lambda task: task.number < 2))
+        done = dict(runner.as_completed(run_task, tasks, is_isolated=lambda task: task.number < 2))
         assert (done[0], done[2]) == (0, 2)
         assert isinstance(done[1], TaskFailed)
 
@@ -255,7 +261,7 @@ def test_isolated_task_that_dies_is_retried(tmp_path, workers):
 def test_more_workers_may_die_than_spares_exist(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(number, tmp_path, deaths=1) for number in range(NUM_SPARES + 4)]
-        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(NUM_SPARES + 4)}
+        assert dict(runner.as_completed(run_task, tasks)) == {number: number for number in range(NUM_SPARES + 4)}
         assert not runner._spares
 
 
@@ -265,7 +271,7 @@ def test_dead_worker_is_replaced_while_other_threads_run(tmp_path):
         other = threading.Thread(target=release.wait, args=(60,))
         other.start()
         try:
-            done = runner.as_done(kill_once, [tmp_path / str(number) for number in range(NUM_SPARES + 2)])
+            done = runner.as_completed(kill_once, [tmp_path / str(number) for number in range(NUM_SPARES + 2)])
             assert dict(done) == dict.fromkeys(range(NUM_SPARES + 2))
         finally:
             release.set()
@@ -280,17 +286,19 @@ def test_two_maps_can_be_open_at_once():
 
 def test_abandoned_run_leaves_no_isolated_process(tmp_path):
     with LocalRunner(2) as runner:
-        done = runner.as_done(run_task, [Task(0, tmp_path, wait_for="never"), Task(1, tmp_path)], is_alone=is_first)
+        done = runner.as_completed(
+            run_task, [Task(0, tmp_path, wait_for="never"), Task(1, tmp_path)], is_isolated=is_first
+        )
         assert next(done) == (1, 1)
         alone = runner._isolated_worker.process.pid
         done.close()
         assert not is_alive(alone)
-        assert dict(runner.as_done(run_task, [Task(2, tmp_path)])) == {0: 2}
+        assert dict(runner.as_completed(run_task, [Task(2, tmp_path)])) == {0: 2}
 
 
 def test_errors_of_an_abandoned_run_are_ignored():
     with LocalRunner(2) as runner:
-        next(runner.as_done(fail_on_three, range(4)))
+        next(runner.as_completed(fail_on_three, range(4)))
         assert list(runner.map(abs, range(20))) == list(range(20))
 
 
@@ -350,7 +358,7 @@ def test_background_steps_run_while_a_worker_is_busy_or_immediately(tmp_path, wo
         (tmp_path / "continue").touch()
 
     with LocalRunner(workers) as runner:
-        runner.meanwhile(steps())
+        runner.run_while_waiting(steps())
         assert (tmp_path / "continue").exists() is (workers == 1)
         assert list(runner.map(run_task, [Task(0, tmp_path, wait_for="continue")])) == [0]
 
@@ -361,6 +369,6 @@ def test_error_of_a_background_step_is_raised(tmp_path):
         raise OutputError("no space")
 
     with LocalRunner(2) as runner:
-        runner.meanwhile(steps())
+        runner.run_while_waiting(steps())
         with pytest.raises(OutputError, match="no space"):
             list(runner.map(square_slowly_at_zero, range(4)))

@@ -133,23 +133,23 @@ def test_large_results_arrive_complete(runner):
 
 def test_killed_worker_is_replaced(runner, tmp_path):
     tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
-    done = dict(runner.as_done(die_first, tasks))
+    done = dict(runner.as_completed(die_first, tasks))
     failed = TaskFailed("its worker died, likely for want of memory")
     assert done == {number: failed if number == 5 else number for number in range(10)}
     assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
 
 
 def test_task_out_of_memory_fails(runner):
-    assert dict(runner.as_done(run_out_of_memory_at_one, range(3))) == {0: 0, 1: TaskFailed("out of memory"), 2: 2}
+    assert dict(runner.as_completed(run_out_of_memory_at_one, range(3))) == {0: 0, 1: TaskFailed("out of memory"), 2: 2}
 
 
 def test_hanging_task_is_killed(runner):
-    done = dict(runner.as_done(hang_at_one, range(4), seconds_for=lambda number: 0.3 if number == 1 else 60))
+    done = dict(runner.as_completed(hang_at_one, range(4), timeout_for=lambda number: 0.3 if number == 1 else 60))
     assert done == {0: 0, 1: TaskFailed("no answer within 0.3 s"), 2: 2, 3: 3}
 
 
 def test_isolated_task_ends_its_process(runner):
-    done = dict(runner.as_done(pid_of, range(9), is_alone=lambda number: number < 3))
+    done = dict(runner.as_completed(pid_of, range(9), is_isolated=lambda number: number < 3))
     alone = {done[number] for number in range(3)}
     assert len(alone) == 3
     deadline = time.monotonic() + 20
@@ -177,7 +177,7 @@ def test_no_more_tasks_are_drawn_than_can_be_queued(runner, tmp_path):
     seen = []
     watcher = threading.Thread(target=watch)
     watcher.start()
-    assert dict(runner.as_done(wait_for_go, tasks())) == dict.fromkeys(range(30))
+    assert dict(runner.as_completed(wait_for_go, tasks())) == dict.fromkeys(range(30))
     watcher.join()
     assert seen == [NUM_NODES, QUEUED_TASKS_PER_WORKER * NUM_NODES]
 
@@ -199,7 +199,7 @@ def test_result_that_cannot_be_pickled_is_an_error(runner):
 
 
 def test_abandoned_run_does_not_affect_the_next(runner, tmp_path):
-    done = runner.as_done(square, range(50))
+    done = runner.as_completed(square, range(50))
     next(done)
     done.close()
     assert list(runner.map(square, range(10))) == [number * number for number in range(10)]
@@ -399,7 +399,7 @@ def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path):
         handlers = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
         with RayRunner(None, [probe_of(sys.argv[1])], 2) as runner:
             assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == handlers
-            results = dict(runner.as_done(die_at_three, range(5)))
+            results = dict(runner.as_completed(die_at_three, range(5)))
             started = psutil.Process().children(recursive=True)
             assert started
         print(sorted(number for number, result in results.items() if number == result))

@@ -162,7 +162,7 @@ def test_common_patterns_are_usable(pattern):
     ],
 )
 def test_file_is_taken_with_its_folder(lines, path, is_taken):
-    assert parse_patterns("\n".join(lines).encode()).take(path.encode()) is is_taken
+    assert parse_patterns("\n".join(lines).encode()).selects(path.encode()) is is_taken
 
 
 @pytest.mark.parametrize(

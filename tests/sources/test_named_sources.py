@@ -14,7 +14,7 @@ def test_sources_with_the_same_name_get_unique_names(tmp_path):
 def test_single_files_in_one_folder_are_one_source(tree):
     root = tree({"a.py": "a", "b.py": "b"})
     (source,) = resolve_sources([str(root / "a.py"), str(root / "b.py")])
-    assert (source.repo, source.only) == ("repo", ("a.py", "b.py"))
+    assert (source.repo, source.only_files) == ("repo", ("a.py", "b.py"))
 
 
 @pytest.mark.parametrize("names", [["none"], [""], ["a.py/x"]])

@@ -165,7 +165,7 @@ def test_prefix_with_plain_files_is_scanned_as_a_folder(s3, tmp_path):
     assert [file.path for file in found.files] == [".gitignore", "a.py", "empty.py", "sub/b.py"]
     assert found.commits == {"code": None}
     (source,) = fetch_sources(["s3://bucket/code/a.py"], tmp_path / "cache").sources
-    assert (source.repo, source.only) == ("code", ("a.py",))
+    assert (source.repo, source.only_files) == ("code", ("a.py",))
     (source,) = fetch_sources(["s3://bucket/code/*.py"], tmp_path / "cache").sources
     assert [file.path for file in scan([source], ScanConfig()).files] == ["a.py", "empty.py"]
 

@@ -183,7 +183,7 @@ def test_file_without_text_column_is_a_plain_file(tmp_path):
     empty = write_jsonl(tmp_path / "empty.jsonl", [])
     found = fetch_sources([log, empty], tmp_path / "cache")
     assert found.tables == []
-    assert [source.only for source in found.sources] == [("log.jsonl", "empty.jsonl")]
+    assert [source.only_files for source in found.sources] == [("log.jsonl", "empty.jsonl")]
 
 
 def test_rows_that_are_too_long_are_drops(tmp_path, monkeypatch):
@@ -339,7 +339,7 @@ def test_license_rows_are_read_only_from_the_table(tmp_path):
     licenses = read_license_files([], Scan(files, drops, {}, [], {}))
     assert licenses["t"].texts == {"LICENSE": LicenseText("MIT")}
     assert licenses["t"].manifests["package.json"].declared.file.endswith("/LICENSE")
-    assert licenses["t"].named == {}
+    assert licenses["t"].named_texts == {}
 
 
 def test_source_inside_a_skipped_folder_is_scanned(tmp_path):

@@ -37,7 +37,7 @@ schemas = st.builds(
 def batches(draw, schema, min_ids=1, max_rows=6):
     num_rows = draw(st.integers(1, max_rows))
     sizes = st.integers(min_ids, schema.length)
-    columns = {name: draw(_column(name, schema, num_rows, sizes)) for name in schema.natural}
+    columns = {name: draw(_column(name, schema, num_rows, sizes)) for name in schema.batch_columns}
     return WindowBatch(draw(_numbers(num_rows, sizes, schema.vocab_size - 1, schema.id_type)), columns)
 
 
@@ -75,7 +75,7 @@ def many(schema, num_rows, seed=1):
         Kind.OBJECTS: lambda: [[SEGMENT] * (number % 3) for number in range(num_rows)],
     }
     ids = random.integers(0, schema.vocab_size, sizes.sum()).astype(schema.id_type)
-    columns = {name: make_column[COLUMNS[name].kind]() for name in schema.natural}
+    columns = {name: make_column[COLUMNS[name].kind]() for name in schema.batch_columns}
     if "lines" in columns:
         columns["lines"] = Ragged(np.arange(2 * num_rows), np.arange(num_rows + 1) * 2)
     return WindowBatch(Ragged(ids, np.cumsum([0, *sizes])), columns)

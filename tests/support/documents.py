@@ -21,7 +21,7 @@ def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more
         "num_tokens": tokens,
         "num_windows": 1,
         "num_emitted_tokens": tokens + 2,
-        "num_shown_tokens": tokens,
+        "num_window_tokens": tokens,
         "num_row_bytes": row_bytes,
         "part": "0.part",
         "license": "NOASSERTION",

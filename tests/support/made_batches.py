@@ -25,13 +25,13 @@ VALUES = {
     Kind.NUMBERS: st.lists(SMALL, min_size=2, max_size=2),
 }
 SEGMENT_VALUES = {
-    **{name: VALUES[one.kind] for name, one in COLUMNS.items() if one.is_of_window and name != "labels"},
+    **{name: VALUES[one.kind] for name, one in COLUMNS.items() if one.is_per_window and name != "labels"},
     **dict.fromkeys(SEGMENT_POSITION_KEYS, NUMBERS),
     "text": TEXTS,
 }
 ALWAYS = {When.ALWAYS, When.WINDOWS}
-BASE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when in ALWAYS)
-MORE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when not in {*ALWAYS, When.DOCUMENTS})
+BASE = tuple(name for name, one in COLUMNS.items() if one.is_per_window and one.when in ALWAYS)
+MORE = tuple(name for name, one in COLUMNS.items() if one.is_per_window and one.when not in {*ALWAYS, When.DOCUMENTS})
 PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 
@@ -55,7 +55,7 @@ def batches(draw, schema):
     keys = list(dict.fromkeys(["repo", "path", "start", *draw(st.lists(st.sampled_from(sorted(SEGMENT_VALUES))))]))
     values = st.tuples(*(SEGMENT_VALUES[key] for key in keys))
     segments = st.lists(values.map(lambda row: dict(zip(keys, row, strict=True))), min_size=1, max_size=3)
-    columns = {name: column(draw, schema, name, sizes, segments) for name in schema.natural}
+    columns = {name: column(draw, schema, name, sizes, segments) for name in schema.batch_columns}
     return WindowBatch(ids, columns)
 
 
@@ -108,7 +108,7 @@ def cut_at(batch, positions):
 def require_same(batch, expected, schema):
     """Assert that the array types are those of the schema and that both batches give the same bytes as JSON rows."""
     assert batch.ids.values.dtype == schema.id_type
-    assert list(batch.columns) == list(schema.natural)
+    assert list(batch.columns) == list(schema.batch_columns)
     assert format_lines(batch, schema) == format_lines(expected, schema)
 
 

@@ -86,7 +86,7 @@ class ViewerClient:
     def __init__(self, viewing: RunningViewer) -> None:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
         self.key = viewing.address.partition("key=")[2]
-        self.opened, self.once = viewing.server.opened, viewing.address_for_once
+        self.current, self.once = viewing.server.current, viewing.one_time_address
         self.server = viewing.server
         self.cookie = {"Cookie": self.ask(f"/?key={self.key}")[1]["Set-Cookie"].partition(";")[0]}
 
@@ -115,7 +115,7 @@ class ViewerClient:
         return answer
 
     def indexed(self) -> "ViewerClient":
-        assert self.opened.now().index.wait(30)
+        assert self.current.get().index.wait(30)
         return self
 
 

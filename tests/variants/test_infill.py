@@ -139,7 +139,7 @@ TEXTS = st.lists(
 def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
     """The tokenizer adds a space before a text, but the tokens of each part contain only the part."""
     definition = Definition(name="test", json=tokenizer_json.encode(), config=b"{}")
-    assert definition.puts_blank_before_text
+    assert definition.adds_prefix_space
     text, part_tokenizer, text_tokenizer = (
         text.encode(),
         tokenizer_for(definition.continuing),

@@ -55,7 +55,7 @@ def test_random_numbers_are_the_same_one_by_one_in_bulk_and_on_every_machine():
     assert [single.fraction() for _ in range(5)] == bulk.fractions(5).tolist()
     assert single.bits() == bulk.bits()
     rng = SeededRandom("rename", 7)
-    assert [rng.below(1000) for _ in range(6)] == GOLDEN
+    assert [rng.integer_below(1000) for _ in range(6)] == GOLDEN
     items = list(range(8))
     SeededRandom(1).shuffle(items)
     assert sorted(items) == list(range(8))

@@ -48,7 +48,7 @@ class Parts(NamedTuple):
         parts |= {name: edited_parts.get(name) for name in sorted(changed - new_parts.keys())}
         return self.join({name: part for name, part in parts.items() if part is not None})
 
-    def wrong(self, found: bytes, expected: bytes) -> list[str]:
+    def find_outdated(self, found: bytes, expected: bytes) -> list[str]:
         """Return the names of generated parts that differ from the expected card."""
         found_parts, expected_parts = self.split(found), self.split(expected)
         return sorted(name for name in self.generated if found_parts.get(name) != expected_parts.get(name))

@@ -15,7 +15,7 @@ CROISSANT_TYPES = {
 
 def describe_column(name: str) -> str:
     """Return the description of a column, or an empty string for an unknown column."""
-    return COLUMNS[name].text if name in COLUMNS else ""
+    return COLUMNS[name].description if name in COLUMNS else ""
 
 
 def features(names: list[str]) -> list[dict[str, Any]] | None:

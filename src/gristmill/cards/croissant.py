@@ -83,7 +83,7 @@ def _description(manifest: Manifest) -> str:
     if manifest.has_documents:
         rows = f"{counted(windows, 'text')}"
     return (
-        f"Source code of {counted(manifest.num_files_shown, 'file')} as {rows}: {counted(tokens, 'token')} with the "
+        f"Source code of {counted(manifest.num_files_with_rows, 'file')} as {rows}: {counted(tokens, 'token')} with the "
         f"tokenizer {display_name(manifest.tokenizer.name)}. "
         "No file is in more than one split."
     )

@@ -95,7 +95,7 @@ def reproduce_section(manifest: Manifest) -> Iterator[str]:
         yield f"The splits of an earlier build were kept. Pass its `files.jsonl` (sha256 {digest}) to `--splits`.\n"
     if manifest.decontamination.against:
         yield "Pass the benchmarks above to `--decontaminate-against`.\n"
-    if any(VARIANTS[kind].asks_model for kind in manifest.variants):
+    if any(VARIANTS[kind].needs_model for kind in manifest.variants):
         yield "Variants by a language model are the same only if the model gives the same answers.\n"
     yield "```\ngristmill build SOURCE... --out DIR --config gristmill.toml"
     yield "gristmill check DIR   # compares the files with the manifest"

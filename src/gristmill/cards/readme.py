@@ -57,7 +57,7 @@ def _summary(manifest: Manifest) -> Iterator[str]:
         content = "texts, one file per row, for trainers that tokenize themselves"
     yield (
         f"Source code as {content}: "
-        f"{counted(manifest.num_files_shown, 'file')} from {counted(len(manifest.sources), 'source')}, "
+        f"{counted(manifest.num_files_with_rows, 'file')} from {counted(len(manifest.sources), 'source')}, "
         f"{counted(tokens, 'token')} with the tokenizer {name_as_code(manifest.tokenizer.name)}. "
         f"Created with {name_as_code(manifest.made_by)}, version {name_as_code(manifest.gristmill)}.\n"
     )
@@ -133,8 +133,8 @@ def _filters(manifest: Manifest) -> Iterator[str]:
     counts, near = manifest.counts, manifest.near_duplicates
     yield "## Filters\n"
     yield f"{counted(counts.found, 'file')} found, {counts.kept:,} kept, {counts.dropped:,} dropped.\n"
-    if manifest.num_files_shown < counts.kept:
-        files = counted(counts.kept - manifest.num_files_shown, "kept file")
+    if manifest.num_files_with_rows < counts.kept:
+        files = counted(counts.kept - manifest.num_files_with_rows, "kept file")
         yield f"Sampling selected no rows from {files}.\n"
     rows = [(f"`{reason}`", f"{num:,}", reason.meaning) for reason, num in counts.dropped_by_reason.items()]
     yield from table(("reason", "files", "meaning"), rows)

@@ -83,7 +83,7 @@ def check(
     path = Path(os.path.expanduser(folder))
     edition = OpenedBuild(path)
     manifest = edition.manifest
-    with edition.reading():
+    with edition.guard_reading():
         report = _check(path, manifest, sources, progress or Progress(), workers)
     report.written = _write(path, report)
     return report
@@ -167,7 +167,7 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special_text))}{closing_text}")
     if settings.rules.has_documents:
         ids = Verdict(f"{counted(num_ids, 'token')}, counted with the tokenizer of the dataset")
-        other = "other " if settings.fim.is_on else ""  # fill-in-the-middle sentinels are allowed
+        other = "other " if settings.fim.is_enabled else ""  # fill-in-the-middle sentinels are allowed
         special_tokens = Verdict(f"{num_rows} searched for the text of {other}control tokens")
         if not settings.rules.control_spellings:
             special_tokens = Verdict("--control-spellings keep", "skipped")

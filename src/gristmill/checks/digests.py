@@ -46,7 +46,7 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
         if found == expected:
             summaries.append(name)
             continue
-        wrong = PARTS[name].wrong(found, expected)
+        wrong = PARTS[name].find_outdated(found, expected)
         for part in wrong:
             faults.add(CARDS_CHECK, f"{part} does not match the manifest. A build or an export updates it", file=name)
         summaries.append(f"{name} (edited manually)")

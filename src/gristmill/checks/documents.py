@@ -75,7 +75,7 @@ def _tokenize(rows: Sequence[Fields], decoder: Decoder) -> list[Ids]:
     ids: list[Ids] = [np.zeros(0, np.uint32)] * len(rows)
     for is_piece, definition in (
         (False, decoder.tokenizer.definition),
-        (True, decoder.tokenizer.definition.continuing),
+        (True, decoder.tokenizer.definition.without_prefix_space),
     ):
         numbers = [number for number, row in enumerate(rows) if (row["start"] > 0) is is_piece]
         encoded = tokenizer_for(definition).encode_many([rows[number]["text"] for number in numbers])

@@ -71,7 +71,7 @@ def check_fim(
     rows: Rows, table: FilesTable, settings: Settings, runner: LocalRunner, faults: Faults
 ) -> tuple[Rows, Verdict]:
     """Check the files rewritten for fill-in-the-middle. Return the rows with the original tokens of these files."""
-    if not settings.fim.is_on:
+    if not settings.fim.is_enabled:
         return rows, Verdict("fill-in-the-middle is off", "skipped")
     _check_table(rows, table, settings, faults)
     frame = settings.rules.fim
@@ -195,7 +195,7 @@ def _restore_piece(run: Run, number: int, rules: FimRules) -> _Piece:
     window, ids = run.windows[number], run.fim_contents.get(number)
     row, start, end = (int(window[column]) for column in (ROW, START, END))
     tokenizer = rules.decoder.tokenizer
-    continuing = tokenizer_for(tokenizer.definition.continuing)
+    continuing = tokenizer_for(tokenizer.definition.without_prefix_space)
     if isinstance(ids, bytes):
         ids = _encode_with_sentinels(ids, rules.frame, continuing, row)
     if ids is None:
@@ -253,7 +253,7 @@ def _encode_spans(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: 
         is_complete = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
         if kept is not None and is_complete and hashlib.sha256(text).hexdigest() != kept.text_sha256:
             raise _RowError(int(run.windows[first, ROW]), f"the restored text does not match text_sha256 in {FILES}")
-        engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
+        engine = tokenizer_for(tokenizer.definition.without_prefix_space) if starts[first] else tokenizer
         encoded = engine.encode(text.decode(), with_starts=True)
         num_tokens = ends[last - 1] - starts[first]
         if rules.has_documents:

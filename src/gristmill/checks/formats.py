@@ -206,7 +206,7 @@ def check_formats(
             if name != names[0]:
                 for message in _compare_format(settings, name, first if are_rows_intact else None, runner, advance):
                     faults.add(CHECK, f"{name}: {message}")
-            searches = [_find_rewrite_fault] if get_format(name).is_all_ours else []
+            searches = [_find_rewrite_fault] if get_format(name).has_own_writer else []
             searches += [find_stream_fault] if name in STREAMS else []
             for find_fault in searches:
                 found = runner.map(partial(find_fault, folder, manifest), [(name, split) for split in Split])

@@ -34,13 +34,13 @@ def compare_with_clean_build(folder: str | os.PathLike[str], progress: Progress 
     _require_previous(work, manifest)
     found = _current_digests(manifest, work.target)
     with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as scratch:
-        Workspace(f"{scratch}/{work.target.name}").take_answers(work)
+        Workspace(f"{scratch}/{work.target.name}").copy_answers(work)
         try:
             with chdir(built.folder):
                 rebuilt = build_excluding(
                     _clean_config(built, work, manifest.formats, scratch),
                     progress,
-                    hidden=(work.target, work.folder, scratch),
+                    excluded=(work.target, work.folder, scratch),
                 )
         except FileNotFoundError:
             raise InputError(

@@ -58,7 +58,7 @@ def check_repo_order(
     if settings.repo_order == "imports" and not settings.decoder.is_close:
         found = {
             key: list(dict.fromkeys(one.path for one in segments))
-            if settings.fim.is_on  # groups of segments in shared rows may be in any order
+            if settings.fim.is_enabled  # groups of segments in shared rows may be in any order
             else _check_contiguous(segments, key, faults)
             for key, segments in rows.layouts.items()
         }
@@ -70,7 +70,7 @@ def check_repo_order(
         seed = settings.repo_order_seed
         expected = {key: sorted(paths, key=partial(_shuffle_key, seed, key[1])) for key, paths in expected.items()}
     for key, segments in rows.layouts.items():
-        in_order = _sort_groups(segments, expected.get(key, ())) if settings.fim.is_on else segments
+        in_order = _sort_groups(segments, expected.get(key, ())) if settings.fim.is_enabled else segments
         paths = _check_contiguous(in_order, key, faults)
         pairs = enumerate(zip(paths, expected.get(key, ()), strict=False))  # an extra file is reported by another check
         at = next((at for at, (one, other) in pairs if one != other), None)

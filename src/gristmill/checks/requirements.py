@@ -188,7 +188,7 @@ def _allowed_control_ids(
 def _fim_frame(definition: Definition, sections: _Sections, faults: Faults) -> FimFrame | None:
     try:
         has_documents = sections.output.rows == "documents"
-        return fim_frame(sections.window, definition, has_documents=has_documents) if sections.fim.is_on else None
+        return fim_frame(sections.window, definition, has_documents=has_documents) if sections.fim.is_enabled else None
     except ConfigError as error:
         faults.add("special_tokens", str(error), file=MANIFEST)
         return None

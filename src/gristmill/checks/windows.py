@@ -79,12 +79,12 @@ class Shape(NamedTuple):
     @classmethod
     def of(cls, config: WindowConfig, num_special: int) -> "Shape":
         num_content = config.length - num_special
-        if num_content <= config.num_shared:
+        if num_content <= config.num_overlap_tokens:
             raise DatasetError(
                 f"the manifest is damaged: a window of {config.length} with {counted(num_special, 'special token')} "
                 f"is too short for an overlap of {config.overlap}."
             )
-        return cls(num_content, num_content - config.num_shared, config.tail, config.min_fresh)
+        return cls(num_content, num_content - config.num_overlap_tokens, config.tail, config.min_fresh)
 
 
 ONE_WINDOW = Shape(1 << 60, 1 << 60, "keep", 1)

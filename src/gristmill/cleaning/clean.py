@@ -57,7 +57,7 @@ def _convert_notebook(document: Document | Drop) -> Document | Drop:
         return Drop.of(document.file, DropReason.BAD_NOTEBOOK, converted, **facts)
     if not converted:
         return Drop.of(document.file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
-    return msgspec.structs.replace(document, text=converted, is_as_read=False)
+    return msgspec.structs.replace(document, text=converted, is_unmodified=False)
 
 
 def _apply_rules(results: list[Document | Drop], limits: Limits) -> None:
@@ -101,7 +101,7 @@ def _redact_document(document: Document, config: SecretsConfig) -> Document | Dr
         detail = ", ".join(list(found)[:MAX_LISTED]) + more
         return Drop.of(document.file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     return msgspec.structs.replace(
-        document, text=redacted.text, sha256=None, is_as_read=False, redactions=redacted.redactions
+        document, text=redacted.text, sha256=None, is_unmodified=False, redactions=redacted.redactions
     )
 
 
@@ -128,7 +128,9 @@ def _respell_document(document: Document, spellings: Spellings, config: Config) 
         # The inserted space may end a run of characters that was too long to be a secret.
         detail = "respelled, it holds what looks like a secret"
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
-    return msgspec.structs.replace(document, text=respelled.text, is_as_read=False, respellings=respelled.respellings)
+    return msgspec.structs.replace(
+        document, text=respelled.text, is_unmodified=False, respellings=respelled.respellings
+    )
 
 
 def redact_drop(drop: Drop, config: SecretsConfig) -> Drop:

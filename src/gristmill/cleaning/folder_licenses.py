@@ -67,7 +67,7 @@ class LicenseFiles(NamedTuple):
 
     texts: Mapping[str, LicenseText]
     manifests: Mapping[str, PackageManifest] = {}
-    named: Mapping[str, LicenseText] = {}
+    named_texts: Mapping[str, LicenseText] = {}
     """License texts that manifests refer to."""
     num_above: int = 0
     """Number of folders above the source that are considered: `..`, `../..` and so on."""
@@ -171,7 +171,7 @@ class FolderLicenses:
                     break
         named = license_file_path(file, declared)
         if named is not None:
-            text = self._files.texts.get(named) or self._files.named.get(named)
+            text = self._files.texts.get(named) or self._files.named_texts.get(named)
             if text is not None and text.spdx is not None:
                 return _Statement(named, text.spdx, text.spdx)
         return _Statement(file, declared.value, declared.expression)

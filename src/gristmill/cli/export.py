@@ -53,7 +53,7 @@ def _export_for(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps({"trainer": trainer.name, "folder": str(folder), "files": dict(sorted(files.items()))}))
     elif not given.quiet:
-        print(f"wrote    {counted(len(files), 'file')} of {sum(files.values()) / 1e6:,.1f} MB: {trainer.text}")
+        print(f"wrote    {counted(len(files), 'file')} of {sum(files.values()) / 1e6:,.1f} MB: {trainer.description}")
         print(f"config   {printable(f'{named}/{trainer.snippet_name}')}")
         print(f"train    {printable(render_command(trainer, named))}")
         print(f"page     {trainer.page}")

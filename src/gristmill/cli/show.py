@@ -46,7 +46,7 @@ def show(arguments: Sequence[str]) -> int:
         return 0
     console = Console(file=sys.stdout)  # honors NO_COLOR, FORCE_COLOR, TERM and COLUMNS
     colour = console.color_system is not None and not console.no_color and not given.no_colour
-    print(_encodable(row_text(look, colour=colour, width=console.width, ids=given.ids)), end="")
+    print(_encodable(row_text(look, color=colour, width=console.width, ids=given.ids)), end="")
     return 0
 
 

@@ -30,7 +30,7 @@ COMPARED = Option(
     "tokenizer.name",
     "NAME",
     "tokenizer to compare, as in build; repeatable (default: codebert, or the dataset's)",
-    repeats=True,
+    is_repeatable=True,
 )
 COUNTED_FOR = Option("--out", "out", "DIR", "dataset whose splits to use, as in plan")
 

@@ -87,7 +87,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         self._check_packing()
         if self.has_documents:
             self._check_documents()
-        is_rewriting = self.variants.ask_model
+        is_rewriting = self.variants.needs_model
         if is_rewriting and self.rewrite.endpoint is None:
             raise ConfigError(
                 "--variants rewrite needs the model's endpoint. Try --rewrite-endpoint http://localhost:8000/v1."
@@ -135,7 +135,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _uses_fim(self) -> bool:
         """True if documents are rewritten for fill in the middle, by `fim.rate` or by the preset."""
-        return self.fim.is_on or (self.preset == "fim" and self.fim.rate is None)
+        return self.fim.is_enabled or (self.preset == "fim" and self.fim.rate is None)
 
     @property
     def has_documents(self) -> bool:
@@ -157,9 +157,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return self.sampling.draws or self.sampling.max_windows is not None
 
     @property
-    def looks_for_spans(self) -> bool:
+    def finds_shared_spans(self) -> bool:
         """True if shared spans are searched for, either for decontamination or to refuse variants that add one."""
-        return self.split.looks_for_spans or bool(self.variants.rates)
+        return self.split.finds_shared_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that change the output, without paths of this machine."""

@@ -19,9 +19,9 @@ class Option(NamedTuple):
     setting: str
     metavar: str | None
     """Placeholder for the value. None for a switch without a value."""
-    text: str
+    help: str
     kind: type = str
-    repeats: bool = False
+    is_repeatable: bool = False
     default: str | None = None
     """Default in the help text, if the setting's own default is None."""
 
@@ -132,7 +132,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "output.formats",
             "NAME",
             f"format to write, one or several of {', '.join(FORMATS)}; each has the same rows (default: jsonl)",
-            repeats=True,
+            is_repeatable=True,
         ),
         Option("--pad", "output.pad", None, "pad rows to the window length and add the column attention_mask"),
         Option("--with-text", "output.with_text", None, "add each window's text to its row"),
@@ -165,7 +165,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "WHAT=N",
             "draw windows of matching files N times as often as those of weight 1; WHAT is a pattern like 'src/**', "
             "language:rust, folder:tests, repo:NAME, or a group of the preset like code:tests; the last match counts",
-            repeats=True,
+            is_repeatable=True,
         ),
         Option(
             "--target-windows",
@@ -214,7 +214,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "KIND[=SHARE]",
             f"kinds of middles, separated by commas: {', '.join(MIDDLES)}; a node of the syntax tree, complete lines, "
             f"or any characters (default: {', '.join(f'{kind}={share:g}' for kind, share in MIDDLES.items())})",
-            repeats=True,
+            is_repeatable=True,
         ),
         Option(
             "--fim-max-middle",
@@ -232,7 +232,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "variants.rates",
             "KIND[=RATE]",
             f"{VARIANT_KINDS}, separated by commas; RATE is the share of train files, 0.5 if it is not given",
-            repeats=True,
+            is_repeatable=True,
         ),
         Option(
             "--variant-seed",
@@ -306,7 +306,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "split.against",
             "FILE",
             "cut spans of 50 or more tokens that are in this benchmark (JSONL, Parquet or text) out of train",
-            repeats=True,
+            is_repeatable=True,
         ),
     ),
     "cleaning (rules and their limits are set in the configuration file)": (
@@ -329,19 +329,27 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "licenses.allow",
             "IDS",
             "read only files with these SPDX licenses, like 'MIT,Apache-2.0'",
-            repeats=True,
+            is_repeatable=True,
         ),
     ),
     "selection of files": (
-        Option("--include", "scan.include", "GLOB", "read only files that match, as in a .gitignore", repeats=True),
+        Option(
+            "--include", "scan.include", "GLOB", "read only files that match, as in a .gitignore", is_repeatable=True
+        ),
         Option(
             "--exclude",
             "scan.exclude",
             "GLOB",
             "leave out files that match; '!GLOB' brings back files that are excluded by default",
-            repeats=True,
+            is_repeatable=True,
         ),
-        Option("--language", "scan.languages", "NAME", "read only files in this language, like 'python'", repeats=True),
+        Option(
+            "--language",
+            "scan.languages",
+            "NAME",
+            "read only files in this language, like 'python'",
+            is_repeatable=True,
+        ),
         Option(
             "--max-file-bytes", "scan.max_file_bytes", "N", "maximum bytes in a file; larger files are dropped", int
         ),
@@ -420,27 +428,27 @@ def all_options() -> list[Option]:
     return [option for group in BUILD_OPTIONS.values() for option in group]
 
 
-def add_options(parser: argparse.ArgumentParser, instead: Mapping[str, Option] = NO_REPLACEMENTS) -> None:
-    """Add the options to a parser. `instead` has options that replace others, keyed by setting."""
+def add_options(parser: argparse.ArgumentParser, replacements: Mapping[str, Option] = NO_REPLACEMENTS) -> None:
+    """Add the options to a parser. `replacements` has options that replace others, keyed by setting."""
     for title, options in BUILD_OPTIONS.items():
         group = parser.add_argument_group(title)
         for build_option in options:
-            option = instead.get(build_option.setting, build_option)
+            option = replacements.get(build_option.setting, build_option)
             if option.metavar is None:
-                group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
+                group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.help)
                 continue
             default = option.default or (
-                None if option.repeats or option.setting == "out" else _default_text(default_of(option.setting))
+                None if option.is_repeatable or option.setting == "out" else _default_text(default_of(option.setting))
             )
-            suffix = "; repeatable" if option.repeats else f" (default: {default})" if default is not None else ""
+            suffix = "; repeatable" if option.is_repeatable else f" (default: {default})" if default is not None else ""
             group.add_argument(
                 option.flag,
                 dest=option.setting,
                 metavar=option.metavar,
                 type=option.kind,
                 choices=choices_of(option.setting) if option.kind is str else None,
-                action="append" if option.repeats else "store",
-                help=option.text + suffix,
+                action="append" if option.is_repeatable else "store",
+                help=option.help + suffix,
             )
 
 
@@ -457,7 +465,7 @@ def build_command(values: dict[str, Any], toml: Path | None) -> str:
     for option in all_options():
         value = values.get(option.setting)
         value = [f"{what}={number:.12g}" for what, number in value.items()] if isinstance(value, dict) else value
-        for one in value if option.repeats and value else [value]:
+        for one in value if option.is_repeatable and value else [value]:
             if one is not None and option.metavar is None:
                 words.append(option.flag)
             elif one is not None:

@@ -35,7 +35,7 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
 
     `has_mask` is True if the tokenizer has a mask token.
     """
-    name = config.preset or ("fim" if config.fim.is_on else default_preset(has_mask=has_mask))
+    name = config.preset or ("fim" if config.fim.is_enabled else default_preset(has_mask=has_mask))
     preset, window, fim = PRESETS[name], config.window, config.fim
     if config.has_documents:  # rows have no windows
         preset = preset._replace(overlap_share=0.0, pack="none")

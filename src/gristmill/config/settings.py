@@ -96,7 +96,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.pack not in {None, "none"}
 
     @property
-    def num_shared(self) -> int:
+    def num_overlap_tokens(self) -> int:
         """The overlap, after a preset has set it."""
         assert self.overlap is not None, "config.presets.with_preset sets it"
         return self.overlap
@@ -172,7 +172,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("--splits and --fresh-splits contradict each other. Use one of them.")
 
     @property
-    def looks_for_spans(self) -> bool:
+    def finds_shared_spans(self) -> bool:
         """True if spans that train shares with other texts are searched for."""
         return self.decontaminate != "off" or bool(self.against)
 
@@ -441,13 +441,13 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "middles", ordered)
 
     @property
-    def is_on(self) -> bool:
+    def is_enabled(self) -> bool:
         """True if documents are rewritten."""
         return bool(self.rate)
 
     @property
     def needs_grammar(self) -> bool:
-        return self.is_on and self.middles["syntax"] > 0
+        return self.is_enabled and self.middles["syntax"] > 0
 
 
 class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -481,16 +481,16 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "rates", {kind: enabled[kind] for kind in VariantKind if kind in enabled})
 
     @property
-    def need_grammar(self) -> bool:
+    def needs_grammar(self) -> bool:
         return any(VARIANTS[kind].needs_grammar for kind in self.rates)
 
     @property
-    def have_labels(self) -> bool:
+    def has_labels(self) -> bool:
         return any(VARIANTS[kind].has_labels for kind in self.rates)
 
     @property
-    def ask_model(self) -> bool:
-        return any(VARIANTS[kind].asks_model for kind in self.rates)
+    def needs_model(self) -> bool:
+        return any(VARIANTS[kind].needs_model for kind in self.rates)
 
 
 def conditions_met(
@@ -504,10 +504,10 @@ def conditions_met(
         When.PAD: output.pad,
         When.TEXT: output.with_text or output.rows == "documents",
         When.DRAWN: sampling.draws,
-        When.NOISE: variants.have_labels,
+        When.NOISE: variants.has_labels,
         When.WEIGHTS: sampling.weights_only,
         When.VARIANTS: bool(variants.rates),
-        When.FIM: fim.is_on,
+        When.FIM: fim.is_enabled,
         When.PACK: window.is_packed,
     }
     return frozenset(when for when, is_met in conditions.items() if is_met)

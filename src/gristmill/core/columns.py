@@ -58,9 +58,9 @@ class Column(NamedTuple):
     name: str
     kind: Kind
     when: When
-    text: str
+    description: str
     """Short description, for dataset cards and the reference."""
-    more: str = ""
+    details: str = ""
     """Further description, for the reference only."""
     dtype: str = "int32"
     """For Kind.NUMBERS, the smallest type that holds every value. The type of `input_ids` depends on the tokenizer."""
@@ -74,7 +74,7 @@ class Column(NamedTuple):
     """True if consecutive rows mostly have the same text. Tables then store it dictionary-encoded."""
 
     @property
-    def is_of_window(self) -> bool:
+    def is_per_window(self) -> bool:
         """True if the column describes one window. With --pack, it is in `segments` instead of the row."""
         return self.when is not When.PACK and self.name not in {IDS, MASK}
 
@@ -251,4 +251,4 @@ def row_columns(conditions: Collection[When]) -> tuple[str, ...]:
     """Return the columns of a row, packed or not, if these conditions hold."""
     if When.PACK not in conditions:
         return window_columns(conditions)
-    return tuple(name for name, one in COLUMNS.items() if one.when in conditions and not one.is_of_window)
+    return tuple(name for name, one in COLUMNS.items() if one.when in conditions and not one.is_per_window)

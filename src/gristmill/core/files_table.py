@@ -100,7 +100,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.repo}/{self.path}"
 
     @property
-    def shown_tokens(self) -> int:
+    def kept_tokens(self) -> int:
         """Number of a kept file's tokens that are in the dataset: not cut, and drawn at least once."""
         return max(0, (self.tokens or 0) - (self.cut_tokens or 0) - (self.left_tokens or 0))
 

@@ -37,11 +37,11 @@ KEY_STATUSES = frozenset({401, 403})
 class Fault(StrEnum):
     """Kind of failure, which decides what to do next."""
 
-    PASSING = "passing"
+    TRANSIENT = "passing"
     """A retry may succeed."""
-    LASTING = "lasting"
+    PERMANENT = "lasting"
     """A retry fails, with any text."""
-    OF_THIS_TEXT = "of_this_text"
+    TEXT_SPECIFIC = "of_this_text"
     """A retry with the same text fails. Another text may succeed."""
 
 
@@ -87,12 +87,12 @@ def send_request(request: Request, stop: threading.Event) -> bytes:
             connection.request("GET" if request.body is None else "POST", address.path, request.body, request.headers)
             return _read_body(connection.getresponse(), request.key_variable)
     except TimeoutError:
-        raise NoAnswerError(Fault.PASSING, f"no complete answer within {request.timeout_seconds:g} seconds") from None
+        raise NoAnswerError(Fault.TRANSIENT, f"no complete answer within {request.timeout_seconds:g} seconds") from None
     except OSError as error:
-        raise NoAnswerError(Fault.PASSING, _describe(error)) from None
+        raise NoAnswerError(Fault.TRANSIENT, _describe(error)) from None
     except HTTPException as error:
         reason = "the answer is incomplete" if isinstance(error, IncompleteRead) else "the answer is not HTTP"
-        raise NoAnswerError(Fault.PASSING, reason) from None
+        raise NoAnswerError(Fault.TRANSIENT, reason) from None
 
 
 def _connect(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
@@ -103,7 +103,7 @@ def _connect(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
         connection.connect()
     except TimeoutError:
         connection.close()
-        raise NoAnswerError(Fault.PASSING, f"no connection within {connect_seconds:g} seconds") from None
+        raise NoAnswerError(Fault.TRANSIENT, f"no connection within {connect_seconds:g} seconds") from None
     except OSError:
         connection.close()
         raise
@@ -115,7 +115,7 @@ def _read_body(response: HTTPResponse, key_variable: str) -> bytes:
         raise _refusal(response, key_variable)
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
-        raise NoAnswerError(Fault.LASTING, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
+        raise NoAnswerError(Fault.PERMANENT, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
     if response.length:  # read() with a limit does not report an incomplete body
         raise IncompleteRead(b"", response.length)
     return body
@@ -125,15 +125,15 @@ def _refusal(response: HTTPResponse, key_variable: str) -> NoAnswerError:
     status = response.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         reason = f"HTTP {status} is a redirect, which is not followed: set the URL that it leads to"
-        return NoAnswerError(Fault.LASTING, reason)
+        return NoAnswerError(Fault.PERMANENT, reason)
     reason = f"HTTP {status} {responses.get(status, '')}".rstrip()
     if status in KEY_STATUSES:
         reason += f": check the key in ${key_variable}"
     if status == HTTPStatus.NOT_FOUND:
         reason += ": check the URL and the model's name"
     if status in RETRYABLE_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return NoAnswerError(Fault.PASSING, reason, response.getheader("Retry-After"))
-    return NoAnswerError(Fault.OF_THIS_TEXT if status in TEXT_STATUSES else Fault.LASTING, reason)
+        return NoAnswerError(Fault.TRANSIENT, reason, response.getheader("Retry-After"))
+    return NoAnswerError(Fault.TEXT_SPECIFIC if status in TEXT_STATUSES else Fault.PERMANENT, reason)
 
 
 def _describe(error: OSError) -> str:

@@ -95,14 +95,14 @@ def unfinished_file_name(name: str) -> str | None:
     return match[1] if match else None
 
 
-def partly_exported_names(growing: Path, files: Iterable[str]) -> set[str]:
+def partly_exported_names(export_folder: Path, files: Iterable[str]) -> set[str]:
     """Return the names that an interrupted export has moved into the dataset folder, where no manifest lists them.
 
-    `growing` is the folder of the export, `files` are the names that the manifest lists.
+    `export_folder` is the folder of the export, `files` are the names that the manifest lists.
     """
     known = {name.partition("/")[0] for name in files}
-    taken = read_plain_text(growing / MOVED_NAMES).splitlines() if (growing / MOVED_NAMES).is_file() else ()
-    return {name for name in taken if name not in known and not os.path.lexists(growing / name)}
+    taken = read_plain_text(export_folder / MOVED_NAMES).splitlines() if (export_folder / MOVED_NAMES).is_file() else ()
+    return {name for name in taken if name not in known and not os.path.lexists(export_folder / name)}
 
 
 def write_atomically(

@@ -317,7 +317,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
 
     @property
-    def num_files_shown(self) -> int:
+    def num_files_with_rows(self) -> int:
         """Number of kept files with at least one row. A file of a bench may be in several splits but counts once."""
         return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
@@ -449,16 +449,16 @@ class OpenedBuild:
         return require_manifest(self.record, self._folder)
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def guard_reading(self) -> Iterator[None]:
         """Raise DatasetError on exit if another build has replaced this one."""
         try:
             yield
         except Exception:
-            self.require()
+            self.require_unchanged()
             raise
-        self.require()
+        self.require_unchanged()
 
-    def require(self) -> None:
+    def require_unchanged(self) -> None:
         """Raise DatasetError if another build is in the folder. The same build with further formats is accepted."""
         stamp = self._current_stamp()
         if stamp == self._stamp:
@@ -495,7 +495,7 @@ def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
         yield
         return
     try:
-        with edition.reading():
+        with edition.guard_reading():
             yield
     except OSError as error:
         raise DatasetError(f"cannot read {error.filename!r}: {error.strerror}.") from None

@@ -32,14 +32,14 @@ class Step:
     def advance(self, count: int) -> None:
         self.done += count
 
-    def expect(self, total: int, unit: str) -> None:
+    def set_total(self, total: int, unit: str) -> None:
         """Set the total and unit of a phase that started without them."""
         self.total, self.unit = total, unit
 
     def finish(self) -> None:
         pass
 
-    def counting(self, map_function: MapFunction) -> MapFunction:
+    def count_results(self, map_function: MapFunction) -> MapFunction:
         """Return a map function that advances this phase by one for each result."""
 
         def map_and_count(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
@@ -91,8 +91,8 @@ class _BarStep(Step):
         rate = self.done / max(time.perf_counter() - self.started_at, 1e-9)
         self._bars.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
 
-    def expect(self, total: int, unit: str) -> None:
-        super().expect(total, unit)
+    def set_total(self, total: int, unit: str) -> None:
+        super().set_total(total, unit)
         self._bars.update(self._task, total=total or None, unit=unit)
 
     def finish(self) -> None:

@@ -196,7 +196,7 @@ class VariantKind(StrEnum):
 class VariantTraits(NamedTuple):
     """Properties of a kind of variant. variants/kinds.py has the function that makes it."""
 
-    what: str
+    description: str
     """Description of the change to the file."""
     makes: Literal["text", "windows"]
     """`text`: another text, cut into windows. `windows`: independent windows, made from parts of the file."""
@@ -208,7 +208,7 @@ class VariantTraits(NamedTuple):
     """True if it needs a tokenizer with a mask token."""
     has_labels: bool = False
     """True if its ids are not those of a text. The column `labels` has the ids of the text."""
-    asks_model: bool = False
+    needs_model: bool = False
     """True if a language model writes it, so that another answer gives another text."""
     settings: tuple[str, ...] = ()
     """Settings that only this kind uses. A name that ends with a dot is a complete section."""
@@ -237,7 +237,7 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
         "the file rewritten by a language model that you run",
         makes="text",
         needs_grammar=True,
-        asks_model=True,
+        needs_model=True,
         settings=("rewrite.",),
     ),
     VariantKind.NOISE: VariantTraits(
@@ -264,7 +264,7 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The same seed and file give the same variant."""
     edges: tuple[int, ...] = ()
     """For independent windows, the index of each window's first id, and the total number of ids."""
-    places: tuple[Range, ...] = ()
+    file_ranges: tuple[Range, ...] = ()
     """For independent windows, the range of the file's tokens that each was made from."""
     num_file_tokens: int = 0
     """Number of tokens in the file itself."""
@@ -365,7 +365,7 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seed: int
     """The same seed and text give the same windows."""
     windows: tuple[FimWindow, ...]
-    closes: bool
+    adds_closing_ids: bool
     """True if the closing ids follow each rewritten window. Otherwise the window's ids include the end token."""
     num_file_tokens: int
     file_part: str
@@ -446,7 +446,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None
     """Digest of the file's bytes, as `sha256sum` prints it. None if secrets were redacted, because the digest would
     confirm a guess of the redacted value."""
-    is_as_read: bool = False
+    is_unmodified: bool = False
     """True if the text is the file's bytes: not decoded, not cells of a notebook, nothing redacted or respelled."""
     measures: bytes | None = None
     """Measurements of the cleaning rules, as JSON."""
@@ -493,7 +493,7 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
     num_windows: int
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
-    num_shown_tokens: int
+    num_window_tokens: int
     """The file's own tokens in all its windows. A token in two windows counts twice."""
     num_tail_tokens_dropped: int
     num_row_bytes: int
@@ -545,7 +545,7 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
     """Tokens that are in no window because they are in a span that is also in another split or in a benchmark."""
     draw: Draw | None = None
     """None if each window has one row."""
-    num_left_tokens: int = 0
+    num_undrawn_tokens: int = 0
     """Tokens that are in no row because their windows were not drawn."""
     weight: float = 1.0
     """Weight of its rows, with --weights-only."""
@@ -562,9 +562,9 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
     @property
     def num_uncut_tokens(self) -> int:
         """Tokens of the file that are in at least one row: not cut, and drawn."""
-        return self.num_file_tokens - self.num_cut_tokens - self.num_left_tokens
+        return self.num_file_tokens - self.num_cut_tokens - self.num_undrawn_tokens
 
-    def as_file(self) -> "PlacedDocument":
+    def before_rewriting(self) -> "PlacedDocument":
         """Return the document before it was rewritten, except that its sizes remain those of the rewritten one."""
         if self.fim is None:
             return self

@@ -72,7 +72,7 @@ class Schema(NamedTuple):
         return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def columns_without_ids(self) -> tuple[str, ...]:
         """All columns but the ids."""
         return self.columns[1:] if self.has_ids else self.columns
 
@@ -82,7 +82,7 @@ class Schema(NamedTuple):
         return self.columns[:1] == (IDS,)
 
     @property
-    def row_ids(self) -> int:
+    def max_row_ids(self) -> int:
         """Maximum number of ids in a row, or an assumed number if rows are documents."""
         return self.length if self.has_ids else DOCUMENT_IDS
 
@@ -91,9 +91,9 @@ class Schema(NamedTuple):
         """Maximum number of special ids in a window."""
         return len(self.prefix) + len(self.suffix) + len(self.closing)
 
-    def num_rows_at_once(self, most: int) -> int:
-        """Return the number of rows to hold in memory: `most`, or fewer if rows are long."""
-        return max(1, min(most, IDS_AT_ONCE // max(1, self.row_ids)))
+    def num_rows_at_once(self, max_rows: int) -> int:
+        """Return the number of rows to hold in memory: `max_rows`, or fewer if rows are long."""
+        return max(1, min(max_rows, IDS_AT_ONCE // max(1, self.max_row_ids)))
 
     @property
     def is_packed(self) -> bool:
@@ -101,9 +101,9 @@ class Schema(NamedTuple):
         return SEGMENTS in self.columns
 
     @property
-    def natural(self) -> tuple[str, ...]:
+    def batch_columns(self) -> tuple[str, ...]:
         """Columns of a batch, without the ids and the attention mask."""
-        return tuple(name for name in self.others if name != MASK)
+        return tuple(name for name in self.columns_without_ids if name != MASK)
 
     @property
     def plain(self) -> "Schema":
@@ -116,4 +116,6 @@ class Schema(NamedTuple):
     def packed(self) -> "Schema":
         """Schema of packed rows whose windows have this schema."""
         conditions = {COLUMNS[name].when for name in self.columns} | {When.PACK}
-        return self._replace(columns=row_columns(conditions), segment_columns=(*self.natural, *SEGMENT_POSITION_KEYS))
+        return self._replace(
+            columns=row_columns(conditions), segment_columns=(*self.batch_columns, *SEGMENT_POSITION_KEYS)
+        )

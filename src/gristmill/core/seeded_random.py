@@ -51,13 +51,13 @@ class SeededRandom:
         mixed = ((mixed ^ (mixed >> 27)) * SECOND) & MASK
         return mixed ^ (mixed >> 31)
 
-    def many_bits(self, count: int) -> npt.NDArray[np.uint64]:
+    def bits_array(self, count: int) -> npt.NDArray[np.uint64]:
         """Return the next `count` numbers of 64 random bits as an array."""
         states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
         self._state = (self._state + count * STEP) & MASK
         return mix(states)
 
-    def below(self, limit: int) -> int:
+    def integer_below(self, limit: int) -> int:
         """Return an integer from 0 to limit - 1. The bias of one in 2 ** 64 / limit is negligible."""
         return (self.bits() * limit) >> 64
 
@@ -66,13 +66,13 @@ class SeededRandom:
         return (self.bits() >> 11) / (1 << 53)
 
     def fractions(self, count: int) -> npt.NDArray[np.float64]:
-        fractions: npt.NDArray[np.float64] = (self.many_bits(count) >> np.uint64(11)) / (1 << 53)
+        fractions: npt.NDArray[np.float64] = (self.bits_array(count) >> np.uint64(11)) / (1 << 53)
         return fractions
 
-    def one_of(self, items: Sequence[Item]) -> Item:
-        return items[self.below(len(items))]
+    def choice(self, items: Sequence[Item]) -> Item:
+        return items[self.integer_below(len(items))]
 
     def shuffle(self, items: MutableSequence[Item]) -> None:
         for last in range(len(items) - 1, 0, -1):
-            other = self.below(last + 1)
+            other = self.integer_below(last + 1)
             items[last], items[other] = items[other], items[last]

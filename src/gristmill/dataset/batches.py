@@ -79,7 +79,7 @@ class Order:
         return np.repeat(np.arange(len(permutation)), counts)
 
     def _permutation(self, purpose: str, epoch: int) -> RowNumbers:
-        bits = SeededRandom("feeding", purpose, self.seed, epoch).many_bits(len(self))
+        bits = SeededRandom("feeding", purpose, self.seed, epoch).bits_array(len(self))
         return np.argsort(bits, kind="stable")
 
 

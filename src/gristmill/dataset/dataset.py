@@ -56,7 +56,7 @@ class Row(dict[str, Any]):
     def _repr_html_(self) -> str:
         # Imported by name: views is a layer above, and reads datasets.
         notebook = importlib.import_module("gristmill.views.notebook")
-        html: str = notebook.shown_row(self)
+        html: str = notebook.row_cell_html(self)
         return html
 
 
@@ -93,14 +93,14 @@ class Dataset(Mapping[str, "Rows"]):
     @property
     def tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
-            with self.edition.reading():
+            with self.edition.guard_reading():
                 self._tokenizer = tokenizer_in(self.folder)
         return self._tokenizer
 
     @property
     def continuing_tokenizer(self) -> Tokenizer:
         """Tokenizer for text that follows other tokens: it adds no leading space."""
-        return tokenizer_for(self.tokenizer.definition.continuing)
+        return tokenizer_for(self.tokenizer.definition.without_prefix_space)
 
     @cached_property
     def fim_frame(self) -> FimFrame:
@@ -161,7 +161,7 @@ class Dataset(Mapping[str, "Rows"]):
             return WindowStream(self[split].opened(), self.record, self.folder, **options)
         return WindowDataset(self[split].unpacked(), self.record, self.folder, **options)
 
-    def stored(self, name: str, split: str) -> StoredSplit:
+    def stored_split(self, name: str, split: str) -> StoredSplit:
         """Return the rows of a split in the format `name`, one of the formats of the dataset."""
         if name not in self.record.formats:
             formats = ", ".join(self.record.formats)
@@ -173,7 +173,7 @@ class Dataset(Mapping[str, "Rows"]):
 
     def _files_of(self, split: Split) -> list[RowFile]:
         if "jsonl" not in self.record.formats:
-            return [self.stored(self.record.formats[0], split)]
+            return [self.stored_split(self.record.formats[0], split)]
         files: list[RowFile] = []
         for name, facts in self.record.files.items():
             if facts.split == split and facts.format == "jsonl":
@@ -184,7 +184,7 @@ class Dataset(Mapping[str, "Rows"]):
         """Open one data file. `first` is the number of its first row in the split."""
         path = self.folder / name
         if not path.is_file():
-            self.edition.require()
+            self.edition.require_unchanged()
             raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
         if name.endswith(".zst"):
             return ZstdJsonlFile(path, num_rows, self.edition)

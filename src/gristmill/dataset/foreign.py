@@ -157,7 +157,7 @@ class Coverage:
             covered_to = max(covered_to, end)
         return num_covered
 
-    def num_places(self) -> int:
+    def num_ranges(self) -> int:
         """Count the distinct token ranges of all files."""
         return sum(map(len, self._ranges.values()))
 

@@ -50,7 +50,7 @@ class ItemFormat(NamedTuple):
         copied_columns = requested.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITION_IDS})
         return cls(Frame.of(record), pad, requested, tuple(sorted(copied_columns)))
 
-    def drawn(self, row: Row, draw: Draw) -> Item:
+    def make_drawn_item(self, row: Row, draw: Draw) -> Item:
         """Convert a drawn row to an item that includes DRAW_COLUMNS."""
         num_ids = count_ids(row)
         item = self._item(row, num_ids)

@@ -80,7 +80,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return self.start + (self.fresh if self.fim else self.length)
 
     @property
-    def is_alone(self) -> bool:
+    def is_altered(self) -> bool:
         """True if its ids are not a span of the text: they contain noise, or the middle comes last."""
         return bool(self.fim) or self.variant in INDEPENDENT_WINDOW_KINDS
 
@@ -89,7 +89,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return self.repo, self.path
 
     @property
-    def text(self) -> TextKey:
+    def text_key(self) -> TextKey:
         return TextKey(self.repo, self.path, self.variant, self.variant_seed if self.variant else 0)
 
 
@@ -115,7 +115,7 @@ class DecodedRow(NamedTuple):
     def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
 
-    def shown(self, window: Window) -> "WindowWithIds":
+    def with_ids(self, window: Window) -> "WindowWithIds":
         return WindowWithIds(window, self.content(window))
 
 
@@ -127,8 +127,8 @@ class WindowWithIds(NamedTuple):
     """Ids without the special tokens around them."""
 
     @property
-    def stretch(self) -> TokenSpan:
-        """The ids with their position in the text. Not valid if `window.is_alone`."""
+    def span(self) -> TokenSpan:
+        """The ids with their position in the text. Not valid if `window.is_altered`."""
         return TokenSpan(self.window.start, self.ids)
 
 
@@ -139,7 +139,7 @@ def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[Token
     """
     windows = list(parts)
     if not any(one.window.fim for one in windows):
-        return join_spans(one.stretch for one in windows)
+        return join_spans(one.span for one in windows)
     originals = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
     spans: list[TokenSpan] = []
     for run in _group_contiguous(originals):
@@ -332,7 +332,7 @@ class _Decoder:
         self, lines: Sequence[bytes], first: int, decoder: msgspec.json.Decoder[_DocumentRow]
     ) -> Iterator[DecodedRow]:
         tokenizer = self._dataset.tokenizer
-        continuing = tokenizer_for(tokenizer.definition.continuing)
+        continuing = tokenizer_for(tokenizer.definition.without_prefix_space)
         for number, line in enumerate(lines, first):
             try:
                 row = decoder.decode(line)

@@ -141,7 +141,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
 
     def _draw_block(self, block: int, epoch: int) -> Iterator[DrawnItem]:
         rows = range(block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, len(self.rows)))
-        sort_keys = SeededRandom("feeding", "pool", self.seed, epoch, block).many_bits(len(rows)).tolist()
+        sort_keys = SeededRandom("feeding", "pool", self.seed, epoch, block).bits_array(len(rows)).tolist()
         for number, sort_key in zip(rows, sort_keys, strict=True):
             row = self.rows[number]
             if row.get("variant", "") in self.without:
@@ -157,7 +157,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
         return int(row["weight"] + 1 - random_fraction("feeding", "copies", self.seed, epoch, number))
 
     def _item(self, row: Row, draw: Draw) -> Item:
-        item = self._items.drawn(row, draw)
+        item = self._items.make_drawn_item(row, draw)
         for name in self._unrequested:
             del item[name]
         return item

@@ -69,7 +69,7 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
 
     def __getitem__(self, index: int | Draw) -> Item:
         if isinstance(index, Draw):
-            return self._items.drawn(self.rows[index.row], index)
+            return self._items.make_drawn_item(self.rows[index.row], index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"no window {index} in {len(self)} windows")
         return self._items.item(self.rows[int(self._row_numbers[index])])

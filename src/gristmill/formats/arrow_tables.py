@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 1000
 `datasets` also uses 1000. Batches of long windows have fewer rows, up to 16 MB of ids. The Hub's viewer refuses row
 groups of 286 MiB and is faster with small ones, but each costs some hundred bytes per column in the file footer."""
 SEGMENT_KINDS = {
-    **{name: column.kind for name, column in COLUMNS.items() if column.is_of_window},
+    **{name: column.kind for name, column in COLUMNS.items() if column.is_per_window},
     **dict.fromkeys(SEGMENT_POSITION_KEYS, Kind.NUMBER),
 }
 
@@ -63,12 +63,14 @@ def make_tables(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tupl
 def arrow_schema(pa: Any, schema: Schema, segment_keys: Sequence[str] = ()) -> ArrowSchema:
     """Return the Arrow schema of stored rows. `segment_keys` are the fields of each segment of a packed row."""
     id_type = pa.from_numpy_dtype(schema.id_type)
-    others = {name: _arrow_type(pa, name, COLUMNS[name].kind) for name in schema.others if name != SEGMENTS}
-    if SEGMENTS in schema.others:
+    others = {
+        name: _arrow_type(pa, name, COLUMNS[name].kind) for name in schema.columns_without_ids if name != SEGMENTS
+    }
+    if SEGMENTS in schema.columns_without_ids:
         fields = [(key, _arrow_type(pa, key, SEGMENT_KINDS[key])) for key in segment_keys]
         others[SEGMENTS] = pa.list_(pa.struct(fields))
     ids = [(IDS, pa.list_(id_type))] if schema.has_ids else []
-    return pa.schema([*ids, *((name, others[name]) for name in schema.others)])
+    return pa.schema([*ids, *((name, others[name]) for name in schema.columns_without_ids)])
 
 
 def _arrow_type(pa: Any, name: str, kind: Kind) -> Any:
@@ -148,7 +150,7 @@ def require_columns(pa: Any, found: ArrowSchema, schema: Schema) -> None:
 
 def batch_from_table(table: Table, schema: Schema) -> WindowBatch:
     """Return the rows of a table that passed `require_columns`, without padding. Call it inside `convert_errors`."""
-    columns = {name: _column(table.column(name), COLUMNS[name].kind) for name in schema.others}
+    columns = {name: _column(table.column(name), COLUMNS[name].kind) for name in schema.columns_without_ids}
     if not schema.has_ids:
         return WindowBatch.of_documents(columns, schema)
     ids = _ragged_column(table.column(IDS), schema.id_type)

@@ -95,7 +95,7 @@ def add_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
         columns[name] = Ragged(_scatter(columns[name].values, has_value, PER_ID[name]), offsets)
     columns[MASK] = Ragged(is_content.ravel().astype(np.int64), offsets)
     ids = Ragged(_scatter(batch.ids.values, is_content, schema.pad_id), offsets)
-    return WindowBatch(ids, {name: columns[name] for name in schema.others})
+    return WindowBatch(ids, {name: columns[name] for name in schema.columns_without_ids})
 
 
 def _scatter(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: int) -> npt.NDArray[Any]:

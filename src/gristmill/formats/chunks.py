@@ -105,7 +105,7 @@ class Digest(Protocol):
 
 def make_fields(schema: Schema, id_type: npt.DTypeLike) -> tuple[Field, ...]:
     """Return a field for each column, in the order of the schema."""
-    return (Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")), *map(_field, schema.others))
+    return (Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")), *map(_field, schema.columns_without_ids))
 
 
 def _field(name: str) -> Field:
@@ -330,7 +330,7 @@ class ChunkReader:
         if len(ids.values) and int(ids.values.min()) < 0:
             self._fail(name, f"it has the negative id {ids.values.min()}")
         typed_ids = Ragged(ids.values.astype(self._schema.id_type), ids.offsets)
-        return WindowBatch(typed_ids, {other: columns[other] for other in self._schema.others})
+        return WindowBatch(typed_ids, {other: columns[other] for other in self._schema.columns_without_ids})
 
     def _locate_fields(self, content: bytes, edges: Indices) -> list[_FieldSlices]:
         """Return the position of each field in each row."""

@@ -116,7 +116,7 @@ class FimColumns(NamedTuple):
         ]
         return cls(*np.array(numbers, np.int64).reshape(-1, 3).T)
 
-    def picked(self, numbers: Indices) -> "FimColumns":
+    def select(self, numbers: Indices) -> "FimColumns":
         return FimColumns(*(column[numbers] for column in self))
 
 
@@ -126,15 +126,15 @@ class Rows(NamedTuple):
     documents: Sequence[RowDocument]
     tokens: Tokens
     """Tokens of all documents."""
-    of: Indices
+    document_index: Indices
     """Document of each row, as an index into `documents`."""
     windows: Windows
     """Range of each row in the ids of its document."""
-    places: Windows | None = None
+    file_windows: Windows | None = None
     """Range of each row in the tokens of its file, or None if it is the same as in `windows`."""
     repeats: Indices | None = None
     """Number of earlier occurrences of each window, or None if no window repeats."""
-    closes: npt.NDArray[np.bool_] | None = None
+    ends_document: npt.NDArray[np.bool_] | None = None
     """True for rows that end their document. None if these are the rows whose window ends where its document ends."""
     fim: FimColumns | None = None
     """None if no document is rewritten for fill-in-the-middle."""
@@ -143,37 +143,37 @@ class Rows(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        return len(self.of)
+        return len(self.document_index)
 
     @property
     def source_windows(self) -> Windows:
         """Windows that the columns `start`, `lines` and `fresh` describe: ranges of tokens of the file."""
-        return self.windows if self.places is None else self.places
+        return self.windows if self.file_windows is None else self.file_windows
 
     @property
     def is_last(self) -> npt.NDArray[np.bool_]:
         """True for rows that end their document."""
-        if self.closes is not None:
-            return self.closes
-        last: npt.NDArray[np.bool_] = self.windows.ends == np.diff(self.tokens.edges)[self.of]
+        if self.ends_document is not None:
+            return self.ends_document
+        last: npt.NDArray[np.bool_] = self.windows.ends == np.diff(self.tokens.edges)[self.document_index]
         return last
 
     def from_documents(self, values: Sequence[Any]) -> PerDocument:
-        return PerDocument(values, self.of)
+        return PerDocument(values, self.document_index)
 
-    def per_document(self, numbers: Indices) -> Indices:
+    def sum_per_document(self, numbers: Indices) -> Indices:
         """Sum a number per row over the rows of each document."""
-        return np.bincount(self.of, numbers, len(self.documents)).astype(np.int64)
+        return np.bincount(self.document_index, numbers, len(self.documents)).astype(np.int64)
 
-    def picked(self, numbers: Indices) -> "Rows":
+    def select(self, numbers: Indices) -> "Rows":
         """Select rows by number, in the given order."""
         return self._replace(
-            of=self.of[numbers],
-            windows=self.windows.picked(numbers),
-            places=None if self.places is None else self.places.picked(numbers),
+            document_index=self.document_index[numbers],
+            windows=self.windows.select(numbers),
+            file_windows=None if self.file_windows is None else self.file_windows.select(numbers),
             repeats=None if self.repeats is None else self.repeats[numbers],
-            closes=None if self.closes is None else self.closes[numbers],
-            fim=None if self.fim is None else self.fim.picked(numbers),
+            ends_document=None if self.ends_document is None else self.ends_document[numbers],
+            fim=None if self.fim is None else self.fim.select(numbers),
         )
 
 
@@ -241,13 +241,16 @@ ColumnContent = PerDocument | Choices | IdRanges | TextRanges | Pairs | Indices
 
 
 def _ids(rows: Rows) -> IdRanges:
-    first = rows.tokens.edges[rows.of]
+    first = rows.tokens.edges[rows.document_index]
     return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends, rows.is_last)
 
 
 def _lines(rows: Rows) -> Pairs:
     source = rows.source_windows
-    return Pairs(rows.tokens.line_numbers(rows.of, source.starts), rows.tokens.line_numbers(rows.of, source.ends - 1))
+    return Pairs(
+        rows.tokens.line_numbers(rows.document_index, source.starts),
+        rows.tokens.line_numbers(rows.document_index, source.ends - 1),
+    )
 
 
 def _labels(rows: Rows) -> IdRanges:
@@ -260,8 +263,8 @@ def _labels(rows: Rows) -> IdRanges:
         tokens.ids[edges[number] : edges[number + 1]] if one is None else one
         for number, one in enumerate(tokens.clean_ids)
     ]
-    first = np.cumsum([0, *map(len, label_ids)])[rows.of]
-    source, is_clean = rows.source_windows, has_clean_ids[rows.of]
+    first = np.cumsum([0, *map(len, label_ids)])[rows.document_index]
+    source, is_clean = rows.source_windows, has_clean_ids[rows.document_index]
     starts = np.where(is_clean, source.starts, rows.windows.starts)
     ends = np.where(is_clean, source.ends, rows.windows.ends)
     return IdRanges(np.concatenate(label_ids), first + starts, first + ends, rows.is_last)
@@ -276,13 +279,13 @@ def _text(rows: Rows) -> TextRanges:
     is_clean = np.zeros(len(rows.documents), np.bool_)
     if tokens.clean_ids:
         is_clean[:] = [one is not None for one in tokens.clean_ids]
-    uses_source = is_clean[rows.of]
+    uses_source = is_clean[rows.document_index]
     first_bytes = np.cumsum([0, *(len(text.utf8) for text in tokens.texts)])
     first_starts = np.cumsum([0, *(len(text.starts) for text in tokens.texts)])
     shifted_starts = (text.starts + first for text, first in zip(tokens.texts, first_bytes, strict=False))
     starts = np.concatenate([np.zeros(0, np.int64), *shifted_starts])
     utf8 = b"".join(text.utf8 for text in tokens.texts)
-    at = first_starts[rows.of]
+    at = first_starts[rows.document_index]
     return TextRanges(
         utf8,
         _align_to_characters(utf8, starts[at + np.where(uses_source, source.starts, windows.starts)]),
@@ -327,10 +330,10 @@ FILLERS: dict[str, Callable[[Rows], ColumnContent]] = {
     "weight": lambda rows: rows.from_documents([one.weight for one in _placed_documents(rows)]),
     # An empty string instead of null: readers that infer types fail if the first value is null.
     "variant": lambda rows: PerDocument(
-        ["" if one.variant is None else one.variant.kind for one in _placed_documents(rows)], rows.of
+        ["" if one.variant is None else one.variant.kind for one in _placed_documents(rows)], rows.document_index
     ),
     "variant_seed": lambda rows: PerDocument(
-        [0 if one.variant is None else one.variant.seed for one in _placed_documents(rows)], rows.of
+        [0 if one.variant is None else one.variant.seed for one in _placed_documents(rows)], rows.document_index
     ),
     "fim": lambda rows: Choices(FORMS, _fim(rows).forms),
     "middle": lambda rows: Choices(MIDDLES, _fim(rows).middles),
@@ -362,7 +365,12 @@ def digest_rows(rows: Rows, schema: Schema, split: Split) -> bytes:
     keys = [document_key(split, one.repo, one.path) for one in rows.documents]
     first_tokens = rows.source_windows.starts.tolist()
     ranges = zip(
-        rows.of.tolist(), first_tokens, (4 * starts).tolist(), (4 * ends).tolist(), is_last.tolist(), strict=True
+        rows.document_index.tolist(),
+        first_tokens,
+        (4 * starts).tolist(),
+        (4 * ends).tolist(),
+        is_last.tolist(),
+        strict=True,
     )
     before = prefix.tobytes()
     return hash_rows(
@@ -377,7 +385,9 @@ def _text_digests(rows: Rows, split: Split) -> bytes:
     utf8, starts, ends = _text(rows)
     content = memoryview(utf8)
     keys = [document_key(split, one.repo, one.path) for one in rows.documents]
-    ranges = zip(rows.of.tolist(), rows.source_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    ranges = zip(
+        rows.document_index.tolist(), rows.source_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True
+    )
     return hash_rows([(keys[of], b"%d\0" % start, content[at:to]) for of, start, at, to in ranges])
 
 
@@ -389,7 +399,7 @@ def _special_ids(schema: Schema, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any]
 
 def batch_from_rows(rows: Rows, schema: Schema) -> WindowBatch:
     """Return the batch that `batch_of_lines` would read from the JSON lines of these rows."""
-    columns = {name: _batch_column(name, FILLERS[name](rows), schema) for name in schema.natural}
+    columns = {name: _batch_column(name, FILLERS[name](rows), schema) for name in schema.batch_columns}
     if not schema.has_ids:
         return WindowBatch.of_documents(columns, schema)
     return WindowBatch(_add_special_ids(_ids(rows), schema, schema.id_type), columns)

@@ -29,7 +29,7 @@ class Target(NamedTuple):
     schema: Schema
     shard: int = 0
     num_shards: int = 1
-    compressed_at: int | None = None
+    compressed_piece_bytes: int | None = None
     """Size in bytes of the pieces in which JSONL is compressed with zstd. None if it is not compressed. Other formats
     ignore it."""
 
@@ -81,12 +81,12 @@ NUM_FILES = 32
 
 def rows_per_piece(schema: Schema, _num_rows: int) -> int:
     """Return the approximate number of rows in a piece that is joined with others."""
-    return max(1, PIECE_IDS // schema.row_ids)
+    return max(1, PIECE_IDS // schema.max_row_ids)
 
 
 def rows_per_file(schema: Schema, num_rows: int) -> int:
     """Return the approximate number of rows in a file of a split with `num_rows` rows."""
-    return max(1, FILE_IDS // schema.row_ids, -(-num_rows // NUM_FILES))
+    return max(1, FILE_IDS // schema.max_row_ids, -(-num_rows // NUM_FILES))
 
 
 class Format(NamedTuple):
@@ -104,7 +104,7 @@ class Format(NamedTuple):
     (`batch.remove_padding`). A split without rows has no files."""
     require: Callable[[], object] = lambda: None
     """Raises MissingExtraError with the install command if a required package is missing."""
-    is_all_ours: bool = False
+    has_own_writer: bool = False
     """True if no other package writes its bytes, so that the same rows always give the same bytes. `check` then writes
     the rows again and compares. False for JSONL, for which `check` has its own reader."""
     rows_per_task: Callable[[Schema, int], int] | None = rows_per_file

@@ -34,12 +34,12 @@ SCAN_BUFFER_BYTES = 1 << 24
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     """Write one file of a split and return its name."""
-    name = target.file_name(".jsonl" if target.compressed_at is None else ".jsonl.zst")
+    name = target.file_name(".jsonl" if target.compressed_piece_bytes is None else ".jsonl.zst")
     with (target.folder / name).open("wb") as stream:
-        if target.compressed_at is None:
+        if target.compressed_piece_bytes is None:
             stream.writelines(line for batch in batches for line in format_lines(batch, target.schema))
         else:
-            stream.writelines(_compress_pieces(_pieces(batches, target.schema, target.compressed_at)))
+            stream.writelines(_compress_pieces(_pieces(batches, target.schema, target.compressed_piece_bytes)))
     return [name]
 
 

@@ -227,7 +227,7 @@ _ZERO = np.zeros(1, np.int64)
 _ONE_ROW = Rows(
     documents=[_PlainDocument()],
     tokens=Tokens(_ZERO[:0], np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64)),
-    of=_ZERO,
+    document_index=_ZERO,
     windows=Windows(_ZERO, _ZERO, _ZERO, 0),
 )
 
@@ -399,7 +399,9 @@ def parse_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
     """Parse stored rows and remove their padding. Raises DatasetError if a row is damaged."""
     try:
         rows = [orjson.loads(line) for line in lines]
-        columns = {name: make_column([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
+        columns = {
+            name: make_column([row[name] for row in rows], COLUMNS[name].kind) for name in schema.columns_without_ids
+        }
         if not schema.has_ids:
             return WindowBatch.of_documents(columns, schema)
         ids = Ragged.of([row[IDS] for row in rows])

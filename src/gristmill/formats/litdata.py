@@ -191,7 +191,7 @@ LITDATA = Format(
     name="litdata",
     write=write_litdata,
     open=open_litdata,
-    is_all_ours=True,
+    has_own_writer=True,
     rows_per_task=rows_per_piece,
     join=join_litdata,
 )

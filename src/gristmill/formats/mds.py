@@ -131,4 +131,6 @@ def _checked_shard(entry: Any, number: int, config: dict[str, Any], path: Path) 
     )
 
 
-MDS = Format(name="mds", write=write_mds, open=open_mds, is_all_ours=True, rows_per_task=rows_per_piece, join=join_mds)
+MDS = Format(
+    name="mds", write=write_mds, open=open_mds, has_own_writer=True, rows_per_task=rows_per_piece, join=join_mds
+)

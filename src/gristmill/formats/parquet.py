@@ -65,8 +65,8 @@ def write_options(schema: Schema) -> dict[str, Any]:
 
     Readers use statistics to skip row groups, by path or start. Statistics of ids and long texts would be useless.
     """
-    names = [name for name in schema.others if COLUMNS[name].has_few_values]
-    numbers = [name for name in schema.others if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
+    names = [name for name in schema.columns_without_ids if COLUMNS[name].has_few_values]
+    numbers = [name for name in schema.columns_without_ids if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
     return {
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,

@@ -105,12 +105,16 @@ def divide_documents_into_shares(
 
 
 def write_share(
-    share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], compressed_at: int | None = None
+    share: Share,
+    dataset: Path,
+    schema: Schema,
+    batches: Iterable[WindowBatch],
+    compressed_piece_bytes: int | None = None,
 ) -> WrittenFiles:
     """Write one share to the folder of its format."""
     format_, folder = get_format(share.format), share.folder_in(dataset)
     digests: list[bytes] = []
-    target = Target(folder, share.split, schema, compressed_at=compressed_at)
+    target = Target(folder, share.split, schema, compressed_piece_bytes=compressed_piece_bytes)
     if share.is_piece:
         shutil.rmtree(folder, ignore_errors=True)  # left by a worker that was killed
         folder.mkdir()

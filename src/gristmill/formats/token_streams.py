@@ -71,7 +71,7 @@ class Sidecar:
     """Reader of these lines by number. Finds the start of each line on first use."""
 
     def __init__(self, path: Path, num_rows: int, schema: Schema) -> None:
-        self._path, self._num_rows, self._names = path, num_rows, schema.natural
+        self._path, self._num_rows, self._names = path, num_rows, schema.batch_columns
         if not set(self._names) <= COLUMNS.keys():
             raise damage_error(path, f"unknown columns {sorted(set(self._names) - COLUMNS.keys())}")
         self._map: mmap.mmap | None = None
@@ -146,7 +146,7 @@ class StreamBuilder:
         self._last: WindowBatch | None = None
         """Last row, or None before the first. The next row may continue its document."""
 
-    def lay(self, batch: WindowBatch) -> StreamAddition:
+    def add(self, batch: WindowBatch) -> StreamAddition:
         """Add rows to the stream.
 
         A row that continues the document of the row before it adds only ids that the stream lacks. Any other row ends
@@ -310,7 +310,7 @@ class StreamFiles(NamedTuple):
     stream_suffix: str
     index_suffix: str
     make_header: MakeHeader
-    kind: Callable[[Schema], np.dtype[Any]]
+    id_dtype: Callable[[Schema], np.dtype[Any]]
     """Returns the dtype of ids in the stream."""
     write_index: Callable[[Path, Indices, np.dtype[Any]], None]
     """Writes the index, given the ends of documents in the stream."""
@@ -337,7 +337,7 @@ class _OutputFiles(NamedTuple):
 @contextmanager
 def _open_output(names: Sequence[str], target: Target, files: StreamFiles) -> Iterator[_OutputFiles]:
     """Open the files with the names that `_file_names` returns. The index and the facts are written at the end."""
-    dtype = files.kind(target.schema)
+    dtype = files.id_dtype(target.schema)
     stream_path, index_path, windows_path, rows_path, facts_path = (target.folder / name for name in names)
     with (
         ArrayFile(stream_path, dtype, files.make_header) as stream,
@@ -360,11 +360,11 @@ def _file_names(target: Target, files: StreamFiles) -> list[str]:
 def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: StreamFiles) -> list[str]:
     """Write a split and return the names of its files."""
     schema, names = target.schema, _file_names(target, files)
-    builder = StreamBuilder(schema, files.kind(schema))
+    builder = StreamBuilder(schema, files.id_dtype(schema))
     with _open_output(names, target, files) as output:
         for batch in batches:
-            output.append(builder.lay(batch))
-            lines = column_lines({name: batch.columns[name] for name in schema.natural}, len(batch))
+            output.append(builder.add(batch))
+            lines = column_lines({name: batch.columns[name] for name in schema.batch_columns}, len(batch))
             output.rows.write(b"".join(lines))
         output.append(builder.finish())
     return names
@@ -372,7 +372,7 @@ def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: Strea
 
 def join_streams(pieces: Iterable[Path], target: Target, *, files: StreamFiles) -> list[str]:
     """Join pieces of a split. No document is in two pieces, so only offsets have to be adjusted."""
-    dtype, names = files.kind(target.schema), _file_names(target, files)
+    dtype, names = files.id_dtype(target.schema), _file_names(target, files)
     with _open_output(names, target, files) as output:
         for piece in pieces:
             stream_path, index_path, windows_path, rows_path, _ = (piece / name for name in names)
@@ -410,7 +410,7 @@ class StreamSplit:
         suffixes = (files.stream_suffix, files.index_suffix, WINDOWS, ROWS)
         stream, index, windows, rows = (folder / target.file_name(suffix) for suffix in suffixes)
         self._stream_path, self._windows_path = stream, windows
-        self._schema, self._dtype = schema, files.kind(schema)
+        self._schema, self._dtype = schema, files.id_dtype(schema)
         self._stream, self._windows = np.zeros(0, self._dtype), np.zeros(0, WINDOW)
         if any(path.exists() for path in (stream, index, windows, rows)):
             self._stream = map_array(stream, self._dtype, files.make_header)
@@ -503,7 +503,7 @@ def stream_format(name: str, files: StreamFiles) -> Format:
         name=name,
         write=partial(write_stream, files=files),
         open=partial(StreamSplit, files=files),
-        is_all_ours=True,
+        has_own_writer=True,
         rows_per_task=rows_per_piece,
         join=partial(join_streams, files=files),
     )

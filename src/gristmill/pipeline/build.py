@@ -91,13 +91,13 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
 
     If the build fails, an earlier dataset in the output folder remains intact.
     """
-    return build_excluding(config, progress, hidden=())
+    return build_excluding(config, progress, excluded=())
 
 
 def build_excluding(
-    config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: "MakeEncoder | None" = None
+    config: Config, progress: Progress | None, excluded: Sequence[Path], make_encoder: "MakeEncoder | None" = None
 ) -> Manifest:
-    """Build a dataset like `build()`, but do not read sources in the folders `hidden`.
+    """Build a dataset like `build()`, but do not read sources in the folders `excluded`.
 
     The dataset's own folders are always excluded. `make_encoder` replaces the GPU encoder.
     """
@@ -111,7 +111,7 @@ def build_excluding(
             job = Job(*load(config, work.folder), work, progress)
         with server_for(config.run, job.context.tokenizer, job.context.tokenizer_folder, make_encoder) as server:
             with progress.phase("scan") as step:
-                reader = InputReader(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
+                reader = InputReader(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *excluded))
                 first = first_files(reader.files, config.run)
                 step.advance(len(first))
             with runner_for(job.context, first, sum(file.size for file in first)) as runner:
@@ -134,7 +134,7 @@ def build_excluding(
                     made = pack_all(job.context, decided.decision, runner, progress)
                 else:
                     table = FilesTable(job.context.dataset / FILES, job.context, decided)
-                    runner.meanwhile(table.steps)
+                    runner.run_while_waiting(table.steps)
                     made = shape_all(job.context, decided.decision, work, runner, progress)
                 timer.workers, timer.gpu = runner.workers, server.end()
         return finish_dataset(job, inputs.found, decided, made, timer, table=table)
@@ -147,7 +147,7 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
         from gristmill.variants.kinds import check_requirements  # noqa: PLC0415 - slow import that many builds skip
 
         check_requirements(config, definition)
-    if context.config.fim.is_on:
+    if context.config.fim.is_enabled:
         from gristmill.pipeline.fim import require_fim  # noqa: PLC0415 - many builds do not need it
 
         require_fim(context)

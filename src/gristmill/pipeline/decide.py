@@ -128,7 +128,7 @@ def decide_files(
         _require_documents(documents, context, parts, [*inputs.found.drops, *renamed, *not_allowed])
         decision = deduplicate_and_split(context, documents, runner.map, tables)
     with progress.phase("compare", unit="tasks") as step:
-        decision, decontamination = decontaminate(context, decision, inputs.benchmarks, step.counting(runner.map))
+        decision, decontamination = decontaminate(context, decision, inputs.benchmarks, step.count_results(runner.map))
     drops = [redact_drop(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
     decision = msgspec.structs.replace(decision, drops=drops)
     _require_documents(decision.kept, context, parts, [*inputs.found.drops, *renamed, *drops])
@@ -141,14 +141,14 @@ def decide_rows(
 ) -> Decided:
     """Run the second half of step 2: rewrite for fill in the middle, sample windows and add variants."""
     config, decision = context.config, decided.decision
-    if config.fim.is_on:
+    if config.fim.is_enabled:
         from gristmill.pipeline.fim import with_fim  # noqa: PLC0415 - slow import that many builds skip
 
         decision = with_fim(context, decision, runner, progress)
     with progress.phase("compare", unit="tasks") as step:
         drawing = draw(decision.kept, config.sampling)
         if drawing is not None:
-            kept = _apply_drawing(context, decision.kept, drawing, step.counting(runner.map))
+            kept = _apply_drawing(context, decision.kept, drawing, step.count_results(runner.map))
             decision = msgspec.structs.replace(decision, kept=kept)
     if config.variants.rates:
         from gristmill.pipeline.vary import with_variants  # noqa: PLC0415 - slow import that many builds skip
@@ -160,7 +160,7 @@ def decide_rows(
 def _apply_drawing(
     context: Context, documents: Sequence[PlacedDocument], drawing: Drawing, map_tasks: MapFunction
 ) -> list[PlacedDocument]:
-    changed = measure_cached(context, drawing.changed(documents), map_tasks, name=DRAWN)
+    changed = measure_cached(context, drawing.with_draws(documents), map_tasks, name=DRAWN)
     changed_by_key = {document.key: document for document in changed}
     result = [changed_by_key.get(document.key, document) for document in documents]
     if not num_windows(result):
@@ -259,7 +259,7 @@ def deduplicate_and_split(
         drops=drops,
         previous=PreviousSplits(
             sha256=previous_sha256,
-            num_files_kept_in_place=sum(one.moved_from is None and previous.of(one) is not None for one in kept),
+            num_files_kept_in_place=sum(one.moved_from is None and previous.find(one) is not None for one in kept),
             num_files_moved=sum(one.moved_from is not None for one in placed.values()),
         )
         if previous_sha256
@@ -277,7 +277,7 @@ def _placed_documents(
     for group in groups:
         split = split_of_group[group.name]
         for document in (*group.documents, *group.dropped):
-            previous_split = previous.of(document)
+            previous_split = previous.find(document)
             rows.append(
                 (*astuple(document), group.name, split, previous_split if previous_split is not split else None)
             )

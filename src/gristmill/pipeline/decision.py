@@ -29,7 +29,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     """Name of the language model that rewrote files, as its endpoint reports it."""
 
-    def shown(self) -> Iterator[PlacedDocument]:
+    def in_row_order(self) -> Iterator[PlacedDocument]:
         """Yield the documents in the order of their rows: each file, followed by its variants."""
         variants_of: dict[FileKey, list[PlacedDocument]] = {}
         for one in self.variants:

@@ -83,9 +83,9 @@ def compare_incrementally(
 
 
 def _compare_splits(
-    context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
+    context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, include_trivial: bool
 ) -> dict[int, SharedSpans]:
-    if not is_any:
+    if not include_trivial:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
     if _num_tokens(train) < _num_tokens(held_out):  # if any shared span counts, either side may be the small one

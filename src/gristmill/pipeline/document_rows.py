@@ -53,7 +53,7 @@ class DocumentWindows(NamedTuple):
         if self.fim is None or document.fim is None:
             last: npt.NDArray[np.bool_] = self.windows.ends == document.num_tokens
             return last if self.file_ranges is None else np.zeros_like(last)
-        num_tokens, closes = document.fim.num_file_tokens, document.fim.closes
+        num_tokens, closes = document.fim.num_file_tokens, document.fim.adds_closing_ids
         return np.array([closes if one.form else one.end == num_tokens for one in self.fim], np.bool_)
 
 
@@ -92,13 +92,13 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
     return Rows(
         documents=documents,
         tokens=tokens,
-        of=np.repeat(np.arange(len(documents)), [len(one.windows) for one in windows_by_document]),
+        document_index=np.repeat(np.arange(len(documents)), [len(one.windows) for one in windows_by_document]),
         windows=concatenate_windows([one.windows for one in windows_by_document]),
-        places=concatenate_windows([one.file_ranges or one.windows for one in windows_by_document])
+        file_windows=concatenate_windows([one.file_ranges or one.windows for one in windows_by_document])
         if has_file_ranges
         else None,
         repeats=np.concatenate([_repeats(one) for one in windows_by_document]) if has_repeats else None,
-        closes=np.concatenate(
+        ends_document=np.concatenate(
             [one.closes(document) for one, document in zip(windows_by_document, documents, strict=True)]
         )
         if has_file_ranges
@@ -134,7 +134,7 @@ def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Wi
 
     All their tokens are fresh, and no window repeats.
     """
-    edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
+    edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.file_ranges, np.int64).reshape(-1, 2)
     numbers = np.arange(len(file_ranges))
     if document.draw is not None:
         numbers, _ = drawn_window_numbers(len(file_ranges), document.draw, document.key)
@@ -186,7 +186,7 @@ class Sizes(NamedTuple):
 
     num_windows: int
     num_emitted_tokens: int
-    num_shown_tokens: int
+    num_window_tokens: int
     num_tail_tokens_dropped: int
     num_row_bytes: int
 
@@ -195,11 +195,11 @@ def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
     """Return the sizes of each document."""
     windows = rows.windows
     columns = (
-        np.bincount(rows.of, minlength=len(rows.documents)),
-        rows.per_document(num_emitted(rows, schema)),
-        rows.per_document(windows.ends - windows.starts),
+        np.bincount(rows.document_index, minlength=len(rows.documents)),
+        rows.sum_per_document(num_emitted(rows, schema)),
+        rows.sum_per_document(windows.ends - windows.starts),
         rows.num_tail_tokens_dropped,
-        rows.per_document(row_sizes(rows, schema)),
+        rows.sum_per_document(row_sizes(rows, schema)),
     )
     return list(map(Sizes, *(column.tolist() for column in columns)))
 
@@ -210,18 +210,18 @@ def measured(
     """Return the documents with their sizes after cuts and sampling."""
     tokens = join_blocks(blocks)
     rows = rows_of(documents, tokens, shape)
-    fresh = rows.per_document(rows.windows.fresh)
+    fresh = rows.sum_per_document(rows.windows.fresh)
     natural = fresh
     if any(one.draw is not None for one in documents):
         unsampled = rows_of([msgspec.structs.replace(one, draw=None) for one in documents], tokens, shape)
-        natural = unsampled.per_document(unsampled.windows.fresh)
+        natural = unsampled.sum_per_document(unsampled.windows.fresh)
     facts = zip(documents, blocks, sizes_of(rows, schema), fresh.tolist(), natural.tolist(), strict=True)
     return [
         msgspec.structs.replace(
             document,
             cuts=tuple(_with_lines(document, block)),
             num_cut_tokens=document.num_file_tokens - num_natural - sizes.num_tail_tokens_dropped,
-            num_left_tokens=num_natural - num_fresh,
+            num_undrawn_tokens=num_natural - num_fresh,
             **sizes._asdict(),
         )
         for document, block, sizes, num_fresh, num_natural in facts
@@ -238,8 +238,8 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     num_windows: int
     num_emitted_tokens: int
-    num_shown_tokens: int
-    num_left_tokens: int
+    num_window_tokens: int
+    num_undrawn_tokens: int
     num_tail_tokens_dropped: int
     num_cut_tokens: int
     num_row_bytes: int
@@ -251,8 +251,8 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return cls(
             num_windows=document.num_windows,
             num_emitted_tokens=document.num_emitted_tokens,
-            num_shown_tokens=document.num_shown_tokens,
-            num_left_tokens=document.num_left_tokens,
+            num_window_tokens=document.num_window_tokens,
+            num_undrawn_tokens=document.num_undrawn_tokens,
             num_tail_tokens_dropped=document.num_tail_tokens_dropped,
             num_cut_tokens=document.num_cut_tokens,
             num_row_bytes=document.num_row_bytes,
@@ -264,8 +264,8 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
             document,
             num_windows=self.num_windows,
             num_emitted_tokens=self.num_emitted_tokens,
-            num_shown_tokens=self.num_shown_tokens,
-            num_left_tokens=self.num_left_tokens,
+            num_window_tokens=self.num_window_tokens,
+            num_undrawn_tokens=self.num_undrawn_tokens,
             num_tail_tokens_dropped=self.num_tail_tokens_dropped,
             num_cut_tokens=self.num_cut_tokens,
             num_row_bytes=self.num_row_bytes,

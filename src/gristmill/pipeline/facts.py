@@ -161,7 +161,7 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
     documents_by_key = {document.key: document for document in decision.kept}
     varied: Counter[FileKey] = Counter()
     for one in decision.variants:
-        varied[one.key] += one.num_shown_tokens
+        varied[one.key] += one.num_window_tokens
     group_tokens = [_count_group_tokens(group, documents_by_key, varied, config) for group in drawing.groups]
     windows = dict.fromkeys(Split, 0)
     for document in decision.kept:
@@ -169,7 +169,7 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
     named = {*config.weights}
     return SamplingFacts(
         natural_windows=drawing.natural,
-        wanted_windows=drawing.wanted,
+        wanted_windows=drawing.requested,
         windows=windows,
         groups=[
             facts for facts in _weight_facts(drawing.groups, group_tokens, config) if facts.files or facts.name in named
@@ -220,7 +220,7 @@ def _num_passes(document: PlacedDocument) -> int:
 
 
 def _num_tokens(documents: Documents) -> int:
-    return sum(document.num_shown_tokens for document in documents)
+    return sum(document.num_window_tokens for document in documents)
 
 
 def _share(part: float, total: float) -> float:
@@ -287,15 +287,15 @@ def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKin
             chosen=len(made) + missing.total(),
             made=len(made),
             windows=sum(one.num_windows for one in made),
-            tokens=sum(one.num_shown_tokens for one in made),
+            tokens=sum(one.num_window_tokens for one in made),
             missing=dict(sorted(missing.items())),
-            model=decision.model if VARIANTS[kind].asks_model else None,
+            model=decision.model if VARIANTS[kind].needs_model else None,
         )
     return facts
 
 
 def fim_facts(decision: Decision, config: FimConfig) -> FimFacts | None:
-    if not config.is_on:
+    if not config.is_enabled:
         return None
     rewritten = [one for one in decision.kept if one.fim is not None]
     windows = [window for one in rewritten if one.fim is not None for window in one.fim.windows]
@@ -357,13 +357,13 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
 def _num_distinct(document: PlacedDocument) -> int:
     """Count the distinct file tokens in a document's windows. Windows with noise may overlap."""
     variant = document.variant
-    if variant is None or variant.is_text or not variant.places:
+    if variant is None or variant.is_text or not variant.file_ranges:
         return document.num_uncut_tokens
     covered = end = 0
-    for start, stop in sorted(variant.places):
+    for start, stop in sorted(variant.file_ranges):
         covered += max(stop - max(start, end), 0)
         end = max(end, stop)
-    return round(covered * document.num_windows / len(variant.places))
+    return round(covered * document.num_windows / len(variant.file_ranges))
 
 
 def _effective_epochs(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:

@@ -114,7 +114,7 @@ def _with_rewritten_ids(made: PlacedDocument, document: PlacedDocument) -> Place
         file_part_offset=document.part_offset,
         file_part_bytes=document.part_bytes,
     )
-    sizes = ("num_windows", "num_emitted_tokens", "num_shown_tokens", "num_tail_tokens_dropped", "num_row_bytes")
+    sizes = ("num_windows", "num_emitted_tokens", "num_window_tokens", "num_tail_tokens_dropped", "num_row_bytes")
     locations = ("num_tokens", "part", "part_offset", "part_bytes")
     return msgspec.structs.replace(document, fim=fim, **{name: getattr(made, name) for name in (*sizes, *locations)})
 
@@ -184,7 +184,7 @@ class _FimRewriter:
         config, tokenizer = context.config, context.tokenizer
         definition = tokenizer.definition
         frame = fim_frame(config.window, definition, has_documents=config.has_documents)
-        continuing = definition.continuing
+        continuing = definition.without_prefix_space
         continuing_tokenizer = tokenizer if continuing is definition else tokenizer_for(continuing)
         token_texts = {index: text.encode() for index, text in definition.added_texts.items()}
         num_content = context.window_shape.num_content
@@ -234,7 +234,7 @@ class _FimRewriter:
         fim = Fim(
             seed=chosen.seed,
             windows=tuple(one.window for one in made),
-            closes=self._frame.closes,
+            adds_closing_ids=self._frame.closes,
             num_file_tokens=document.num_tokens,
             file_part=document.part,
             file_part_offset=document.part_offset,

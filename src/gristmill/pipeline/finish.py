@@ -158,7 +158,7 @@ def _kept_row(
         cut_tokens=document.num_cut_tokens,
         windows=document.num_windows,
         draw=None if document.draw is None else (document.draw.passes, document.draw.extra),
-        left_tokens=document.num_left_tokens,
+        left_tokens=document.num_undrawn_tokens,
         weight=document.weight,
         fim=not_rewritten if fim is None else FimRow(seed=fim.seed, rewritten=fim.num_rewritten),
         variants=variants,

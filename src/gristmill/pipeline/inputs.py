@@ -132,7 +132,7 @@ def local_sources(config: Config) -> list[Source]:
 
 def _table_warnings(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
-        for name in source.only or ():
+        for name in source.only_files or ():
             if is_table_name(name):
                 yield f"{path_text(name)} is read as one file: it has no column known to hold text (see --text-column)."
 

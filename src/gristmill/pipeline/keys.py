@@ -47,7 +47,7 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         settings["output"]["control_spellings"],
         [name for name in config.window_columns if COLUMNS[name].when not in STEP_2_CONDITIONS],
         keeps_text,
-        [config.duplicates.near != "keep", config.looks_for_spans],
+        [config.duplicates.near != "keep", config.finds_shared_spans],
     )
 
 
@@ -58,7 +58,7 @@ def versions() -> dict[str, str]:
 
 def grammar_versions(config: Config) -> dict[str, str]:
     """Return the versions of the grammar packages. Empty if neither variants nor fill in the middle need them."""
-    needs_grammar = config.variants.need_grammar or config.fim.needs_grammar
+    needs_grammar = config.variants.needs_grammar or config.fim.needs_grammar
     return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 
 

@@ -40,11 +40,13 @@ def map_documents(
     failed_keys: list[FileKey] = []
     seconds = context.config.run.task_seconds
     # A hostile text may exhaust the time or memory of a grammar, so grammars never run in this process.
-    is_alone = (lambda _: True) if runner.workers == 1 else None
+    is_isolated = (lambda _: True) if runner.workers == 1 else None
     pending = [list(task) for task in tasks]
     while pending:
         failed: list[list[Task]] = []
-        for number, result in runner.as_done(make, pending, seconds_for=lambda _: seconds, is_alone=is_alone):
+        for number, result in runner.as_completed(
+            make, pending, timeout_for=lambda _: seconds, is_isolated=is_isolated
+        ):
             task = pending[number]
             if not isinstance(result, TaskFailed):
                 parts[task[0].document.key] = result.part

@@ -55,7 +55,7 @@ def write_other_formats(
                 step,
                 dataset=context.dataset,
                 schema=context.schema,
-                is_alone=_has_large_document,
+                is_isolated=_has_large_document,
             )
         files.finish(context.other_formats, context.dataset, context.schema)
     return MadeFiles(files, num_rows_by_file(pieces))
@@ -128,12 +128,12 @@ def write_shares(
     *,
     dataset: Path,
     schema: Schema,
-    is_alone: Callable[[Any], bool] | None = None,
+    is_isolated: Callable[[Any], bool] | None = None,
 ) -> None:
     """Write each task's share of a format and add the written files in order."""
 
     def written() -> Iterator[tuple[Share, WrittenFiles]]:
-        for task, one in zip(tasks, runner.map(write, tasks, is_alone=is_alone), strict=True):
+        for task, one in zip(tasks, runner.map(write, tasks, is_isolated=is_isolated), strict=True):
             yield task.share, one
             step.advance(task.share.num_rows)
 

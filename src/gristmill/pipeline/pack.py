@@ -70,7 +70,7 @@ class SplitRows(msgspec.Struct, frozen=True):
 def pack_all(context: Context, decision: Decision, runner: Runner, progress: Progress) -> MadeFiles:
     """Run step 3 with --pack: write rows of several files in every format."""
     with progress.phase("pack"):
-        packs = pack_rows(context, decision.shown(), runner)
+        packs = pack_rows(context, decision.in_row_order(), runner)
         clear_formats(context)
         tasks = list(packed_tasks(context, packs))
     files = WrittenDataset()
@@ -318,8 +318,9 @@ def _segment_rows(context: Context, documents: Sequence[PlacedDocument], segment
     if context.config.window.pack == "repo":
         return _range_rows(selected, tokens, document_numbers, segments)
     rows = rows_of(selected, tokens, context.window_shape)
-    return rows.picked(
-        np.searchsorted(rows.of, document_numbers) + np.array([segment.window_number for segment in segments], np.int64)
+    return rows.select(
+        np.searchsorted(rows.document_index, document_numbers)
+        + np.array([segment.window_number for segment in segments], np.int64)
     )
 
 
@@ -341,7 +342,7 @@ def _range_rows(
     ]
     firsts, lasts = np.array(in_files, np.int64).T
     in_file = Windows(firsts, lasts, lasts - firsts, 0)
-    return Rows(documents, tokens, document_numbers, windows, places=in_file, fim=FimColumns.of(rewritten))
+    return Rows(documents, tokens, document_numbers, windows, file_windows=in_file, fim=FimColumns.of(rewritten))
 
 
 def _fim_window(document: PlacedDocument, segment: Segment) -> FimWindow | None:

@@ -276,7 +276,7 @@ def _anchors_from_bytes(content: bytes, rows: Sequence[int] | None, table: KeyTa
         is_selected[list(rows)] = True
         is_anchor_selected = np.repeat(is_selected, counts)
         counts, steps, keys = counts[is_selected], steps[is_anchor_selected], keys[is_anchor_selected]
-    found = table.may_hold(keys) if table is not None else None
+    found = table.may_contain(keys) if table is not None else None
     if found is not None and not found.any():  # the case for most parts if little has changed
         return Anchors(np.zeros_like(counts), np.zeros(0, np.uint32), keys[:0])
     sums = np.cumsum(steps, dtype=np.uint32)

@@ -142,7 +142,7 @@ class Task(NamedTuple):
 
 
 def pieces_of(context: Context, decision: Decision) -> list[Piece]:
-    return list(make_pieces(decision.shown(), context.config.output))
+    return list(make_pieces(decision.in_row_order(), context.config.output))
 
 
 def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:

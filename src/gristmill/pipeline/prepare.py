@@ -171,16 +171,16 @@ def _prepare_all(
     parts: dict[int, str] = {}
     with progress.phase("prepare") as step:
         queue = _BatchQueue(tasks, step)
-        runner.meanwhile(chain(queue.gather(), background_steps))
+        runner.run_while_waiting(chain(queue.gather(), background_steps))
         pending: Iterable[Batch] = queue
         while pending:
             running: dict[int, Batch] = {}
             failed: list[Batch] = []
-            for number, result in runner.as_done(
+            for number, result in runner.as_completed(
                 partial(prepare, context),
                 track_tasks(pending, running),
-                seconds_for=partial(_seconds_for, context),
-                is_alone=_is_large,
+                timeout_for=partial(_timeout_for, context),
+                is_isolated=_is_large,
             ):
                 batch = running.pop(number)
                 if isinstance(result, TaskFailed):
@@ -211,7 +211,7 @@ class _BatchQueue:
             self._queue.append(batch)
             self._num_files += len(batch.files)
             yield
-        self._step.expect(self._num_files, "files")
+        self._step.set_total(self._num_files, "files")
 
     def __iter__(self) -> Iterator[Batch]:
         steps = self.gather()
@@ -219,7 +219,7 @@ class _BatchQueue:
             yield self._queue.popleft()
 
 
-def _seconds_for(context: Context, batch: Batch) -> float:
+def _timeout_for(context: Context, batch: Batch) -> float:
     return context.config.run.task_seconds + batch.num_bytes / SLOW_BYTES_PER_SECOND
 
 
@@ -353,7 +353,7 @@ def _assemble_part(
         blocks=[one.block for _, one in documents],
         bands=np.concatenate([NO_BANDS, *(one.bands for _, one in documents)]),
         anchors=Anchors(
-            np.array([len(one.keys) for _, one in documents if context.config.looks_for_spans], np.int64),
+            np.array([len(one.keys) for _, one in documents if context.config.finds_shared_spans], np.int64),
             np.concatenate([np.zeros(0, np.uint32), *(one.positions for _, one in documents)]),
             np.concatenate([np.zeros(0, np.uint32), *(one.keys for _, one in documents)]),
         ),
@@ -389,7 +389,7 @@ def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedT
     texts = [DocumentText(one.text, starts) for one, starts in zip(documents, encoded.starts, strict=False)]
     tokens = Tokens(ids, encoded.edges, encoded.newline_tokens, encoded.newline_edges, texts)
     bands = band_keys(ids, encoded.edges) if config.duplicates.near != "keep" else NO_BANDS
-    anchors = find_anchors(ids, encoded.edges) if config.looks_for_spans else NO_ANCHORS
+    anchors = find_anchors(ids, encoded.edges) if config.finds_shared_spans else NO_ANCHORS
     counts, windows, tails = cut_all(np.diff(encoded.edges), context.window_shape)
     document_numbers = np.repeat(np.arange(len(documents)), counts)
     sizes = sizes_of(Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails), schema)
@@ -440,13 +440,13 @@ def _tokenized_document(
         path=document.file.path,
         language=document.language,
         size=document.size,
-        text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(document.text).hexdigest(),
+        text_sha256=(document.is_unmodified and document.sha256) or hashlib.sha256(document.text).hexdigest(),
         num_tokens=len(block.ids),
         num_newlines=len(block.newline_tokens),
         part_bytes=num_bytes,
         num_windows=sizes.num_windows,
         num_emitted_tokens=sizes.num_emitted_tokens,
-        num_shown_tokens=sizes.num_shown_tokens,
+        num_window_tokens=sizes.num_window_tokens,
         num_tail_tokens_dropped=sizes.num_tail_tokens_dropped,
         num_row_bytes=sizes.num_row_bytes,
         header_license=license_in_header.tagged,

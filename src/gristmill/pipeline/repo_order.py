@@ -101,7 +101,7 @@ def _tasks(documents: Iterator[PlacedDocument]) -> Iterator[ImportTask]:
 
 def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
     """Return the imports of each document, read from the text that is in its rows."""
-    files = [document.as_file() for document in task.documents]
+    files = [document.before_rewriting() for document in task.documents]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     return [find_imports(_shown_text(context, document, block), document.language) for document, block in blocks]
 

@@ -230,7 +230,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         tasks = _tasks(session, saved)
         shards = session.load_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
-        with runner_for(session.context, (), sum(one.num_row_bytes for one in saved.decision.shown())) as runner:
+        with runner_for(session.context, (), sum(one.num_row_bytes for one in saved.decision.in_row_order())) as runner:
             session.refuse_damaged(saved.parts, runner)
             gather = session.progress.phase("gather", total=len(tasks), unit="pieces")
             with gather as step, DataFiles(session.context, session.work.log, keeps_compressed=True) as files:

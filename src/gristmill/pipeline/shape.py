@@ -55,7 +55,7 @@ def shape_tasks(
     is_for_worker = [task.known is None or task.known.frames is None for task in tasks]
     with progress.phase("shape", total=total, unit="windows") as step:
         shaped_by_workers = runner.map(
-            partial(shape, context), compress(tasks, is_for_worker), is_alone=_has_large_rows
+            partial(shape, context), compress(tasks, is_for_worker), is_isolated=_has_large_rows
         )
         for task, from_worker in zip(tasks, is_for_worker, strict=True):
             shaped = next(shaped_by_workers) if from_worker else shape(context, task)

@@ -115,7 +115,7 @@ def _emitted_text(manifest: Manifest) -> str:
 
 
 def _without_rows(manifest: Manifest) -> str:
-    num = manifest.counts.kept - manifest.num_files_shown
+    num = manifest.counts.kept - manifest.num_files_with_rows
     return f" ({num:,} without a row)" if num else ""
 
 

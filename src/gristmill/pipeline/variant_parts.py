@@ -125,7 +125,7 @@ def _windows_variant(original: Block, variant: Variant, windows: Sequence[Indepe
     variant = msgspec.structs.replace(
         variant,
         edges=tuple(edges),
-        places=tuple(one.place for one in windows),
+        file_ranges=tuple(one.file_range for one in windows),
         num_file_tokens=len(original.ids),
     )
     block = Block(ids, original.newline_tokens, original.text, original.ids)
@@ -180,7 +180,7 @@ def _document_key(chosen: Chosen) -> tuple[object, ...]:
 def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     made: list[tuple[PlacedDocument, Block]] = []
     failed: list[NoVariant] = []
-    files = [one.document.as_file() for one in chosen]
+    files = [one.document.before_rewriting() for one in chosen]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     for one, (_, block) in zip(chosen, blocks, strict=True):
         document = one.document

@@ -144,7 +144,7 @@ def _find_contaminated(
         return set()
     sides = sides_of(context, "variants", others, made)
     found = compare(others, made, sides, map_tasks, cut="large")
-    file_of = {document.key: document.as_file() for document in decision.kept}
+    file_of = {document.key: document.before_rewriting() for document in decision.kept}
     candidates = [
         Candidate(number, made[number], file_of[made[number].key], shared)
         for number, shared in found.items()
@@ -233,7 +233,7 @@ def _ask_model(context: Context, chosen: Sequence[Chosen], progress: Progress) -
 
 def _make_rewriter(context: Context) -> Rewriter:
     return Rewriter(
-        Endpoint.of(context.config.rewrite), context.answers, partial(_without_secrets, context.config.secrets)
+        Endpoint.from_config(context.config.rewrite), context.answers, partial(_without_secrets, context.config.secrets)
     )
 
 
@@ -246,7 +246,7 @@ def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
 def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
     """Yield the rewrite tasks. Their texts come from parts, so secrets are already redacted."""
     chosen_by_number = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
-    files = [one.document.as_file() for one in chosen_by_number.values()]
+    files = [one.document.before_rewriting() for one in chosen_by_number.values()]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     for (number, one), (document, block) in zip(chosen_by_number.items(), blocks, strict=True):
         text = block_text(block, document.text_sha256, context.tokenizer)

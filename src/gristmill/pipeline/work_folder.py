@@ -195,7 +195,7 @@ class Workspace:
         (self.folder / "lock").unlink(missing_ok=True)
         self.folder.rmdir()
 
-    def take_answers(self, other: "Workspace") -> None:
+    def copy_answers(self, other: "Workspace") -> None:
         """Copy the answers of a language model from another work folder into this new one, to avoid asking again."""
         if other.answers.is_dir():
             shutil.copytree(other.answers, self.answers)

@@ -154,7 +154,7 @@ def diff(
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
     earlier, later = OpenedBuild(old_folder), OpenedBuild(new_folder)
     old, new = earlier.manifest, later.manifest
-    with earlier.reading(), later.reading():
+    with earlier.guard_reading(), later.guard_reading():
         files = compare_tables(old_folder, new_folder, examples)
     settings = changed_values(flatten_settings(old.settings), flatten_settings(new.settings))
     tokenizer = changed_values(msgspec.to_builtins(old.tokenizer), msgspec.to_builtins(new.tokenizer))

@@ -108,7 +108,7 @@ def estimate_build(
     requested, available = (sampling.wanted_windows, sampling.natural_windows) if sampling else ({}, {})
     is_all = drawn.is_all
     return EstimatedBuild(
-        overlap=context.config.window.num_shared,
+        overlap=context.config.window.num_overlap_tokens,
         by_split=_count_packed_rows(_totals(inputs, decision, unsampled, column), inputs),
         windows_per_token=_windows_per_token(drawn, unsampled, column),
         is_cut_short=any(requested[split] < available[split] for split in requested),
@@ -139,7 +139,7 @@ def _totals(inputs: PlanInputs, decision: Decision, unsampled: UnsampledCounts, 
     """
     drawn = inputs.drawn
     totals = dict.fromkeys(Split, np.zeros(TAIL))
-    for document in decision.shown():
+    for document in decision.in_row_order():
         weight = drawn.bytes_weight(document.size)
         totals[document.split] = totals[document.split] + weight * np.array(_document_counts(document), np.float64)
     if drawn.is_all:
@@ -166,7 +166,7 @@ def _count_packed_rows(totals: dict[Split, Totals], inputs: PlanInputs) -> dict[
 
 def _document_counts(document: PlacedDocument) -> tuple[int, ...]:
     fresh = document.num_uncut_tokens - document.num_tail_tokens_dropped
-    content, ids = document.num_shown_tokens, document.num_emitted_tokens
+    content, ids = document.num_window_tokens, document.num_emitted_tokens
     return document.num_windows, content, fresh, ids, document.num_row_bytes
 
 
@@ -312,7 +312,7 @@ class _Scale(NamedTuple):
         no_overlap, here = measurements.trials[0], measurements.trials[column]
         total, total_without = measurements.builds[column].total, measurements.builds[0].total
         config = inputs.config
-        if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_on:
+        if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_enabled:
             # Each overlap has other windows, so the size is not that of overlap 0 plus an addition.
             per_byte = total[BYTES] / max(1, here.jsonl_bytes)
             return cls(per_byte, per_byte)

@@ -88,7 +88,7 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """
     dataset = open_dataset(folder)
     manifest = dataset.manifest
-    with dataset.edition.reading():
+    with dataset.edition.guard_reading():
         table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
         row, line = _find_file(path, table)
         return _explain(dataset, manifest, table, row, line)
@@ -100,7 +100,7 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     manifest = dataset.manifest
     if split not in list(Split):
         raise InputError(f"there is no split {split!r}. Try --row train:0.")
-    with dataset.edition.reading():
+    with dataset.edition.guard_reading():
         return _explain_row(dataset, manifest, split, number)
 
 

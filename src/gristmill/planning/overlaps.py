@@ -69,7 +69,7 @@ class UnsampledCounts(NamedTuple):
                 document,
                 num_windows=one[WINDOWS],
                 num_emitted_tokens=one[IDS],
-                num_shown_tokens=one[CONTENT],
+                num_window_tokens=one[CONTENT],
                 num_tail_tokens_dropped=one[TAIL],
                 num_cut_tokens=document.num_tokens - one[FRESH] - one[TAIL],
                 num_row_bytes=one[BYTES],
@@ -159,7 +159,7 @@ def _count_rows(schema: Schema, rows: Rows) -> Counts:
         num_emitted(rows, schema),
         row_sizes(rows, schema),
     )
-    return np.stack([*map(rows.per_document, per_row), rows.num_tail_tokens_dropped], axis=1)
+    return np.stack([*map(rows.sum_per_document, per_row), rows.num_tail_tokens_dropped], axis=1)
 
 
 def _compressed_ids_size(block: Block) -> int:
@@ -231,10 +231,10 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedD
     for documents in files:
         blocks = [block for _, block in read_blocks(context.prepared, documents, schema.vocab_size)]
         rows = rows_of(documents, join_blocks(blocks), shape_at(context, overlap))
-        counts = np.bincount(rows.of, minlength=len(documents)).tolist()
+        counts = np.bincount(rows.document_index, minlength=len(documents)).tolist()
         try:
             for share, _ in divide_documents_into_shares("parquet", Split.TRAIN, schema, [rows.num_rows], counts):
-                some = rows.picked(np.arange(share.first, share.stop))
+                some = rows.select(np.arange(share.first, share.stop))
                 num_bytes += num_parquet_bytes([batch_from_rows(some, schema)], schema)
         except MissingExtraError:
             return None
@@ -242,5 +242,5 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedD
 
 
 def _by_document(lines: Sequence[bytes], rows: Rows) -> Iterator[Sequence[bytes]]:
-    ends = np.searchsorted(rows.of, np.arange(len(rows.documents)), "right").tolist()
+    ends = np.searchsorted(rows.document_index, np.arange(len(rows.documents)), "right").tolist()
     return (lines[start:end] for start, end in pairwise([0, *ends]))

@@ -116,7 +116,7 @@ def _require_plannable(config: Config) -> None:
             "plan cannot count the rows of --pack repo, which may cut a repository at any token. Leave it out: the "
             "number of rows is about the number of ids at overlap 0, divided by the window length."
         )
-    if config.variants.ask_model:
+    if config.variants.needs_model:
         raise ConfigError(
             "plan cannot estimate --variants rewrite, because it does not call the language model. Leave it out: it "
             "adds at most as many windows to train as the files of train have."
@@ -175,7 +175,7 @@ def _measure(
     builds: list[EstimatedBuild] = []
     tasks: list[Trial] = []
     with progress.phase("measure", unit="tasks") as step:
-        map_tasks = step.counting(runner.map)
+        map_tasks = step.count_results(runner.map)
         unsampled = count_documents(context, overlaps, documents, map_tasks)
         started = time.perf_counter()
         for column, overlap in enumerate(overlaps):
@@ -198,7 +198,7 @@ def _measure(
 def _decided_documents(chosen: list[list[PlacedDocument]], decision: Decision) -> list[list[PlacedDocument]]:
     """Return the chosen documents as the build decided them, each followed by its variants."""
     by_file: dict[FileKey, list[PlacedDocument]] = {}
-    for document in decision.shown():
+    for document in decision.in_row_order():
         by_file.setdefault(document.key, []).append(document)
     files = [[one for document in documents for one in by_file.get(document.key, ())] for documents in chosen]
     return [[one for one in documents if one.num_windows] for documents in files]

@@ -86,7 +86,7 @@ def export(
             f"{str(dataset.folder)!r} was built with --rows documents, so it lacks the ids that {unsupported[0]} "
             f"needs. Try --format {' or '.join(DOCUMENT_FORMATS)}, or build it with --rows windows."
         )
-    with dataset.edition.reading(), _exclusive_access(dataset.folder), _staging_folder(dataset.folder) as staging:
+    with dataset.edition.guard_reading(), _exclusive_access(dataset.folder), _staging_folder(dataset.folder) as staging:
         missing = [name for name in FORMATS if name in requested and name not in dataset.manifest.formats]
         for name in missing:
             get_format(name).require()
@@ -127,7 +127,7 @@ def _tasks(dataset: Dataset, name: str, staging: Path) -> Iterator[_Task]:
     compressed_at = max_piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     schema = Schema.of(manifest)
     for split in Split:
-        stored = dataset.stored(manifest.formats[0], split)
+        stored = dataset.stored_split(manifest.formats[0], split)
         for share in divide_into_shares(
             name, split, schema, manifest.shards.get(split, []), partial(_next_document_start, stored)
         ):

@@ -48,7 +48,7 @@ def export_for(
     target = Path(os.path.expanduser(out_path))
     _require_usable(target, out_path, dataset.folder)
     _require_readable(dataset.manifest, spec)
-    with dataset.edition.reading(), _staging_folder(target) as staging:
+    with dataset.edition.guard_reading(), _staging_folder(target) as staging:
         _require_intact(dataset)
         splits = {split: name for split, name in spec.splits.items() if dataset.manifest.splits[split].windows}
         num_rows = sum(dataset.manifest.splits[split].windows for split in splits)

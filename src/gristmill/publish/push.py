@@ -54,7 +54,7 @@ def push(
     repository = Repository(repo_id, revision)
     remote, problem = _read_remote(repository, is_required=upload)
     with select_formats(path, manifest, formats) as selection:
-        with edition.reading():
+        with edition.guard_reading():
             report = check(selection.folder, progress=progress, workers=workers)
             files = list_upload_files(selection, report)
         small_files = {file.name: file.content for file in files if isinstance(file.content, bytes)}

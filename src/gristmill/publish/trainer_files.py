@@ -64,7 +64,7 @@ class ExportJob(NamedTuple):
 
     def batches(self, split: Split, rows: range | None = None) -> Iterator[WindowBatch]:
         """Yield rows of ids without padding."""
-        stored = self.dataset.stored(self.dataset.manifest.formats[0], split)
+        stored = self.dataset.stored_split(self.dataset.manifest.formats[0], split)
         rows = range(len(stored)) if rows is None else rows
         size = self.schema.num_rows_at_once(ROWS_AT_ONCE)
         for start in rows[::size]:
@@ -222,7 +222,7 @@ def write_nanogpt(job: ExportJob) -> None:
 
 
 def write_megatron(job: ExportJob) -> None:
-    kind = MEGATRON_FILES.kind(job.schema)
+    kind = MEGATRON_FILES.id_dtype(job.schema)
     for split, name in job.splits.items():
         ends = []
         with ArrayFile(job.folder / f"{name}.bin", kind, no_header) as file:
@@ -241,7 +241,7 @@ def write_litgpt(job: ExportJob) -> None:
 def _stream_chunks(job: ExportJob, split: Split, kind: np.dtype[Any]) -> Iterator[StreamAddition]:
     stream = StreamBuilder(job.schema, kind)
     for batch in job.batches(split):
-        yield stream.lay(batch)
+        yield stream.add(batch)
     yield stream.finish()
 
 

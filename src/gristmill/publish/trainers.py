@@ -29,7 +29,7 @@ class Trainer(NamedTuple):
     """A trainer, and the folder that an export writes for it."""
 
     name: str
-    text: str
+    description: str
     """Contents of the folder, as printed after an export and shown on the trainer's page."""
     input_kind: InputKind
     splits: dict[Split, str]

@@ -83,26 +83,26 @@ class LocalRunner(Runner):
     ) -> None:
         self._stop_workers(immediately=kind is not None)
 
-    def meanwhile(self, steps: Iterator[object]) -> None:
+    def run_while_waiting(self, steps: Iterator[object]) -> None:
         if self._pool:
             self._background_steps = chain(self._background_steps, steps)
         else:
-            super().meanwhile(steps)
+            super().run_while_waiting(steps)
 
-    def as_done(
+    def as_completed(
         self,
         function: Callable[[Task], Result],
         tasks: Iterable[Task],
         *,
-        seconds_for: Callable[[Task], float] | None = None,
-        is_alone: Callable[[Task], bool] | None = None,
+        timeout_for: Callable[[Task], float] | None = None,
+        is_isolated: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         """Yield (task number, result) in order of completion.
 
         With one worker, tasks run in this process, where they cannot be interrupted. Only isolated tasks, which have
-        their own process, are then subject to `seconds_for`.
+        their own process, are then subject to `timeout_for`.
         """
-        run = Run(function, tasks, seconds_for, is_alone)
+        run = Run(function, tasks, timeout_for, is_isolated)
         try:
             yield from self._run_in_workers(run) if self._pool else self._run_in_this_process(run)
         finally:

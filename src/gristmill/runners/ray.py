@@ -89,15 +89,15 @@ class RayRunner(Runner):
     ) -> None:
         self._disconnect()
 
-    def as_done(
+    def as_completed(
         self,
         function: Callable[[Task], Result],
         tasks: Iterable[Task],
         *,
-        seconds_for: Callable[[Task], float] | None = None,
-        is_alone: Callable[[Task], bool] | None = None,
+        timeout_for: Callable[[Task], float] | None = None,
+        is_isolated: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
-        run = Run(function, tasks, seconds_for, is_alone)
+        run = Run(function, tasks, timeout_for, is_isolated)
         in_flight = _JobsInFlight(self._ray, self._ray.put((self._ray.cloudpickle.dumps(function), self._probes)))
         try:
             while True:

@@ -41,9 +41,9 @@ class Runner(ABC):
 
     Two optional functions of a task control how it runs:
 
-    is_alone     True if the task is so large that it needs its own process, which ends afterwards and frees its memory.
+    is_isolated  True if the task is so large that it needs its own process, which ends afterwards and frees its memory.
                  Such isolated tasks run one at a time, while other tasks continue.
-    seconds_for  Seconds after which the worker counts as hung and is killed (default: DEFAULT_TIMEOUT_SECONDS).
+    timeout_for  Seconds after which the worker counts as hung and is killed (default: DEFAULT_TIMEOUT_SECONDS).
 
     A task whose worker dies, hangs or runs out of memory is retried. Any other error of the function is raised.
     """
@@ -59,17 +59,17 @@ class Runner(ABC):
     ) -> None: ...
 
     @abstractmethod
-    def as_done(
+    def as_completed(
         self,
         function: Callable[[Task], Result],
         tasks: Iterable[Task],
         *,
-        seconds_for: Callable[[Task], float] | None = None,
-        is_alone: Callable[[Task], bool] | None = None,
+        timeout_for: Callable[[Task], float] | None = None,
+        is_isolated: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         """Yield (task number, result) in order of completion. Tasks are taken from the iterable only when needed."""
 
-    def meanwhile(self, steps: Iterator[object]) -> None:
+    def run_while_waiting(self, steps: Iterator[object]) -> None:
         """Run the steps in this process, while it waits for workers if there are any, otherwise immediately."""
         for _ in steps:
             pass
@@ -79,13 +79,13 @@ class Runner(ABC):
         function: Callable[[Task], Result],
         tasks: Iterable[Task],
         *,
-        is_alone: Callable[[Task], bool] | None = None,
+        is_isolated: Callable[[Task], bool] | None = None,
     ) -> Iterator[Result]:
         """Yield results in task order. Later results are held back, so a slow task does not stall the others."""
         in_progress: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
-        with closing(self.as_done(function, track_tasks(tasks, in_progress), is_alone=is_alone)) as answers:
+        with closing(self.as_completed(function, track_tasks(tasks, in_progress), is_isolated=is_isolated)) as answers:
             for number, result in answers:
                 task = in_progress.pop(number)
                 if isinstance(result, TaskFailed):
@@ -104,6 +104,6 @@ def track_tasks(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator
 
 
 def _task_error(task: object, failed: TaskFailed) -> OutputError:
-    description = getattr(task, "told", None)
+    description = getattr(task, "description", None)
     location = "" if description is None else f", at {description}"
     return OutputError(f"a task failed {MAX_ATTEMPTS} times ({failed.reason}){location}. Try fewer --workers.")

@@ -192,7 +192,7 @@ class Source(NamedTuple):
     """Name in the rows."""
     root: str
     """Absolute path without links."""
-    only: tuple[str, ...] | None
+    only_files: tuple[str, ...] | None
     """Names of the single files, or None for the complete folder."""
     origin: str
     """Address that the user gave, without credentials. For several files, that of the first one."""

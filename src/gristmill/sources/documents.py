@@ -52,7 +52,7 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
         language=language,
         size=len(raw),
         sha256=sha256,
-        is_as_read=decoded.encoding == "utf-8",
+        is_unmodified=decoded.encoding == "utf-8",
     )
 
 

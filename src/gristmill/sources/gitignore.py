@@ -109,7 +109,7 @@ class Patterns:
         last_number = self._last_number(path)
         return self.patterns[last_number] if last_number >= 0 else None
 
-    def take(self, path: bytes) -> bool:
+    def selects(self, path: bytes) -> bool:
         """Return True if the last pattern that matches the file or a folder above it is not negated."""
         ends = (end + 1 for end, byte in enumerate(path) if byte == SLASH)
         last_number = max((self._last_number(path[:end]) for end in ends), default=-1)

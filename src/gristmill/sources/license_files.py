@@ -52,7 +52,7 @@ def find_license_files(
     above = {source.repo: tuple(_folders_above(source)) for source in sources}
     for source in sources:
         # The scan lists the folder of a source, but not if the source is single files.
-        first = 1 if source.only is None else 0
+        first = 1 if source.only_files is None else 0
         for number, folder in list(enumerate((source.root, *above[source.repo])))[first:]:
             for name in filter(is_wanted, _names_in(folder)):
                 path = "../" * number + path_text(name)

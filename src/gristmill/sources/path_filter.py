@@ -19,7 +19,7 @@ from gristmill.sources.languages import QT_SUFFIX
 class Exclude(NamedTuple):
     """A row of the table of default excludes."""
 
-    what: str
+    label: str
     folders: tuple[str, ...] = ()
     """Names of folders. `*.suffix` matches any name with that suffix."""
     names: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class PathFilter:
         by_default = (
             _default_file_exclusion(path.rpartition("/")[2]) if by_user is None and self._use_defaults else None
         )
-        if by_default is None and self._includes is not None and not self._includes.take(path.encode()):
+        if by_default is None and self._includes is not None and not self._includes.selects(path.encode()):
             return Exclusion(DropReason.NOT_INCLUDED, "matches no --include pattern")
         return by_default
 
@@ -185,7 +185,7 @@ class PathFilter:
         exclude = _excludes_by_folder().get(name) or _excludes_by_folder().get("*." + name.rpartition(".")[2])
         if exclude is None or (is_tracked and exclude.unless_tracked):
             return None
-        return Exclusion(exclude.reason, f"{exclude.what}: {name}/")
+        return Exclusion(exclude.reason, f"{exclude.label}: {name}/")
 
 
 @cache
@@ -206,10 +206,10 @@ def _excludes_by_suffix() -> dict[str, Exclude]:
 def _default_file_exclusion(name: str) -> Exclusion | None:
     exclude = _excludes_by_name().get(name)
     if exclude is not None:
-        return Exclusion(exclude.reason, f"{exclude.what}: {name}")
+        return Exclusion(exclude.reason, f"{exclude.label}: {name}")
     stem, _, suffix = name.rpartition(".")
     exclude = _excludes_by_suffix().get(suffix.lower()) if stem else None
-    return Exclusion(exclude.reason, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
+    return Exclusion(exclude.reason, f"{exclude.label}: .{suffix.lower()}") if exclude is not None else None
 
 
 def _user_exclusion(pattern: Pattern) -> Exclusion:

@@ -128,10 +128,10 @@ class _Scanner:
         self._result.commits[self._source.repo] = None
         pending: list[_Entry | _Folder] = []
         """A stack: the next entry is last."""
-        if self._source.only is None:
+        if self._source.only_files is None:
             pending.append(_Folder("", may_be_repository=not self._source.is_download))
         else:
-            _push(pending, (_Entry(name, is_tracked=True, folders_checked=True) for name in self._source.only))
+            _push(pending, (_Entry(name, is_tracked=True, folders_checked=True) for name in self._source.only_files))
         while pending:
             entry = pending.pop()
             if isinstance(entry, _Folder):
@@ -169,7 +169,7 @@ class _Scanner:
 
         if _is_outside(entry.path):
             return drop(DropReason.OUTSIDE_SOURCE, "listed under a path that leads out of the source")
-        if self._source.only is None:
+        if self._source.only_files is None:
             exclusion = self._paths.check_file(path, is_tracked=entry.is_tracked, folders_checked=entry.folders_checked)
             if exclusion is not None:
                 return drop(*exclusion)
@@ -184,7 +184,7 @@ class _Scanner:
                 path=path,
                 location=location,
                 size=status.st_size,
-                may_be_translation=self._source.only is None and self._paths.may_be_translation(path),
+                may_be_translation=self._source.only_files is None and self._paths.may_be_translation(path),
                 stamp=self._stamp(status),
             )
         return drop(*_drop_reason(location, status))
@@ -202,7 +202,7 @@ class _Scanner:
         """Return True for a file of an earlier dataset. It is not source, even if this build writes elsewhere."""
         folder = location.rpartition(os.sep)[0] or os.sep
         if folder not in self._is_dataset:
-            may_be = self._source.only is None and os.path.lexists(os.path.join(folder, MANIFEST))
+            may_be = self._source.only_files is None and os.path.lexists(os.path.join(folder, MANIFEST))
             self._is_dataset[folder] = may_be and is_dataset_folder(Path(folder))
         return self._is_dataset[folder]
 

@@ -25,7 +25,7 @@ class PreviousSplit(NamedTuple):
     by_text: Mapping[str, Split]
     """Keyed by text_sha256."""
 
-    def of(self, document: PreparedDocument) -> Split | None:
+    def find(self, document: PreparedDocument) -> Split | None:
         """Return the earlier split of a document, or None if it is new."""
         return self.by_text.get(document.text_sha256) or (self.by_key.get(document.key) if self.by_key else None)
 
@@ -33,7 +33,7 @@ class PreviousSplit(NamedTuple):
         """Return the earlier splits of the documents. New documents are skipped."""
         if not self.by_text and not self.by_key:
             return []
-        return [split for document in documents if (split := self.of(document))]
+        return [split for document in documents if (split := self.find(document))]
 
 
 NO_PREVIOUS_SPLIT = PreviousSplit({}, {})

@@ -131,7 +131,7 @@ class KeyTable(NamedTuple):
             np.bitwise_or.at(bits, slots >> 3, np.uint8(1) << (slots & 7).astype(np.uint8))
         return cls(bits)
 
-    def may_hold(self, keys: AnyKeys) -> Flags:
+    def may_contain(self, keys: AnyKeys) -> Flags:
         """Return True for all keys in the set, and False for most others."""
         slots = _leading_bits(keys, (8 * len(self.bits)).bit_length() - 1).astype(np.uint32)
         flags: Flags = (self.bits.take(slots >> 3) >> (slots & 7).astype(np.uint8)) & 1 != 0

@@ -29,10 +29,10 @@ Identity = bytes
 class CompareFunction(Protocol):
     """Function that returns the spans each held-out document shares with train, keyed by index.
 
-    With `is_any`, the result includes spans that are too trivial to count alone, as they may touch spans that count.
+    With `include_trivial`, the result includes spans that are too trivial to count alone, as they may touch spans that count.
     """
 
-    def __call__(self, held_out: Documents, train: Documents, *, is_any: bool) -> dict[int, SharedSpans]: ...
+    def __call__(self, held_out: Documents, train: Documents, *, include_trivial: bool) -> dict[int, SharedSpans]: ...
 
 
 class TrainText(msgspec.Struct, frozen=True, array_like=True):
@@ -156,7 +156,7 @@ def update_comparison(
     identities = [_identity(document) for document in held_out]
     seen = [index for index, identity in enumerate(identities) if identity in before.held_out]
     new = [documents[index] for index in train.new.tolist()]
-    found = compare([held_out[index] for index in seen], new, is_any=True) if seen and new else {}
+    found = compare([held_out[index] for index in seen], new, include_trivial=True) if seen and new else {}
     known: dict[int, KnownSpans] = {}
     for position, index in enumerate(seen):
         recorded = before.held_out[identities[index]]
@@ -176,7 +176,7 @@ def update_comparison(
             )
             known[index] = _known_spans(ranges, merged, documents)
     remaining = [index for index in range(len(held_out)) if index not in known]
-    found = compare([held_out[index] for index in remaining], documents, is_any=False) if remaining else {}
+    found = compare([held_out[index] for index in remaining], documents, include_trivial=False) if remaining else {}
     known |= {index: KnownSpans((), b"") for index in remaining}
     known |= {remaining[position]: KnownSpans(shared.cuts, shared.runs) for position, shared in found.items()}
     cuts = {index: spans.cuts for index, spans in sorted(known.items()) if spans.cuts}

@@ -297,7 +297,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {**model, "vocab": [[renamed(token, index), score] for index, (token, score) in enumerate(vocab)]}
 
     @cached_property
-    def continuing(self) -> "Definition":
+    def without_prefix_space(self) -> "Definition":
         """The same tokenizer for text that follows other tokens: it neither adds nor strips a space at the start.
 
         It is this definition itself if the tokenizer does neither. With a tokenizer that adds spaces, a file that is
@@ -312,9 +312,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return msgspec.structs.replace(self, json=msgspec.json.encode({**tree, **changed}))
 
     @cached_property
-    def puts_blank_before_text(self) -> bool:
+    def adds_prefix_space(self) -> bool:
         """True if the tokenizer encodes each part of a text as if a space preceded it."""
-        own, without = self.file, self.continuing.file
+        own, without = self.file, self.without_prefix_space.file
         return (own.normalizer, own.pre_tokenizer) != (without.normalizer, without.pre_tokenizer)
 
     def check(self) -> None:

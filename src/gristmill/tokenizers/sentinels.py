@@ -57,7 +57,7 @@ def require_fim_as_text(definition: Definition, ids: Iterable[int], option: str)
     tokens_by_id = {token.id: token for token in definition.added_tokens}
     tokens = [tokens_by_id.get(index) for index in ids]
     reason = None
-    if definition.puts_blank_before_text:
+    if definition.adds_prefix_space:
         reason = "it adds a space before each part of a text"
     elif any(token is None or token.lstrip or token.rstrip or token.single_word for token in tokens):
         reason = "it does not recognize its fill-in-the-middle tokens everywhere in a text"

@@ -67,7 +67,7 @@ def read_reply(body: bytes) -> Reply:
     """Read a chat completion. Raise NoAnswerError if the body is not one, because it then contains no answer."""
     completion = _decode(body, _COMPLETION, "chat completion")
     if not completion.choices:
-        raise NoAnswerError(Fault.LASTING, "the chat completion has no choices")
+        raise NoAnswerError(Fault.PERMANENT, "the chat completion has no choices")
     choice = completion.choices[0]
     return Reply(choice.message.content or "", choice.finish_reason)
 
@@ -76,9 +76,9 @@ def read_model_names(body: bytes) -> list[str]:
     """Read the names of the models that a server lists. Raise NoAnswerError if there are none or they are invalid."""
     names = [model.id for model in _decode(body, _MODELS, "list of models").data]
     if not names:
-        raise NoAnswerError(Fault.LASTING, "the list of models is empty")
+        raise NoAnswerError(Fault.PERMANENT, "the list of models is empty")
     if not all(name.isprintable() and 0 < len(name) <= MAX_NAME_CHARACTERS for name in names):
-        raise NoAnswerError(Fault.LASTING, "the list of models has invalid names")
+        raise NoAnswerError(Fault.PERMANENT, "the list of models has invalid names")
     return names
 
 
@@ -147,7 +147,7 @@ def _decode(body: bytes, decoder: "msgspec.json.Decoder[Decoded]", expected: str
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         is_page = body.lstrip()[:1] == b"<"
         reason = "the answer is a web page, not JSON: check the URL" if is_page else "the answer is not JSON"
-    raise NoAnswerError(Fault.LASTING, reason)
+    raise NoAnswerError(Fault.PERMANENT, reason)
 
 
 # Cache of answers, one file each: `cache/3f/3fa9…` contains the digest of the content, a line feed, and the content.

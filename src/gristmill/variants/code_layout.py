@@ -324,11 +324,11 @@ def _draw_layout(units: list[bytes], quotes: list[bytes], spacings: list[Spacing
     if any(layout):
         return layout
     if units:
-        return layout._replace(unit=rng.one_of(units))
+        return layout._replace(unit=rng.choice(units))
     if quotes:
-        return layout._replace(quote=rng.one_of(quotes))
-    return layout._replace(spacing=rng.one_of(spacings)) if spacings else layout
+        return layout._replace(quote=rng.choice(quotes))
+    return layout._replace(spacing=rng.choice(spacings)) if spacings else layout
 
 
 def _draw_or_none(choices: Sequence[Choice], rng: SeededRandom) -> Choice | None:
-    return rng.one_of([None, *choices])
+    return rng.choice([None, *choices])

@@ -55,7 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 0.7
 
     @classmethod
-    def of(cls, config: RewriteConfig) -> "Endpoint":
+    def from_config(cls, config: RewriteConfig) -> "Endpoint":
         assert config.endpoint is not None, "the configuration requires an endpoint"
         return cls(
             url=config.endpoint,
@@ -187,7 +187,7 @@ class EndpointClient:
             try:
                 return send_request(self._endpoint.request(path, body), self._stop)
             except NoAnswerError as error:
-                if error.fault is not Fault.PASSING:
+                if error.fault is not Fault.TRANSIENT:
                     raise
                 delay_seconds = retry_delay_seconds(attempt, error.retry_after)
             if self._stop.wait(delay_seconds):
@@ -195,7 +195,7 @@ class EndpointClient:
         return send_request(self._endpoint.request(path, body), self._stop)
 
     def _count_failure(self, error: NoAnswerError) -> None:
-        if error.fault is Fault.OF_THIS_TEXT:
+        if error.fault is Fault.TEXT_SPECIFIC:
             return
         with self._lock:
             self._num_consecutive_failures += 1

@@ -60,7 +60,7 @@ class IndependentWindow(NamedTuple):
     """A window that is not part of a longer text."""
 
     ids: Ids
-    place: Range
+    file_range: Range
     """Range of the file's tokens that the window is made from."""
 
 
@@ -95,12 +95,12 @@ def check_requirements(config: Config, definition: Definition) -> None:
     Raises MissingExtraError or ConfigError.
     """
     kinds = config.variants.rates
-    if config.variants.need_grammar:
+    if config.variants.needs_grammar:
         require_grammars()
     if any(VARIANTS[kind].needs_mask for kind in kinds):
         mask_id(definition)
-    if config.variants.ask_model:
-        Endpoint.of(config.rewrite)
+    if config.variants.needs_model:
+        Endpoint.from_config(config.rewrite)
 
 
 def _has_more_errors(text: bytes, original: Parsed) -> bool:

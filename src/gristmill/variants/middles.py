@@ -323,8 +323,8 @@ def _choose_node(piece: _Piece, rng: SeededRandom) -> Middle | None:
     counts = np.bincount(kinds[fits], minlength=len(SYNTAX_KINDS))
     if not counts.any():
         return None
-    kind = rng.one_of(np.flatnonzero(counts).tolist())
-    row = rng.one_of(np.flatnonzero(fits & (kinds == kind)).tolist())
+    kind = rng.choice(np.flatnonzero(counts).tolist())
+    row = rng.choice(np.flatnonzero(fits & (kinds == kind)).tolist())
     return Middle(int(starts[row]), int(ends[row]), SYNTAX_KINDS[kind])
 
 
@@ -339,11 +339,11 @@ def _choose_lines(piece: _Piece, rng: SeededRandom) -> Middle | None:
     firsts = np.flatnonzero((np.diff(boundaries) <= piece.max_bytes) & (np.diff(content) > 0))
     if not len(firsts):
         return None
-    first = rng.one_of(firsts.tolist())
+    first = rng.choice(firsts.tolist())
     start = int(boundaries[first])
     max_lines = int(np.searchsorted(boundaries, start + piece.max_bytes, "right")) - 1 - first
-    min_lines = 1 << rng.below(max_lines.bit_length())
-    num_lines = min_lines + rng.below(min(min_lines, max_lines - min_lines + 1))
+    min_lines = 1 << rng.integer_below(max_lines.bit_length())
+    num_lines = min_lines + rng.integer_below(min(min_lines, max_lines - min_lines + 1))
     return Middle(start, int(boundaries[first + num_lines]), MiddleKind.LINES)
 
 
@@ -366,7 +366,7 @@ def _choose_characters(piece: _Piece, rng: SeededRandom) -> Middle | None:
     boundaries = _character_boundaries(piece)
     if len(boundaries) == 0:
         return None
-    first_cut, second_cut = rng.below(len(boundaries)), rng.below(len(boundaries))
+    first_cut, second_cut = rng.integer_below(len(boundaries)), rng.integer_below(len(boundaries))
     lowest = int(np.searchsorted(boundaries, boundaries[first_cut] - piece.max_bytes))
     highest = int(np.searchsorted(boundaries, boundaries[first_cut] + piece.max_bytes, "right")) - 1
     second_cut = min(max(second_cut, lowest), highest)

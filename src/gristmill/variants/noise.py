@@ -41,7 +41,7 @@ class Noise(NamedTuple):
         while num_left > 0 and num_tries:
             num_tries -= 1
             length = min(_draw_span_length(self.mean_span, rng), num_left)
-            start = rng.below(max(num_tokens - length + 1, 1))
+            start = rng.integer_below(max(num_tokens - length + 1, 1))
             if not is_removed[max(start - 1, 0) : start + length + 1].any():
                 is_span_start[start] = True
                 is_removed[start : start + length] = True

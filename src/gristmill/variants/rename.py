@@ -189,7 +189,7 @@ class NameGenerator:
             num_words += 1
 
     def _draw_name(self, num_words: int, *, is_snake: bool) -> bytes:
-        one_of = self._rng.one_of
+        one_of = self._rng.choice
         if num_words <= 1:
             return one_of(read_word_list("nouns" if num_words else "short")).encode()
         words = [*(one_of(read_word_list("modifiers")) for _ in range(num_words - 1)), one_of(read_word_list("nouns"))]

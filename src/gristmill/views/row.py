@@ -77,7 +77,7 @@ def view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None
 
     Opening the dataset's tokenizer takes longer than reading a row, so pass `tokenizer` to display many rows.
     """
-    with dataset.edition.reading():
+    with dataset.edition.guard_reading():
         return _view_row(dataset, split, row, tokenizer)
 
 
@@ -121,7 +121,7 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 def _shared_tokens(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
     """Count the tokens shared with the previous and the next window. Builds write windows of a file consecutively."""
-    if window.is_alone or not isinstance(dataset.record, Manifest):
+    if window.is_altered or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:
         # The neighbors may be in any row. Except in a repeat, tokens that are not fresh are in the previous window too.
@@ -135,7 +135,7 @@ def _neighbor(dataset: Dataset, split: str, row: int, window: Window) -> Window 
     if not 0 <= row < len(dataset[split]):
         return None
     found = read_row(dataset, split, row).windows[0]
-    names = ("repo", "path", "variant", "repeat", "is_alone")
+    names = ("repo", "path", "variant", "repeat", "is_altered")
     return found if all(getattr(found, name) == getattr(window, name) for name in names) else None
 
 
@@ -261,7 +261,7 @@ def _has_own_text(window: WindowView) -> bool:
 
 def has_lines(window: Window) -> bool:
     """Return True if the text of the window is a known range of unchanged lines of the file or of a variant."""
-    return _has_build_facts(window) and not window.is_alone
+    return _has_build_facts(window) and not window.is_altered
 
 
 def window_starts(view: RowView) -> list[int]:

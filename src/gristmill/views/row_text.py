@@ -74,9 +74,9 @@ class _Terminal(NamedTuple):
         return [self.styled(style, line) for line in textwrap.wrap(text, self.width)]
 
 
-def row_text(view: RowView, *, colour: bool, width: int, ids: bool = False) -> str:
+def row_text(view: RowView, *, color: bool, width: int, ids: bool = False) -> str:
     """Return a row as text for a terminal of the given width. With `ids`, each token is followed by its id."""
-    terminal = _Terminal(colour, max(width, MIN_WIDTH), ids)
+    terminal = _Terminal(color, max(width, MIN_WIDTH), ids)
     lines = terminal.wrapped(", ".join(row_facts(view)))
     blocks = pairwise([0, *window_starts(view)[1:], len(view.tokens)])
     pieces = _styled_texts(view, terminal)

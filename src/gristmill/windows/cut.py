@@ -41,7 +41,7 @@ class WindowShape(NamedTuple):
                 f"window.length must be larger than the {counted(num_special, 'special token')} in each window, "
                 f"got {config.length}. Try --window 512."
             )
-        overlap = config.num_shared
+        overlap = config.num_overlap_tokens
         if overlap >= num_content:
             raise ConfigError(
                 f"window.overlap must be smaller than window.length - {num_special} ({num_content}), "
@@ -65,7 +65,7 @@ class Windows(NamedTuple):
     def __len__(self) -> int:
         return len(self.starts)
 
-    def picked(self, numbers: Indices) -> "Windows":
+    def select(self, numbers: Indices) -> "Windows":
         """Return the windows with these numbers."""
         return Windows(self.starts[numbers], self.ends[numbers], self.fresh[numbers], 0)
 

@@ -42,12 +42,12 @@ class Drawing(NamedTuple):
     """With --weights-only, weights of documents whose weight is not 1."""
     natural: dict[Split, int]
     """Number of windows before sampling."""
-    wanted: dict[Split, int]
+    requested: dict[Split, int]
     """Number of windows to draw."""
     groups: list[Group]
     """Empty if neither weights nor a size of train are configured."""
 
-    def changed(self, documents: Documents) -> list[PlacedDocument]:
+    def with_draws(self, documents: Documents) -> list[PlacedDocument]:
         """Return the documents with a draw or weight, with it set. Their sizes still count each window once."""
         return [
             msgspec.structs.replace(

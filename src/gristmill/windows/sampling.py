@@ -102,7 +102,7 @@ def drawn_window_numbers(num_windows: int, draw: Draw, key: FileKey) -> tuple[In
 
 def _draw_extra(num_windows: int, draw: Draw, key: FileKey) -> Indices:
     """Draw `draw.extra` windows: those with the smallest random numbers, in order."""
-    bits = SeededRandom(draw.seed, *key).many_bits(num_windows if draw.extra else 0)
+    bits = SeededRandom(draw.seed, *key).bits_array(num_windows if draw.extra else 0)
     return np.sort(np.argsort(bits, kind="stable")[: draw.extra])
 
 

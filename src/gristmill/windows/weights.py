@@ -46,7 +46,7 @@ class Rule(NamedTuple):
             language in self.languages
             or repo == self.repo
             or (self.folder is not None and path.startswith(f"{self.folder}/"))
-            or bool(self.patterns and _compiled(self.patterns).take(path.encode()))
+            or bool(self.patterns and _compiled(self.patterns).selects(path.encode()))
         )
 
 

@@ -296,7 +296,7 @@ def test_fill_in_the_middle_is_compared_in_original_order(tmp_path, pack):
 
 
 def windows_of(folder):
-    return [(one.window.text, one.stretch) for one in TrainScan(open_dataset(folder), lambda _: None)._windows()]
+    return [(one.window.text_key, one.span) for one in TrainScan(open_dataset(folder), lambda _: None)._windows()]
 
 
 def test_labels_of_noisy_windows_count_as_train_text(tmp_path, corpus):

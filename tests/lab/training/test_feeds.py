@@ -194,7 +194,7 @@ def test_invalid_segments_are_rejected(packed, tmp_path, change):
     item = open_dataset(packed).torch("validation")
     rows[0]["segments"][0].update(change)
     with pytest.raises(DatasetError, match="a row is damaged"):
-        item._items.drawn(rows[0], item.order.draws(0, range(1))[0])
+        item._items.make_drawn_item(rows[0], item.order.draws(0, range(1))[0])
 
 
 def test_budget_uses_the_accumulate_setting():

@@ -221,7 +221,7 @@ def test_index_is_temporary_in_a_read_only_folder(original, tmp_path):
     parent.chmod(0o555)
     with without_privileges(may_read=True), viewer(folder) as client:
         assert "cannot be written" in client.note
-        temporary = client.opened.now().index._viewer_folder.folder
+        temporary = client.current.get().index._viewer_folder.folder
         assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
         client.indexed()
         assert client.found("/api/windows", language="python")["total"] > 0
@@ -262,7 +262,7 @@ def test_links_and_fifos_in_the_viewer_folder_are_not_written_to(folder, name, k
         os.mkfifo(viewer_folder_path(folder) / name)
     viewer_folder = ViewerFolder(folder)
     assert "not created by a viewer" in viewer_folder.note
-    assert viewer_folder.key()
+    assert viewer_folder.load_or_create_key()
     with viewer_folder.hold_lock(on_wait=pytest.fail):
         pass
     viewer_folder.close()
@@ -271,10 +271,10 @@ def test_links_and_fifos_in_the_viewer_folder_are_not_written_to(folder, name, k
 
 def test_oversized_key_file_is_replaced(folder):
     viewer_folder = ViewerFolder(folder)
-    first = viewer_folder.key()
+    first = viewer_folder.load_or_create_key()
     with (viewer_folder.folder / "key").open("r+b") as stream:
         stream.truncate(1 << 40)
-    assert viewer_folder.key() != first
+    assert viewer_folder.load_or_create_key() != first
     assert (viewer_folder.folder / "key").stat().st_size == len(first)
 
 

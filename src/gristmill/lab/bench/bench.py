@@ -86,7 +86,7 @@ def bench(
         found = gather(source or default_source(), engine, progress, work=work)
         job = _job(found, definition, work, options)
         setup = Setup(
-            source=os.path.join(found.source.root, *(found.source.only or ())),
+            source=os.path.join(found.source.root, *(found.source.only_files or ())),
             tokenizer=options.tokenizer,
             withheld=found.withheld,
             has_notebooks=any(file.language == NOTEBOOK for file in found.files),
@@ -260,7 +260,7 @@ def _job(found: GatheredFiles, definition: Definition, work: Path, options: Benc
     tokenizer_file.write_bytes(msgspec.json.encode({**tree, "truncation": None, "padding": None}))
     return Job(
         files=found.files,
-        root=os.path.join(found.source.root, *(found.source.only or ())),
+        root=os.path.join(found.source.root, *(found.source.only_files or ())),
         tokenizer=str(tokenizer_file),
         prefix=definition.template.prefix,
         suffix=definition.template.suffix,

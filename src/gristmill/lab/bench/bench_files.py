@@ -43,7 +43,7 @@ def default_source() -> str:
 def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | None = None) -> GatheredFiles:
     """Find and read the files of a source. `work` is the folder for outputs, which must be outside the source."""
     (source,) = resolve_sources([name])
-    if work is not None and source.only is None and Path(source.root) in (work, *work.parents):
+    if work is not None and source.only_files is None and Path(source.root) in (work, *work.parents):
         raise ConfigError(
             f"the outputs would be inside the source, at {str(work)!r}. Choose a --keep folder or TMPDIR elsewhere."
         )

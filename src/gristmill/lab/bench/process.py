@@ -126,7 +126,7 @@ class _PhaseReader:
             self._begin(f"{self._name} {message['phase']}")
         elif {"done", "total", "unit"} <= message.keys() and self._step is not None:
             if (self._step.total, self._step.unit) != (message["total"], message["unit"]):
-                self._step.expect(message["total"], message["unit"])
+                self._step.set_total(message["total"], message["unit"])
             self._step.advance(message["done"] - self._step.done)
 
     def _begin(self, name: str) -> None:

@@ -88,7 +88,7 @@ def measure_quality(out: Path, job: Job) -> Quality:
     num_lost, num_left_out = _count_with_reasons(out, job, coverage) if has_reasons else (_count_lost(job, coverage), 0)
     return Quality(
         windows=totals.num_windows,
-        places=coverage.num_places(),
+        places=coverage.num_ranges(),
         distinct=_ratio(len(totals.windows), totals.num_windows),
         redundancy=_ratio(totals.num_content, sum(map(coverage.num_tokens, coverage.files()))),
         padding=_ratio(totals.num_padding, totals.num_ids),

@@ -112,7 +112,7 @@ def compare(
     test_dataset = None if test is None else open_dataset(test)
     with ExitStack() as reading:
         for dataset in [*datasets, *([] if test_dataset is None else [test_dataset])]:
-            reading.enter_context(dataset.edition.reading())
+            reading.enter_context(dataset.edition.guard_reading())
         frozen = freeze(datasets, test_dataset, progress or Progress(), min_tokens=min_tokens)
     comparison_folder.keep(frozen)
     for line in small_test_warnings(frozen.facts):
@@ -124,7 +124,7 @@ def compare(
     finished: list[FinishedRun] = []
     for seed, one in product(range(seeds), compared):
         log(f"\n{printable(one.name)}, seed {seed}: run {len(finished) + 1} of {seeds * len(compared)}")
-        one.dataset.edition.require()
+        one.dataset.edition.require_unchanged()
         run = RunFolder(comparison_folder.run_folder(one.number, one.name, seed))
         finished.append(_run(one, run_config(config, one.train, one.budget_tokens, seed), run, frozen, log))
     comparison = _make_comparison(compared, finished, frozen, config, command)

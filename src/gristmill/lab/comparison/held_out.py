@@ -85,7 +85,7 @@ def _read_files(splits: Iterable[tuple[Dataset, Split]], keys: set[FileKey]) -> 
         for row in read_rows(dataset, split):
             for window in row.windows:
                 if window.file in keys and not window.variant:
-                    windows[window.file].append(row.shown(window).stretch)
+                    windows[window.file].append(row.with_ids(window).span)
     joined = ((key, join_spans(spans)) for key, spans in sorted(windows.items()))
     return [HeldOutFile(key, spans) for key, spans in joined if spans is not None]
 

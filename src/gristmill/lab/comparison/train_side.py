@@ -76,7 +76,7 @@ class FrozenGrams:
         keys = span_keys(np.concatenate(batch), _gram_starts(np.cumsum(lengths) - lengths, lengths))
         if not len(self._keys):
             return np.zeros(0, np.int64)
-        keys = keys[self._table.may_hold(keys)]
+        keys = keys[self._table.may_contain(keys)]
         numbers = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         found: Positions = numbers[self._keys[numbers] == keys]
         return found
@@ -168,14 +168,14 @@ class TrainScan:
         for _, windows in groupby(self._windows(), lambda shown: shown.window.file):
             by_text: defaultdict[TextKey, list[WindowWithIds]] = defaultdict(list)
             for shown in windows:
-                text = shown.window.text
+                text = shown.window.text_key
                 if text.variant in INDEPENDENT_WINDOW_KINDS or not text.path:
-                    yield text, shown.stretch
+                    yield text, shown.span
                 else:
                     by_text[text].append(shown)
             for text, of_text in by_text.items():
                 joined = join_windows(self._dataset, of_text)
-                spans = [shown.stretch for shown in of_text] if joined is None else joined
+                spans = [shown.span for shown in of_text] if joined is None else joined
                 yield from ((text, span) for span in spans)
 
     def _windows(self) -> Iterator[WindowWithIds]:
@@ -189,7 +189,7 @@ class TrainScan:
                 self.num_windows += 1
                 self.num_ids += len(row.ids)
             for window in row.windows:
-                yield row.shown(window)
+                yield row.with_ids(window)
                 if row.clean is not None:
                     yield WindowWithIds(msgspec.structs.replace(window, variant=""), row.clean)
 

@@ -64,7 +64,7 @@ class RunFolder:
     def model(self) -> Path:
         return self.path / MODEL
 
-    def look(self, facts: RunFacts, *, resume: bool) -> Path | None:
+    def find_checkpoint(self, facts: RunFacts, *, resume: bool) -> Path | None:
         """Return the checkpoint to resume from, or None to start from the beginning. Writes nothing.
 
         Raises OutputError if a new run would overwrite something, and ConfigError if the run to resume does not exist

@@ -38,7 +38,7 @@ def train(
     log = log if processes.is_first else lambda _: None
     run_folder = RunFolder(out)
     facts = make_run_facts(dataset, config, processes.device, command)
-    checkpoint = run_folder.look(facts, resume=resume)
+    checkpoint = run_folder.find_checkpoint(facts, resume=resume)
     if run_folder.is_done():
         log(f"{printable(str(run_folder.path))} is already finished.")
         return read_result(run_folder.path)

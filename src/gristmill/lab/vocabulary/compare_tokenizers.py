@@ -53,7 +53,7 @@ def compare_tokenizers(
         by_language = {name: TextCounts(**languages[name]) for name in _by_size(languages)}
         return TokenizerTable(
             window_length=config.window.length,
-            overlap=window.num_shared,
+            overlap=window.num_overlap_tokens,
             splits={split: TextCounts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
             languages=by_language,
             tokenizers=[counter.counts(splits.total(), by_language) for counter in counters],

@@ -206,7 +206,7 @@ class DatasetCorpus:
             self._engine.definition, name=manifest.tokenizer.name, revision=manifest.tokenizer.revision
         )
         self.settings: dict[str, Any] | None = None
-        with self._dataset.edition.reading():
+        with self._dataset.edition.guard_reading():
             rows = [row for row in read_file_rows(folder / FILES) if row.status == "kept"]
         self._languages: dict[FileKey, str] = {row.key: row.language or "" for row in rows}
         self.num_files = {split: sum(row.split is split for row in rows) for split in Split}
@@ -218,7 +218,7 @@ class DatasetCorpus:
         """Yield the texts of a split. Variants are left out, and repeated windows count once."""
         rows = read_rows(self._dataset, split)
         file_windows = (
-            (window.file, row.shown(window)) for row in rows for window in row.windows if not window.variant
+            (window.file, row.with_ids(window)) for row in rows for window in row.windows if not window.variant
         )
         for key, windows in groupby(file_windows, key=itemgetter(0)):
             spans = self._join_windows(window for _, window in windows)
@@ -227,7 +227,7 @@ class DatasetCorpus:
             yield Text("/".join(key), self._languages.get(key, ""), texts, num_tokens)
 
     def write_files_table(self, path: Path) -> None:
-        with self._dataset.edition.reading():
+        with self._dataset.edition.guard_reading():
             shutil.copyfile(self._dataset.folder / FILES, path)
 
     def _join_windows(self, windows: Iterable[WindowWithIds]) -> list[TokenSpan]:

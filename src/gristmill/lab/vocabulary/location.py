@@ -67,7 +67,7 @@ class TokenizerLocation(NamedTuple):
         """Path of the files.jsonl with the splits."""
         return self.files[FILES]
 
-    def refuse_foreign(self) -> None:
+    def require_replaceable(self) -> None:
         """Raise unless the location is new, an empty folder, or the output of an earlier run."""
         is_from_earlier_run = self._read_identity() is not None
         if self.is_file:

@@ -109,7 +109,7 @@ def train_tokenizer(
 @contextmanager
 def _open_corpus(config: Config, location: TokenizerLocation, progress: Progress) -> Iterator[Corpus]:
     """Open the corpus, with the splits of an earlier run at the same location if no others are given."""
-    location.refuse_foreign()
+    location.require_replaceable()
     dataset = find_dataset_source(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
@@ -174,6 +174,6 @@ def _location_warnings(config: Config, location: TokenizerLocation) -> Iterator[
     if find_dataset_source(config) is not None:
         return
     for source in local_sources(config):
-        if source.only is None and Path(source.root) in location.out.parents:
+        if source.only_files is None and Path(source.root) in location.out.parents:
             name = os.path.relpath(location.out, source.root)
             yield f"{path_text(name)} is inside its source. Exclude it from builds with --exclude, or move it."

@@ -70,7 +70,7 @@ def _changed_settings(manifest: Manifest) -> Settings:
         changed["tokenizer.name"] = tokenizer
     if manifest.formats != list(default_of("output.formats")):
         changed["output.formats"] = manifest.formats
-    if config.variants.ask_model:
+    if config.variants.needs_model:
         changed["rewrite.endpoint"] = ENDPOINT_PLACEHOLDER
     return {name: _redact(value) for name, value in changed.items()}
 

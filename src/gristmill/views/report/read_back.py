@@ -136,4 +136,4 @@ class WindowTexts:
             read = read_row(self._dataset, split, number)
             for window in read.windows:
                 if window.file == row.key and not window.variant:
-                    yield read.shown(window)
+                    yield read.with_ids(window)

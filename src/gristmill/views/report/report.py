@@ -167,7 +167,7 @@ def report(
     subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
     _require_writable(path)
-    with OpenedBuild(subject).reading(), OpenedBuild(folders[0]).reading():
+    with OpenedBuild(subject).guard_reading(), OpenedBuild(folders[0]).guard_reading():
         facts = gather(subject, sources, progress)
         compared = None if other is None else comparison_section(folders[0], subject, facts, progress)
         page = make_page(facts, compared, rows_section(open_dataset(subject)))

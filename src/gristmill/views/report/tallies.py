@@ -56,7 +56,7 @@ class Folders:
     def add(self, row: FileRow) -> None:
         if row.status == "kept":
             folder = row.path.rpartition("/")[0]
-            self._direct.setdefault((row.repo, folder), _Sizes()).add(1, row.shown_tokens)
+            self._direct.setdefault((row.repo, folder), _Sizes()).add(1, row.kept_tokens)
 
     def tree(self) -> tuple[list[Folder], int]:
         """Return the largest folders, parents first, and the number of omitted folders."""
@@ -217,7 +217,7 @@ class Shares:
         if row.split is None or row.status != "kept":
             return
         for tallies, name in ((self._languages, row.language), (self._licenses, row.license)):
-            tallies.setdefault(truncate(name or ""), _Tally()).add(row.split, row.shown_tokens)
+            tallies.setdefault(truncate(name or ""), _Tally()).add(row.split, row.kept_tokens)
         if row.redactions and len(self.secret_files) < MAX_SECRET_FILES:
             self.secret_files.append(Example(name=truncate(row.name), detail=truncate(_redactions_text(row))))
 

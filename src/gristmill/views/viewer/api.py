@@ -114,7 +114,7 @@ def _read_window(loaded: LoadedDataset, file: FileRow, split: Split, row: int, s
     read = read_row(loaded.dataset, split, row)
     for window in read.windows:
         if (window.file, window.start, window.variant, window.repeat) == (file.key, start, "", 0):
-            return read.shown(window)
+            return read.with_ids(window)
     raise DatasetError(f"row {split}:{row} has changed since the index was built. Restart the viewer.")
 
 

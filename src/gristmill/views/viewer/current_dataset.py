@@ -39,7 +39,7 @@ class CurrentDataset:
     def close(self) -> None:
         self._loaded.index.stop()
 
-    def now(self) -> LoadedDataset:
+    def get(self) -> LoadedDataset:
         """Return the current build. Load it first if the manifest has changed.
 
         Raises DatasetError while the new manifest is missing or damaged. The next call tries again.

@@ -143,7 +143,7 @@ class Index:
     def _run(self) -> None:
         try:
             with self._viewer_folder.hold_lock(on_wait=self._raise_if_stopped):
-                self._viewer_folder.clear(keep=self._name)
+                self._viewer_folder.delete_other_indexes(keep=self._name)
                 folder = self._viewer_folder.folder / self._name
                 if not _is_intact(folder) or not self._try_open(folder):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -162,11 +162,11 @@ class Index:
 
     def _build(self, folder: Path) -> None:
         """Build the index under a temporary name and rename it. Files that are already mapped remain valid."""
-        unfinished, edition = self._viewer_folder.unfinished(self._name), self._dataset.edition
+        unfinished, edition = self._viewer_folder.create_unfinished(self._name), self._dataset.edition
         try:
             if self.has_record:
                 table = self._dataset.folder / FILES
-                with edition.reading():
+                with edition.guard_reading():
                     fraction_per_byte = FILES_FRACTION / max(_size_and_time(table)[0], 1)
                     write_file_index(table, unfinished, partial(self._advance, fraction_per_byte))
                 self.files = FileTable(unfinished, table, edition)

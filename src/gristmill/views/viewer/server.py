@@ -103,7 +103,7 @@ class ViewServer(http.server.ThreadingHTTPServer):
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __init__(self, port: int, opened: CurrentDataset, guard: Guard, assets: dict[str, Reply]) -> None:
-        self.opened, self.guard, self.assets = opened, guard, assets
+        self.current, self.guard, self.assets = opened, guard, assets
         self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
 
@@ -168,7 +168,7 @@ class ViewServer(http.server.ThreadingHTTPServer):
         endpoint = ENDPOINTS.get(name)
         if endpoint is None:
             raise not_found("there is no API endpoint at this address.")
-        loaded = self.opened.now()
+        loaded = self.current.get()
         try:
             answer = endpoint(loaded, Query(query))
         except NotIndexedError:
@@ -219,7 +219,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 raise RefusedError(
                     HTTPStatus.REQUEST_URI_TOO_LONG, f"the address has more than {MAX_ADDRESS} characters."
                 )
-            with self.server.opened.priority.request():
+            with self.server.current.priority.request():
                 return self.server.reply(self.path, self.headers)
         except RefusedError as refused:
             return _error(refused.status, str(refused))

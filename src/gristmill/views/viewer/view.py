@@ -26,7 +26,7 @@ class RunningViewer:
         self.server, self.note = server, note
         self.address = self._address(key)
 
-    def address_for_once(self) -> str:
+    def one_time_address(self) -> str:
         """Return an address that can be opened once."""
         return self._address(self.server.guard.issue_ticket())
 
@@ -46,10 +46,10 @@ def open_viewer(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Runni
     viewer_folder = ViewerFolder(path)
     try:
         current = CurrentDataset(path, viewer_folder)
-        key = viewer_folder.key()
+        key = viewer_folder.load_or_create_key()
         with _listen(port, current, Guard(key)) as server:
             with suppress(GristmillError):  # each request that needs the tokenizer reports the error
-                current.now().dataset.tokenizer.decode([])
+                current.get().dataset.tokenizer.decode([])
             current.start()
             try:
                 yield RunningViewer(server, key, viewer_folder.note)
@@ -85,7 +85,7 @@ def view(
     with suppress(KeyboardInterrupt), open_viewer(folder, port) as viewing:
         on_ready(viewing)
         if opens_browser and _has_display():
-            threading.Thread(target=webbrowser.open, args=(viewing.address_for_once(),), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(viewing.one_time_address(),), daemon=True).start()
         viewing.server.serve_forever(POLL_SECONDS)
 
 

@@ -78,7 +78,7 @@ class ViewerDataset(Dataset):
             return super().__getitem__(split)
 
     def _files_of(self, split: Split) -> list[RowFile]:
-        with self.edition.reading():
+        with self.edition.guard_reading():
             files = super()._files_of(split)
         num_rows = sum(map(len, files))
         if num_rows != len(self.numbering.range_of(split)):

@@ -57,7 +57,7 @@ class ViewerFolder:
     def close(self) -> None:
         self._temporary.close()
 
-    def key(self) -> str:
+    def load_or_create_key(self) -> str:
         """Return the stored key. Replace it if it is missing, malformed or readable by other users."""
         with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:
             stored = stream.read(KEY_BYTES + 1).decode("ascii")
@@ -79,13 +79,13 @@ class ViewerFolder:
                 time.sleep(LOCK_RETRY_SECONDS)
             yield
 
-    def clear(self, keep: str) -> None:
+    def delete_other_indexes(self, keep: str) -> None:
         """Delete all indexes except one. Requires the lock, so that no other viewer is writing an index."""
         for entry in self.folder.iterdir():
             if entry.name.startswith(INDEX_PREFIX) and entry.name != keep:
                 shutil.rmtree(entry, ignore_errors=True)
 
-    def unfinished(self, name: str) -> Path:
+    def create_unfinished(self, name: str) -> Path:
         """Create an empty folder for an unfinished index."""
         folder = self.folder / f"{name}{UNFINISHED}"
         shutil.rmtree(folder, ignore_errors=True)
