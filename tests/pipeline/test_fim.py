@@ -430,5 +430,5 @@ def test_summary_explain_and_show_describe_rewritten_windows(source, tokenizer, 
     explained = called("explain", tmp_path / "out", row["path"]).stdout
     assert re.search(r"fim +\d+ windows? rewritten for fill in the middle, seed \d+", explained)
     printed = called("show", tmp_path / "out", "--row", number).stdout
-    assert "fill in the middle" in " ".join(printed.split())
+    assert "the middle that the model fills in" in " ".join(printed.split())
     assert printed.count("▸") == 2

@@ -346,7 +346,7 @@ def test_against_clean_detects_a_changed_source(dataset):
     assert any(line.startswith("files.jsonl: sha256 ") for line in answer["differences"])
     done = called("check", dataset, "--against-clean")
     assert done.returncode == 1
-    assert done.stdout.endswith(f"differs from a build from scratch: {dataset}\n")
+    assert done.stdout.endswith(f"differs from a clean build: {dataset}\n")
     assert called("check", dataset, "--against-clean", "--quiet").stdout == done.stdout
 
 
