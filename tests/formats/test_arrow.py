@@ -19,13 +19,13 @@ from gristmill.formats.arrow import ARROW
 from gristmill.formats.batch import Ragged, WindowBatch, slice_batch
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import format_lines
-from support.made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
+from support.made_batches import bytes_in, plain_batch, plain_schema, require_same, schemas_and_batches, split_batch_at
 
 ONE_FILE = ["train/data-00000-of-00001.arrow", "train/dataset_info.json", "train/state.json"]
 
 
 @settings(max_examples=25, deadline=None)
-@given(made())
+@given(schemas_and_batches())
 def test_datasets_reads_the_same_rows_as_json(case):
     datasets = pytest.importorskip("datasets")
     schema, batch = case
@@ -86,7 +86,7 @@ def test_large_split_is_written_to_several_files(tmp_path, monkeypatch):
     ARROW.finish(tmp_path, schema)
     assert datasets.load_from_disk(tmp_path)["train"]["path"][:] == batch.columns["path"]
     content = bytes_in(tmp_path)
-    ARROW.write(cut_at(batch, range(0, 5500, 37)), Target(tmp_path, Split.TRAIN, schema))
+    ARROW.write(split_batch_at(batch, range(0, 5500, 37)), Target(tmp_path, Split.TRAIN, schema))
     assert bytes_in(tmp_path) == content
     (tmp_path / names[1]).unlink()
     with pytest.raises(DatasetError, match=r"data-00001-of-00003\.arrow is missing"):

@@ -13,7 +13,7 @@ from gristmill.core.records import Split
 from gristmill.formats import litdata, mds
 from gristmill.formats.batch import slice_batch
 from gristmill.formats.format import Format, Target
-from support.chunked_batches import EVERY, PACKED, batches, cut, many, require_same, schema_of, schemas
+from support.chunked_batches import EVERY, PACKED, batches, make_batch, require_same, schema_of, schemas, split_batch
 
 
 class ChunkedFormat(NamedTuple):
@@ -57,7 +57,7 @@ def test_rows_are_read_back_unchanged_and_bytes_do_not_depend_on_batches(tmp_pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunked.module, "CHUNK_BYTES", data.draw(st.sampled_from([1, 700, 4000])))
         names = chunked.write(folders[0], schema, batch)
-        chunked.write(folders[1], schema, *cut(batch, data.draw(st.lists(st.integers(0, 9)))))
+        chunked.write(folders[1], schema, *split_batch(batch, data.draw(st.lists(st.integers(0, 9)))))
         assert contents(folders[0]) == contents(folders[1])
         assert sorted(names) == sorted(f"train/{name}" for name in contents(folders[0]))
         reader = chunked.format_.open(folders[0], Split.TRAIN, schema)
@@ -134,7 +134,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_raise_dataset_error(tmp_path, chunked, damage):
     schema = schema_of()
-    chunked.write(tmp_path, schema, many(schema, 3))
+    chunked.write(tmp_path, schema, make_batch(schema, 3))
     damage(tmp_path / "train", chunked)
     with pytest.raises(DatasetError, match="Build the dataset again"):
         chunked.read(tmp_path, schema, 3)
@@ -152,7 +152,7 @@ SCHEMAS = {
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_changed_byte_gives_rows_or_dataset_error(tmp_path, chunked, schema):
     """Change one byte at a time, in the complete file and again in its first bytes, where counts and sizes are."""
-    chunked.write(tmp_path, schema, many(schema, 2))
+    chunked.write(tmp_path, schema, make_batch(schema, 2))
     path = tmp_path / "train" / chunked.first_chunk
     content = path.read_bytes()
     random = np.random.default_rng(3)

@@ -19,9 +19,9 @@ from gristmill.formats.batch import equals_previous, slice_batch
 from gristmill.formats.format import Target, format_folder, get_format
 from gristmill.formats.jsonl_rows import format_lines
 from gristmill.formats.shares import Share, WrittenDataset, write_share
-from support.chunked_batches import EVERY, PACKED, many, schema_of
-from support.library_readers import ask
-from support.made_batches import bytes_in, cut_at, made, require_same
+from support.chunked_batches import EVERY, PACKED, make_batch, schema_of
+from support.library_readers import run_jobs
+from support.made_batches import bytes_in, require_same, schemas_and_batches, split_batch_at
 from support.megatron_index import parsed_idx
 from support.source_trees import ROOT
 
@@ -30,17 +30,17 @@ CUTS = st.lists(st.integers(0, 10), max_size=3)
 
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=25, deadline=None)
-@given(case=made(), both_cuts=st.tuples(CUTS, CUTS), start=st.integers(0, 8), stop=st.integers(0, 8))
+@given(case=schemas_and_batches(), both_cuts=st.tuples(CUTS, CUTS), start=st.integers(0, 8), stop=st.integers(0, 8))
 def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_cuts, start, stop):
     schema, batch = case
     cuts, other_cuts = both_cuts
     format_ = get_format(name)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
         target = Target(Path(folder), Split.TRAIN, schema)
-        names = format_.write(cut_at(batch, cuts), target)
+        names = format_.write(split_batch_at(batch, cuts), target)
         assert sorted(names) == list(bytes_in(target.folder))
-        format_.write(cut_at(batch, other_cuts), target._replace(folder=Path(again)))
-        format_.write(cut_at(batch, other_cuts), target)  # over existing files
+        format_.write(split_batch_at(batch, other_cuts), target._replace(folder=Path(again)))
+        format_.write(split_batch_at(batch, other_cuts), target)  # over existing files
         assert bytes_in(Path(again)) == bytes_in(target.folder)
         rows = format_.open(target.folder, Split.TRAIN, schema)
         assert len(rows) == len(batch)
@@ -51,7 +51,7 @@ def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_
 
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=15, deadline=None)
-@given(case=made(), cuts=CUTS)
+@given(case=schemas_and_batches(), cuts=CUTS)
 def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
     schema, batch = case
     format_ = get_format(name)
@@ -121,7 +121,7 @@ def read_megatron(folder, schema):
 
 
 def read_with_library(folder, do):
-    ask({"do": do, "folder": folder / "train", "rows": folder / "read.jsonl"})
+    run_jobs({"do": do, "folder": folder / "train", "rows": folder / "read.jsonl"})
     return [json.loads(line) for line in (folder / "read.jsonl").read_text().splitlines()]
 
 
@@ -142,7 +142,7 @@ READERS = {
 def test_rows_are_readable_without_gristmill(name, tmp_path):
     assert name in READERS, f"add a reader of {name} to READERS that does not use gristmill"
     schema = schema_of(EVERY)
-    batch = many(schema, 20)
+    batch = make_batch(schema, 20)
     get_format(name).write([batch], Target(tmp_path, Split.TRAIN, schema))
     assert READERS[name](tmp_path, schema) == [json.loads(line) for line in format_lines(batch, schema)]
 

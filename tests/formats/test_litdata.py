@@ -10,8 +10,8 @@ from gristmill.formats import litdata
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.litdata import LITDATA
-from support.chunked_batches import EVERY, PACKED, many, require_same, schema_of
-from support.library_readers import ask
+from support.chunked_batches import EVERY, PACKED, make_batch, require_same, schema_of
+from support.library_readers import run_jobs
 
 LIMIT = 20_000
 CASES = {
@@ -50,8 +50,8 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_chunks
     for name, (schema, columns) in CASES.items():
         folder, rows, read = (tmp_path / name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}-read.jsonl")
         folder.mkdir()
-        write(folder, schema, many(schema, 100))
-        rows.write_bytes(b"".join(format_lines(many(schema, 100), schema)))
+        write(folder, schema, make_batch(schema, 100))
+        rows.write_bytes(b"".join(format_lines(make_batch(schema, 100), schema)))
         arguments = {
             "rows": rows,
             "folder": tmp_path / "library" / name / "train",
@@ -59,7 +59,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_chunks
             "chunk_bytes": LIMIT,
         }
         jobs += [{"do": "write_litdata", **arguments}, {"do": "read_litdata", "folder": folder / "train", "rows": read}]
-    ask(*jobs)
+    run_jobs(*jobs)
     for name, (schema, _) in CASES.items():
         found, library = read_files(tmp_path / name), read_files(tmp_path / "library" / name)
         assert len(found) > 3
@@ -70,7 +70,7 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_chunks
         rows = [json.loads(line) for line in tmp_path.joinpath(f"{name}-read.jsonl").read_bytes().splitlines()]
         for row in rows:
             row.update({key: json.loads(row[key]) for key in ("segments",) if key in row})
-        require_same(parse_lines([json.dumps(row).encode() for row in rows], schema), many(schema, 100))
+        require_same(parse_lines([json.dumps(row).encode() for row in rows], schema), make_batch(schema, 100))
 
 
 def test_library_reads_the_same_content(tmp_path, built_tests, small_chunks):
@@ -79,8 +79,8 @@ def test_library_reads_the_same_content(tmp_path, built_tests, small_chunks):
     jobs = ({"folder": tmp_path / split, "rows": tmp_path / f"{split}.jsonl"} for split in built_tests.rows)
     padded = schema_of(pad_id=1)
     (tmp_path / "padded").mkdir()
-    write(tmp_path / "padded", padded, many(padded, 100))
-    ask(
+    write(tmp_path / "padded", padded, make_batch(padded, 100))
+    run_jobs(
         *({"do": "read_litdata", **job} for job in jobs), {"do": "collate_litdata", "folder": tmp_path / "padded/train"}
     )
     built_tests.require_rows(tmp_path)
@@ -92,7 +92,7 @@ def test_cache_key_depends_only_on_content(tmp_path):
     for number, seed in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        write(folder, schema, many(schema, 3, seed))
+        write(folder, schema, make_batch(schema, 3, seed))
         cache_keys.append(read_index(folder)["updated_at"])
     assert cache_keys[0] == cache_keys[1] != cache_keys[2]
 
@@ -137,7 +137,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_raise_dataset_error(tmp_path, damage):
     schema = schema_of()
-    write(tmp_path, schema, many(schema, 3))
+    write(tmp_path, schema, make_batch(schema, 3))
     damage(tmp_path)
     with pytest.raises(DatasetError, match="Build the dataset again"):
         LITDATA.open(tmp_path, Split.TRAIN, schema).read(0, 3)
@@ -145,7 +145,7 @@ def test_damaged_files_raise_dataset_error(tmp_path, damage):
 
 def test_negative_id_is_refused(tmp_path):
     schema = schema_of(vocab_size=200_000)
-    write(tmp_path, schema, many(schema, 1))
+    write(tmp_path, schema, make_batch(schema, 1))
     first_id = 4 * 3 + 4 * len(schema.columns)
     change_chunk(lambda content: content.__setitem__(slice(first_id, first_id + 4), b"\xff" * 4))(tmp_path)
     with pytest.raises(DatasetError, match="it has the negative id -1"):

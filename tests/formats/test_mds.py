@@ -12,8 +12,8 @@ from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.mds import MDS
-from support.chunked_batches import EVERY, PACKED, many, require_same, schema_of
-from support.library_readers import ask
+from support.chunked_batches import EVERY, PACKED, make_batch, require_same, schema_of
+from support.library_readers import run_jobs
 
 LIMIT = 20_000
 
@@ -44,20 +44,20 @@ def test_bytes_match_the_library_which_reads_every_column(tmp_path, small_shards
     for name, schema in CASES.items():
         folder, rows, read = (tmp_path / name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}-read.jsonl")
         folder.mkdir()
-        names = write(folder, schema, many(schema, 100))
+        names = write(folder, schema, make_batch(schema, 100))
         assert names == [f"train/{name}" for name in read_files(folder)]
-        rows.write_bytes(b"".join(format_lines(many(schema, 100), schema)))
+        rows.write_bytes(b"".join(format_lines(make_batch(schema, 100), schema)))
         shard = json.loads((folder / "train/index.json").read_bytes())["shards"][0]
         columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
         arguments = {"rows": rows, "folder": tmp_path / "library" / name, "columns": columns, "size_limit": LIMIT}
         jobs += [{"do": "write_mds", **arguments}, {"do": "read_mds", "folder": folder / "train", "rows": read}]
-    ask(*jobs)
+    run_jobs(*jobs)
     for name, schema in CASES.items():
         found = read_files(tmp_path / name / "train")
         assert len(found) > 3
         assert found == read_files(tmp_path / "library" / name)
         rows = tmp_path.joinpath(f"{name}-read.jsonl").read_bytes().splitlines()
-        require_same(parse_lines(rows, schema), many(schema, 100))
+        require_same(parse_lines(rows, schema), make_batch(schema, 100))
 
 
 def test_library_reads_the_same_content(tmp_path, built_tests, small_shards):
@@ -65,19 +65,21 @@ def test_library_reads_the_same_content(tmp_path, built_tests, small_shards):
     built_tests.require_read(MDS, tmp_path)
     # The library reads empty arrays, although it does not write them.
     schema = schema_of(EVERY)
-    batch = many(schema, 2)
+    batch = make_batch(schema, 2)
     batch.columns["labels"] = Ragged.of([[], [5]])
     (tmp_path / "empty").mkdir()
     write(tmp_path / "empty", schema, batch)
     folders = {**{split: tmp_path / split for split in built_tests.rows}, "empty": tmp_path / "empty/train"}
-    ask(*({"do": "read_mds", "folder": folder, "rows": tmp_path / f"{name}.jsonl"} for name, folder in folders.items()))
+    run_jobs(
+        *({"do": "read_mds", "folder": folder, "rows": tmp_path / f"{name}.jsonl"} for name, folder in folders.items())
+    )
     built_tests.require_rows(tmp_path)
     require_same(parse_lines((tmp_path / "empty.jsonl").read_bytes().splitlines(), schema), batch)
 
 
 def test_id_outside_the_vocabulary_is_refused(tmp_path):
     schema = schema_of()
-    batch = many(schema, 3)
+    batch = make_batch(schema, 3)
     ids = Ragged(batch.ids.values.astype(np.uint32) + (1 << 16), batch.ids.offsets)
     with pytest.raises(OutputError, match="'input_ids' does not fit uint16"):
         write(tmp_path, schema, WindowBatch(ids, batch.columns))
@@ -130,7 +132,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_raise_dataset_error(tmp_path, damage):
     schema = schema_of()
-    write(tmp_path, schema, many(schema, 3))
+    write(tmp_path, schema, make_batch(schema, 3))
     damage(tmp_path)
     with pytest.raises(DatasetError, match="Build the dataset again"):
         MDS.open(tmp_path, Split.TRAIN, schema).read(0, 3)

@@ -19,11 +19,11 @@ from gristmill.formats.batch import Ragged, WindowBatch, concat_batches, slice_b
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import format_lines
 from gristmill.formats.parquet import PARQUET
-from support.made_batches import cut_at, made, plain_batch, plain_schema, require_same
+from support.made_batches import plain_batch, plain_schema, require_same, schemas_and_batches, split_batch_at
 
 
 @settings(max_examples=40, deadline=None)
-@given(made())
+@given(schemas_and_batches())
 def test_table_has_the_same_rows_as_json(case):
     schema, batch = case
     with tempfile.TemporaryDirectory() as name:
@@ -201,7 +201,7 @@ def test_missing_pyarrow_is_reported_with_install_command(tmp_path):
 def test_many_small_batches_give_the_same_file(tmp_path):
     batch, schema = plain_batch(2300), plain_schema()
     PARQUET.write([batch], Target(tmp_path, Split.TRAIN, schema))
-    PARQUET.write(cut_at(batch, range(0, 2300, 7)), Target(tmp_path, Split.TEST, schema))
+    PARQUET.write(split_batch_at(batch, range(0, 2300, 7)), Target(tmp_path, Split.TEST, schema))
     assert (tmp_path / "train.parquet").read_bytes() == (tmp_path / "test.parquet").read_bytes()
     rows = PARQUET.open(tmp_path, Split.TEST, schema)
     require_same(concat_batches([rows.read(at, min(at + 900, 2300)) for at in range(0, 2300, 900)]), batch, schema)

@@ -34,7 +34,7 @@ from gristmill.core.records import VariantKind
 from gristmill.pipeline.separate_steps import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.variants.kinds import MAKERS
 from support.builds import called, everything, files_table, in_a_process, make, refusal
-from support.chat_server import PARENT, ChatServer, fails, says
+from support.chat_server import PARENT, ChatServer, answers_with, fails
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
 from support.trained_tokenizers import unigram, word_piece
@@ -462,7 +462,7 @@ def test_language_model_receives_each_redacted_text_once(tmp_path, way):
         (folder / f"{name}.py").write_text(f"KEY = {secret!r}\n" + PARENT.format(name=name))
     script = {
         "silent": [fails(400)],
-        "broken": [says("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
+        "broken": [answers_with("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
     }
     with ChatServer(script if way == "paraphrase" else {}) as server:
         config = rewriting(folder, tmp_path / "out", server, way=way)
@@ -488,7 +488,9 @@ def test_language_model_receives_each_redacted_text_once(tmp_path, way):
     assert check(tmp_path / "out", [str(folder)]).ok
 
 
-@pytest.mark.parametrize("act", [says("```python\ndef area_a(:"), says("short", "length"), says("")])
+@pytest.mark.parametrize(
+    "act", [answers_with("```python\ndef area_a(:"), answers_with("short", "length"), answers_with("")]
+)
 def test_unusable_answer_is_not_requested_again(tmp_path, act):
     folder = tmp_path / "project"
     folder.mkdir()
@@ -551,8 +553,8 @@ def test_secret_in_an_answer_of_the_model_is_not_stored(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.py").write_text(PARENT.format(name="a"))
-    recorded = says(f"A function area_a. The token is {secret}.")
-    code = says(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
+    recorded = answers_with(f"A function area_a. The token is {secret}.")
+    code = answers_with(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
     with ChatServer({"a": [recorded, code]}) as server:
         build(rewriting(folder, tmp_path / "out", server, way="back_translation"))
         assert secret not in json.dumps(server.prompts())

@@ -30,7 +30,7 @@ from gristmill.publish import trainer_files
 from gristmill.publish.trainers import TRAINERS, InputKind
 from support.codebert_with import MARKERS, codebert_with
 from support.late_imports import Late
-from support.library_readers import READERS, ask
+from support.library_readers import READERS, run_jobs
 from support.made_code import made_module
 from support.source_trees import write_tree
 from support.trained_tokenizers import byte_level
@@ -100,8 +100,8 @@ def documents(dataset, split):
     return [[token for row in document for token in row["input_ids"]] for _, document in rows]
 
 
-def run_jobs(tmp_path, *jobs):
-    ask(*({**job, "answer": tmp_path / f"{number}.json"} for number, job in enumerate(jobs)))
+def run_and_read(tmp_path, *jobs):
+    run_jobs(*({**job, "answer": tmp_path / f"{number}.json"} for number, job in enumerate(jobs)))
     return [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(len(jobs))]
 
 
@@ -111,9 +111,9 @@ def test_trl_and_transformers_train_without_attention_across_documents(datasets,
     parts = [segment for number in chosen for segment in segments(rows[number])]
     assert len(chosen) == 3
     model = str(tmp_path / "model")
-    ask({"do": "save_model", "folder": model, "tokenizer": exported / "trl/tokenizer", "length": LENGTH})
+    run_jobs({"do": "save_model", "folder": model, "tokenizer": exported / "trl/tokenizer", "length": LENGTH})
     by_script = {"do": "train_by_script", "model": model, "rows": chosen}
-    trl, transformers, alone = run_jobs(
+    trl, transformers, alone = run_and_read(
         tmp_path,
         {**by_script, "folder": exported / "trl"},
         {**by_script, "folder": exported / "transformers"},
@@ -142,7 +142,7 @@ def test_trl_and_transformers_train_without_attention_across_documents(datasets,
 
 
 def test_axolotl_packs_segments_without_attention_between_them(datasets, exported, tmp_path):
-    [loaded] = run_jobs(tmp_path, {"do": "pack_with_axolotl", "folder": exported / "axolotl"})
+    [loaded] = run_and_read(tmp_path, {"do": "pack_with_axolotl", "folder": exported / "axolotl"})
     for split, result in loaded.items():
         parts = [part for row in open_dataset(datasets / "packed")[split] for part in segments(row)]
         assert [row["input_ids"] for row in result["rows"]] == parts
@@ -154,7 +154,7 @@ def test_axolotl_packs_segments_without_attention_between_them(datasets, exporte
 
 
 def test_litgpt_reads_blocks_of_the_stream(datasets, exported, tmp_path):
-    [loaded] = run_jobs(tmp_path, {"do": "load_with_litgpt", "folder": exported / "litgpt", "length": 63})
+    [loaded] = run_and_read(tmp_path, {"do": "load_with_litgpt", "folder": exported / "litgpt", "length": 63})
     dataset = open_dataset(datasets / "whole")
     for name, split in (("train", "train"), ("val", "validation")):
         stream = [token for document in documents(dataset, split) for token in document]
@@ -166,7 +166,7 @@ def test_litgpt_reads_blocks_of_the_stream(datasets, exported, tmp_path):
 
 @pytest.mark.skipif(not (READERS / "megatron").is_dir(), reason="megatron-core has wheels for Linux only")
 def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_path):
-    [loaded] = run_jobs(tmp_path, {"do": "load_with_megatron", "folder": exported / "megatron", "length": 64})
+    [loaded] = run_and_read(tmp_path, {"do": "load_with_megatron", "folder": exported / "megatron", "length": 64})
     dataset = open_dataset(datasets / "whole")
     for split, result in zip(dataset, loaded, strict=True):
         assert result["documents"] == documents(dataset, split)
@@ -185,7 +185,7 @@ def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_pat
 def test_torchtitan_restarts_at_each_document(datasets, exported, tmp_path):
     import tokenizers
 
-    [loaded] = run_jobs(tmp_path, {"do": "load_with_torchtitan", "folder": exported / "torchtitan", "length": 64})
+    [loaded] = run_and_read(tmp_path, {"do": "load_with_torchtitan", "folder": exported / "torchtitan", "length": 64})
     tokenizer = tokenizers.Tokenizer.from_file(str(exported / "torchtitan/tokenizer/tokenizer.json"))
     for split, samples in loaded.items():
         [path] = (exported / "torchtitan/data").glob(f"{split}-*")

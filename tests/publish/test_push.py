@@ -330,19 +330,19 @@ def test_link_to_a_file_outside_the_folder_is_refused(hub, push, dataset, tmp_pa
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (("*", "/api/datasets/", hub_server.answers(401)), "401 (you sent …). The token is not valid"),
-        (("*", "/api/datasets/", hub_server.answers(403)), "403 (you sent …). The token has no write access"),
-        (("*", "/api/datasets/", hub_server.answers(500)), "500 (you sent …). The Hub has an internal error"),
+        (("*", "/api/datasets/", hub_server.fails(401)), "401 (you sent …). The token is not valid"),
+        (("*", "/api/datasets/", hub_server.fails(403)), "403 (you sent …). The token has no write access"),
+        (("*", "/api/datasets/", hub_server.fails(500)), "500 (you sent …). The Hub has an internal error"),
         (("GET", "/revision/", hub_server.hangs_up), "Check the network"),
-        (("POST", "/api/repos/create", hub_server.answers(404)), "404 (you sent …). The repository does not exist"),
-        (("POST", "/api/repos/create", hub_server.answers(403)), "403 (you sent …). The token has no write access"),
-        (("PUT", "/storage/", hub_server.answers(403)), "403"),
-        (("POST", "/commit/", hub_server.answers(400)), "400 (you sent …)."),
-        (("POST", "/commit/", hub_server.answers(412)), "412 (you sent …). The repository was changed"),
-        (("POST", "/commit/", hub_server.answers(503)), "503 (you sent …). The Hub has an internal error"),
+        (("POST", "/api/repos/create", hub_server.fails(404)), "404 (you sent …). The repository does not exist"),
+        (("POST", "/api/repos/create", hub_server.fails(403)), "403 (you sent …). The token has no write access"),
+        (("PUT", "/storage/", hub_server.fails(403)), "403"),
+        (("POST", "/commit/", hub_server.fails(400)), "400 (you sent …)."),
+        (("POST", "/commit/", hub_server.fails(412)), "412 (you sent …). The repository was changed"),
+        (("POST", "/commit/", hub_server.fails(503)), "503 (you sent …). The Hub has an internal error"),
         (("POST", "/commit/", hub_server.hangs_up), "Check the network"),
-        (("POST", "/preupload/", hub_server.babbles), "Check HF_ENDPOINT."),
-        (("POST", "/validate-yaml", hub_server.answers(400)), "400 (you sent …). Check the YAML header of README.md"),
+        (("POST", "/preupload/", hub_server.sends_html), "Check HF_ENDPOINT."),
+        (("POST", "/validate-yaml", hub_server.fails(400)), "400 (you sent …). Check the YAML header of README.md"),
     ],
 )
 def test_hub_error_is_reported_in_one_line(hub, push, dataset, fault, message):
@@ -379,7 +379,7 @@ def test_file_that_changes_during_the_upload_is_not_committed(hub, push, dataset
 
 
 def test_hub_error_in_a_dry_run_fails_only_the_hub_check(hub, push):
-    hub.acts.append(("*", "/api/datasets/", hub_server.answers(500)))
+    hub.acts.append(("*", "/api/datasets/", hub_server.fails(500)))
     code, found = verdicts(push)
     assert code == 1
     assert found == dict.fromkeys(OVERRIDES, "ok") | {"hub": "refuses"}

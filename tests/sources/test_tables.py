@@ -406,7 +406,7 @@ def test_secret_in_the_repo_column_is_not_written(tmp_path):
     leaked = (tmp_path / "dataset/files.jsonl").read_text().replace("org/plain", f"org/{token}", 1)
     (tmp_path / "dataset/files.jsonl").write_text(leaked)
     faults = str(check(tmp_path / "dataset")["secrets"].examples)
-    assert "in the name of the file" in faults
+    assert "in the file name" in faults
     assert token not in faults
 
 

@@ -110,7 +110,7 @@ class ChatHandler(http.server.BaseHTTPRequestHandler):
         with self.server.lock:  # before the answer, after which the client may send the next request
             self.server.num_active -= 1
         if prompt.startswith("Describe") and act is good:
-            act = says(f"A function area_{name} that multiplies.")
+            act = answers_with(f"A function area_{name} that multiplies.")
         act(self, name)
         self.server.num_acted += 1
 
@@ -142,7 +142,7 @@ def good(chat, name):
     chat.send_json(completion(fenced(name)))
 
 
-def says(content, finish_reason="stop"):
+def answers_with(content, finish_reason="stop"):
     return lambda chat, _name: chat.send_json(completion(content, finish_reason))
 
 
@@ -211,6 +211,6 @@ def never_ends(chat, _name):
     chat.close_connection = True
 
 
-def speaks_otherwise(chat, _name):
+def sends_other_protocol(chat, _name):
     chat.wfile.write(b"220 mail.example.org ESMTP\r\n\r\n")
     chat.close_connection = True

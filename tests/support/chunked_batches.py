@@ -63,7 +63,7 @@ def _numbers(draw, num_rows, sizes, max_value, dtype=np.int64):
     return Ragged(values, np.cumsum([0, *lengths]))
 
 
-def many(schema, num_rows, seed=1):
+def make_batch(schema, num_rows, seed=1):
     """Return rows like those of a build, with varying lengths and repeated names."""
     random = np.random.default_rng(seed)
     sizes = random.integers(1, schema.length, num_rows, endpoint=True)
@@ -81,7 +81,7 @@ def many(schema, num_rows, seed=1):
     return WindowBatch(Ragged(ids, np.cumsum([0, *sizes])), columns)
 
 
-def cut(batch, edges):
+def split_batch(batch, edges):
     """Split a batch into several."""
     bounds = sorted({0, len(batch), *(edge % len(batch) for edge in edges)})
     return [slice_batch(batch, start, stop) for start, stop in itertools.pairwise(bounds)]

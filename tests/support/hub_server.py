@@ -237,12 +237,12 @@ def git_sha1(content):
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def answers(status):
+def fails(status):
     """Answer with an error whose body repeats the token, as a server may. No output may contain it."""
     return lambda handler: handler.send_json({"error": f"you sent {handler.headers.get('Authorization')}"}, status)
 
 
-def babbles(handler):
+def sends_html(handler):
     handler.send(b"<html>It works!</html>", 200, "text/html")
 
 

@@ -23,7 +23,7 @@ import pytest
 READERS = Path(sys.prefix) / "readers"
 
 
-def ask(*jobs: dict[str, Any]) -> None:
+def run_jobs(*jobs: dict[str, Any]) -> None:
     """Run jobs. Each is a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
     if not READERS.is_dir():
         pytest.skip("the libraries of readers.txt are not installed. Run make test.")

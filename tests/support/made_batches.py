@@ -36,7 +36,7 @@ PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 
 @st.composite
-def made(draw):
+def schemas_and_batches(draw):
     """Draw a schema and a batch of its rows."""
     is_padded, is_packed = draw(st.booleans()), draw(st.booleans())
     others = [*BASE, *(["attention_mask"] if is_padded else []), *(name for name in MORE if draw(st.booleans()))]
@@ -99,7 +99,7 @@ def plain_batch(num_rows, schema=None):
     return WindowBatch(Ragged(rng.integers(0, schema.vocab_size, offsets[-1]).astype(schema.id_type), offsets), columns)
 
 
-def cut_at(batch, positions):
+def split_batch_at(batch, positions):
     """Split a batch into several, some of which may be empty."""
     edges = [0, *sorted(position % (len(batch) + 1) for position in positions), len(batch)]
     return [slice_batch(batch, start, stop) for start, stop in pairwise(edges)]

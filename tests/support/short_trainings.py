@@ -78,7 +78,7 @@ def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
     return folder
 
 
-def plain(folder: Path) -> list[dict[str, Any]]:
+def metrics_without_times(folder: Path) -> list[dict[str, Any]]:
     """Return the metrics without times."""
     lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
     return [{name: value for name, value in line.items() if "second" not in name} for line in lines]

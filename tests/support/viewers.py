@@ -63,7 +63,7 @@ def sources(root: Path, num_files: int = 24) -> Path:
     return write_tree(root / "repo", files)
 
 
-WAYS: dict[str, dict[str, Any]] = {
+SECTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "packed": {"window": WindowConfig(length=128, pack="best-fit")},
     "zstd": {"output": OutputConfig(compress="zstd")},
@@ -75,7 +75,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def built(root: Path, way: str) -> Path:
-    sections = {"window": WindowConfig(length=64, overlap=16), **WAYS[way]}
+    sections = {"window": WindowConfig(length=64, overlap=16), **SECTIONS[way]}
     build(Config(sources=[str(sources(root))], out=str(root / way), **sections))
     return root / way
 

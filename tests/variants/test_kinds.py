@@ -38,7 +38,7 @@ def test_kind_makes_what_its_traits_declare(kind, original, context):
     else:
         assert made
         assert all(isinstance(window, IndependentWindow) for window in made)
-        assert all(0 <= window.file_range[0] < window.place[1] <= len(original.ids) for window in made)
+        assert all(0 <= window.file_range[0] < window.file_range[1] <= len(original.ids) for window in made)
         assert mask_id(context.tokenizer.definition) in {token for window in made for token in window.ids.tolist()}
     same = make_variant(kind, original, context, seed=1)
     assert repr(same) == repr(made)

@@ -19,7 +19,7 @@ from gristmill.variants.endpoint import MAX_CONSECUTIVE_FAILURES, Endpoint, retr
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.rewrite import TASKS_PER_THREAD, Failure, Rewriter, RewriteTask, Rewritten, find_signatures
 from support import chat_server as acts
-from support.chat_server import CHILD, KEY, PARENT, ChatServer, fails, says, sends
+from support.chat_server import CHILD, KEY, PARENT, ChatServer, answers_with, fails, sends
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_answer_limit_is_twice_the_text_within_the_context(tmp_path):
 
 
 def test_description_that_leaves_no_room_for_the_code_is_not_sent(tmp_path):
-    with ChatServer({"a": [says("A function area_a. " * 400)]}) as server:
+    with ChatServer({"a": [answers_with("A function area_a. " * 400)]}) as server:
         back = task("a", way="back_translation")
         ((_, outcome),) = rewritten(server, [back], tmp_path, context_tokens=2000)
         assert server.num_asked == 1
@@ -126,7 +126,7 @@ def test_back_translation_sends_no_code_with_the_description(tmp_path):
 
 
 def test_answer_without_a_fence_is_used_completely(tmp_path):
-    assert outcome_of(says(acts.unfenced("a")), tmp_path) == Rewritten(CHILD.format(name="a").encode())
+    assert outcome_of(answers_with(acts.unfenced("a")), tmp_path) == Rewritten(CHILD.format(name="a").encode())
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/chat/completions", "/chat/completions/"])
@@ -208,7 +208,7 @@ def test_text_that_cannot_be_checked_is_not_sent(tmp_path):
 def test_rerun_sends_no_requests(tmp_path):
     tasks = [task(f"n{number}", way=("paraphrase", "back_translation")[number % 2]) for number in range(10)]
     tasks += [task("empty"), task("cut")]
-    with ChatServer({"empty": [says("")], "cut": [says("x", "length")]}) as server:
+    with ChatServer({"empty": [answers_with("")], "cut": [answers_with("x", "length")]}) as server:
         first = rewritten(server, tasks, tmp_path)
         num_asked = server.num_asked
         assert num_asked == 5 + 2 * 5 + 2
@@ -279,13 +279,13 @@ def test_unusable_cache_folder_is_reported_before_any_request(tmp_path):
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (says(""), "empty"),
-        (says(" \n "), "empty"),
-        (says(None), "empty"),
-        (says("```python\n\n```"), "empty"),
-        (says("```python\nx = 1\n"), "never closed"),
-        (says(acts.fenced("a"), "length"), "cut off"),
-        (says("x = '\0'"), "NUL"),
+        (answers_with(""), "empty"),
+        (answers_with(" \n "), "empty"),
+        (answers_with(None), "empty"),
+        (answers_with("```python\n\n```"), "empty"),
+        (answers_with("```python\nx = 1\n"), "never closed"),
+        (answers_with(acts.fenced("a"), "length"), "cut off"),
+        (answers_with("x = '\0'"), "NUL"),
     ],
 )
 def test_unusable_answer_is_cached(tmp_path, act, reason):
@@ -340,7 +340,7 @@ def test_endless_body_is_abandoned_after_a_few_megabytes(tmp_path):
 # Retries.
 
 
-@pytest.mark.parametrize("act", [fails(500), fails(503), fails(408), fails(409), fails(425), fails(429), acts.hangs_up, acts.breaks_off, acts.breaks_off_in_a_chunk, acts.speaks_otherwise])  # fmt: skip
+@pytest.mark.parametrize("act", [fails(500), fails(503), fails(408), fails(409), fails(425), fails(429), acts.hangs_up, acts.breaks_off, acts.breaks_off_in_a_chunk, acts.sends_other_protocol])  # fmt: skip
 def test_transient_failures_are_retried(tmp_path, short_waits, act):
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, num_retries=1)

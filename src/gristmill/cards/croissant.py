@@ -83,8 +83,8 @@ def _description(manifest: Manifest) -> str:
     if manifest.has_documents:
         rows = f"{counted(windows, 'text')}"
     return (
-        f"Source code of {counted(manifest.num_files_with_rows, 'file')} as {rows}: {counted(tokens, 'token')} with the "
-        f"tokenizer {display_name(manifest.tokenizer.name)}. "
+        f"Source code of {counted(manifest.num_files_with_rows, 'file')} as {rows}: {counted(tokens, 'token')} with "
+        f"the tokenizer {display_name(manifest.tokenizer.name)}. "
         "No file is in more than one split."
     )
 

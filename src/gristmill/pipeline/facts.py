@@ -258,7 +258,7 @@ def _reason_for_few_windows(facts: SamplingFacts, config: SamplingConfig) -> str
     if not any(group.weight for group in facts.groups if group.files):
         return "every file of it weighs 0"
     needed = math.ceil(facts.wanted_windows[Split.TRAIN] / facts.natural_windows[Split.TRAIN])
-    enough = f"{needed} would be needed" if needed > config.max_epochs else "of some weights too few files are there"
+    enough = f"{needed} would be needed" if needed > config.max_epochs else "some weight groups have too few files"
     return f"none is shown more than {config.max_epochs} times (--max-epochs; {enough}). Try --variants instead"
 
 

@@ -29,7 +29,8 @@ Identity = bytes
 class CompareFunction(Protocol):
     """Function that returns the spans each held-out document shares with train, keyed by index.
 
-    With `include_trivial`, the result includes spans that are too trivial to count alone, as they may touch spans that count.
+    With `include_trivial`, the result includes spans that are too trivial to count alone, because they may touch spans
+    that count.
     """
 
     def __call__(self, held_out: Documents, train: Documents, *, include_trivial: bool) -> dict[int, SharedSpans]: ...

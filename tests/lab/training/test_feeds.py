@@ -9,7 +9,7 @@ import pytest
 from gristmill import ConfigError, DatasetError, WindowConfig, open_dataset
 from gristmill.lab.training.train_config import Budget, TrainConfig
 from support.late_imports import Late, late
-from support.short_trainings import causal_dataset, losses, plain, tiny_llama
+from support.short_trainings import causal_dataset, losses, metrics_without_times, tiny_llama
 
 torch = Late("torch")
 BloomConfig, BloomForCausalLM = late("transformers", "BloomConfig", "BloomForCausalLM")
@@ -173,7 +173,7 @@ def test_training_on_packed_rows_can_be_resumed(packed, tmp_path):
     with pytest.raises(RuntimeError, match="power"):
         train(packed, tmp_path / "stopped", config, log=crash)
     train(packed, tmp_path / "stopped", config, resume=True)
-    assert plain(tmp_path / "stopped") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "stopped") == metrics_without_times(tmp_path / "uninterrupted")
 
 
 def test_packed_rows_require_a_causal_model_that_separates_files(packed, root, tmp_path):

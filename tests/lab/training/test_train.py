@@ -45,7 +45,7 @@ from gristmill.lab.training.train_config import MIN_PATIENCE, PATIENCE_SHARE, Bu
 from support.builds import called, refusal
 from support.environment import default_signals
 from support.late_imports import Late, late
-from support.short_trainings import losses, plain, small_dataset, tiny_llama
+from support.short_trainings import losses, metrics_without_times, small_dataset, tiny_llama
 from support.source_trees import ROOT
 
 torch = Late("torch")
@@ -127,7 +127,7 @@ def test_resumed_run_equals_an_uninterrupted_one(small, tmp_path):
         train(small, tmp_path / "stopped", config, log=crash)
     assert not (tmp_path / "stopped/result.json").exists()
     train(small, tmp_path / "stopped", config, resume=True)
-    assert plain(tmp_path / "stopped") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "stopped") == metrics_without_times(tmp_path / "uninterrupted")
     assert not (tmp_path / "stopped/checkpoints").exists()
     models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("uninterrupted", "stopped")]
     for one, other in zip(*(model.state_dict().values() for model in models), strict=True):
@@ -198,7 +198,7 @@ def test_signal_stops_after_the_current_step_and_saves_it(small, tmp_path):
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-5"]
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "uninterrupted", config)
-    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -235,7 +235,7 @@ def test_incomplete_checkpoint_is_not_used(small, tmp_path):
     checkpoints = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
     (checkpoints[-1] / "whole").unlink()
     train(small, tmp_path / "run", config, resume=True)
-    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("early_stop", [0, 1])
@@ -262,7 +262,7 @@ def test_run_stopped_after_its_last_evaluation_trains_no_further(small, tmp_path
         "TensorBoard's writer"
     )
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
-    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
     assert (result.steps, result.stop_reason) == (uninterrupted.steps, "no_improvement" if early_stop else "budget")
     assert result.frozen == uninterrupted.frozen
     assert result.test.loss == uninterrupted.test.loss
@@ -281,7 +281,7 @@ def test_best_model_matches_the_curve_after_resuming_from_an_earlier_step(small,
     shutil.rmtree(tmp_path / "run/model")  # as if killed while replacing it
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "uninterrupted", config)
-    assert plain(tmp_path / "run") == plain(tmp_path / "uninterrupted")
+    assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
 
 
 def test_two_processes_train_like_one(tmp_path):
@@ -553,7 +553,7 @@ def test_training_stops_early_without_improvement(small, tmp_path):
     with pytest.raises(RuntimeError):
         train(small, tmp_path / "again", msgspec.structs.replace(config, save_every=1), log=crash)
     assert train(small, tmp_path / "again", config, resume=True).steps == result.steps
-    assert plain(tmp_path / "again") == plain(tmp_path / "run")
+    assert metrics_without_times(tmp_path / "again") == metrics_without_times(tmp_path / "run")
 
 
 def evaluations(*values, tokens=None):
@@ -722,7 +722,7 @@ def test_curve_depends_only_on_the_seed(small, tmp_path):
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4, eval_windows=16)
         train(small, tmp_path / name, config)
-    assert plain(tmp_path / "one") == plain(tmp_path / "again")
+    assert metrics_without_times(tmp_path / "one") == metrics_without_times(tmp_path / "again")
     assert losses(tmp_path / "one") != losses(tmp_path / "other")
 
 
@@ -730,7 +730,7 @@ def test_number_of_workers_does_not_change_the_curve(small, tmp_path):
     for workers in (0, 2):
         config = TrainConfig(objective="mlm", tokens=4_000, batch_size=16, workers=workers, eval_every=4)
         train(small, tmp_path / str(workers), config)
-    assert plain(tmp_path / "0") == plain(tmp_path / "2")
+    assert metrics_without_times(tmp_path / "0") == metrics_without_times(tmp_path / "2")
 
 
 def test_noisy_rows_are_excluded_from_training(small, tmp_path, tree):

@@ -12,10 +12,10 @@ from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, Split
 from gristmill.dataset.dataset import split_windows
 from gristmill.planning.explain import explain_file
 from gristmill.views.viewer import search
-from support.viewers import HOSTILE, WAYS, built, viewer
+from support.viewers import HOSTILE, SECTIONS, built, viewer
 
 
-@pytest.fixture(scope="module", params=list(WAYS))
+@pytest.fixture(scope="module", params=list(SECTIONS))
 def stored(request, tmp_path_factory):
     """A dataset for each way of storing rows, and a client of its viewer."""
     folder = built(tmp_path_factory.mktemp("stored"), request.param)
