@@ -29,6 +29,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sentences.py
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -270,7 +270,9 @@ def _add_licenses(files: dict[str, str | bytes]) -> None:
     files["LICENSE"] = MIT
     files["web/package.json"] = json.dumps({"name": "made-up", "version": "1.0.0", "license": "BSD-3-Clause"}, indent=2)
     files["web/page.js"] = CodeGenerator(SYNTAXES[1], "web page").module(2000)
-    files["closed/LICENSE"] = "Nobody may use, copy or look at this without asking the made-up authors first.\n"
+    files["closed/LICENSE"] = (
+        "Nobody may use, copy or look at this without asking the made-up authors first.\n"  # sentence: data
+    )
     files["closed/module.py"] = CodeGenerator(SYNTAXES[0], "closed").module(2500)
 
 
