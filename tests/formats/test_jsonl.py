@@ -117,11 +117,11 @@ def cases(draw):
     rows = Rows(
         documents=[one.document for one in made],
         tokens=tokens,
-        of=np.repeat(np.arange(len(made)), [len(one.windows) for one in made]),
+        document_index=np.repeat(np.arange(len(made)), [len(one.windows) for one in made]),
         windows=concatenate_windows([one.windows for one in made]),
         repeats=np.concatenate([np.array(one.repeats, np.int64) for one in made]),
         fim=FimColumns.of([window for one in made for window in one.fim]),
-        closes=np.array([closes for one in made for closes in one.closes], np.bool_),
+        ends_document=np.array([closes for one in made for closes in one.closes], np.bool_),
     )
     return schema, made, rows
 

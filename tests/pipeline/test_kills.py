@@ -106,7 +106,7 @@ FACTS = RunFacts(gristmill="0", dataset="", dataset_sha256="", settings={}, vers
 def train(folder):
     """Write the files of a training with two checkpoints."""
     run_folder = RunFolder(folder / "run")
-    run_folder.begin(FACTS, run_folder.look(FACTS, resume=False))
+    run_folder.begin(FACTS, run_folder.find_checkpoint(FACTS, resume=False))
     metrics = Metrics(run_folder.path)
     for step in (1, 2):
         run_folder.keep_model(lambda to, text=f"model {step}": write_tree(to, {"weights": text, "config": text}))
@@ -127,8 +127,8 @@ def test_killed_training_can_be_restarted_or_resumed(tmp_path):
             train(folder)
         else:
             with pytest.raises(OutputError, match="--resume"):
-                run_folder.look(FACTS, resume=False)
-            run_folder.begin(FACTS, run_folder.look(FACTS, resume=True))
+                run_folder.find_checkpoint(FACTS, resume=False)
+            run_folder.begin(FACTS, run_folder.find_checkpoint(FACTS, resume=True))
             step = checkpoint.name[-1]
             assert (checkpoint / "state").read_text() == f"state {step}"
             assert {path.read_text() for path in run_folder.model.iterdir()} == {f"model {step}"}
@@ -157,8 +157,8 @@ def test_killed_comparison_can_be_restarted_or_resumed(tmp_path):
 
 def write_and_forget_viewer_files(dataset):
     keeping = ViewerFolder(dataset)
-    keeping.key()
-    keeping.unfinished("index-1").joinpath("rows").write_text("")
+    keeping.load_or_create_key()
+    keeping.create_unfinished("index-1").joinpath("rows").write_text("")
     keeping.clear(keep="")
     delete_viewer_folder(dataset)
 
@@ -171,6 +171,6 @@ def test_files_of_a_killed_viewer_can_be_reused_and_deleted(tmp_path):
     for folder in each_kill(tmp_path, make_folder, write_and_forget_viewer_files):
         keeping = ViewerFolder(folder)
         assert keeping.note is None
-        assert keeping.key() == keeping.key()
+        assert keeping.load_or_create_key() == keeping.load_or_create_key()
         delete_viewer_folder(folder)
         assert not os.listdir(folder.parent)

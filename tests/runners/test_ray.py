@@ -368,7 +368,7 @@ def test_fewer_workers_than_cpus_limit_the_running_tasks(cluster, shared, tmp_pa
     code = """
         import sys, time, os
         from gristmill.runners.ray import RayRunner
-        from gristmill.runners.probe import probe_of
+        from gristmill.runners.probe import make_probe
 
         def most_at_once(folder):
             name = f"{folder}/{time.monotonic_ns()}"
@@ -378,7 +378,7 @@ def test_fewer_workers_than_cpus_limit_the_running_tasks(cluster, shared, tmp_pa
             os.unlink(name)
             return most
 
-        with RayRunner("auto", [probe_of(sys.argv[1])], 2) as runner:
+        with RayRunner("auto", [make_probe(sys.argv[1])], 2) as runner:
             print(runner.workers, max(runner.map(most_at_once, [sys.argv[2]] * 10)))
     """
     done = run_python(code, shared / "probe", tmp_path, RAY_ADDRESS=cluster.address)
@@ -389,7 +389,7 @@ def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path):
     code = """
         import os, signal, sys, psutil
         from gristmill.runners.ray import RayRunner
-        from gristmill.runners.probe import probe_of
+        from gristmill.runners.probe import make_probe
 
         def die_at_three(number):
             if number == 3:
@@ -397,7 +397,7 @@ def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path):
             return number
 
         handlers = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
-        with RayRunner(None, [probe_of(sys.argv[1])], 2) as runner:
+        with RayRunner(None, [make_probe(sys.argv[1])], 2) as runner:
             assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == handlers
             results = dict(runner.as_completed(die_at_three, range(5)))
             started = psutil.Process().children(recursive=True)

@@ -142,7 +142,7 @@ def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
     assert definition.adds_prefix_space
     text, part_tokenizer, text_tokenizer = (
         text.encode(),
-        tokenizer_for(definition.continuing),
+        tokenizer_for(definition.without_prefix_space),
         tokenizer_for(definition),
     )
     windows = infiller(40, part_tokenizer, first_tokenizer=text_tokenizer).infill(

@@ -488,7 +488,7 @@ def test_dropped_files_are_listed_with_their_reasons(chromium, address, dataset)
         expect(page.locator(".results")).to_contain_text(DropReason.EXACT_DUPLICATE.meaning)
         page.get_by_role("link", name="repo/src/zcopy.py").click()
         page.wait_for_url("**/file?*")
-        expect(page.locator(".status")).to_contain_text("Dropped, exact_duplicate")
+        expect(page.locator(".status")).to_contain_text("Dropped as exact_duplicate")
         expect(page.locator(".facts").first).not_to_contain_text("Split")
         # The same format as in the report and in the terminal.
         assert page.evaluate("import('/format.js').then((format) => format.bytes(36_800))") == "36.8 KB"
