@@ -106,3 +106,15 @@ def test_architecture_page_lists_every_package_in_layer_order():
 def test_modules_named_in_pages_exist(page):
     for name in re.findall(r"`([a-z_]+/[\w/]+\.(?:py|toml))`", page.read_text()):
         assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name
+
+
+def test_names_in_the_contributing_guide_exist():
+    """Names that are only examples contain an ellipsis or start with acme."""
+    files = [
+        ROOT / "Makefile",
+        *(path for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py")),
+    ]
+    words = {word for path in files for word in re.findall(r"\w+", path.read_text())} | {path.stem for path in files}
+    quoted = re.findall(r"`([^`\n]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    names = {name for text in quoted if "…" not in text for name in re.findall(r"[A-Za-z]\w*_\w+|\b_\w+", text)}
+    assert {name for name in names if not name.startswith("acme_")} <= words

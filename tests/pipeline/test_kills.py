@@ -159,7 +159,7 @@ def write_and_forget_viewer_files(dataset):
     keeping = ViewerFolder(dataset)
     keeping.load_or_create_key()
     keeping.create_unfinished("index-1").joinpath("rows").write_text("")
-    keeping.clear(keep="")
+    keeping.delete_other_indexes(keep="")
     delete_viewer_folder(dataset)
 
 
