@@ -70,5 +70,5 @@ def test_light_and_dark_palettes_have_the_same_names():
 
 
 def test_24_lines_have_different_styles():
-    assert len({(style.color, style.marker, style.dash) for style in map(Style, range(24))}) == 24
+    assert len({(style.color, style.marker_index, style.dash) for style in map(Style, range(24))}) == 24
     assert len(MARKERS) == len(LINE_COLORS) == len(DARK_LINE_COLORS)

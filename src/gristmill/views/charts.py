@@ -20,15 +20,15 @@ from gristmill.views.table import Table
 from gristmill.views.theme import DARK, DARK_LINE_COLORS, FONT, LIGHT, LINE_COLORS, Palette
 
 MAX_LABEL_LENGTH = 30
-"""In characters. The hover text allows 120, and the table has the complete name."""
+"""Maximum length of a label, in characters. Hover texts allow 120, and tables have the complete name."""
 MIN_WITHOUT_DECIMALS = 10
-"""Number of units from which decimals are omitted."""
-NO_SCRIPT_HTML = paragraph("The charts need JavaScript. The table below each chart has all values.")
+"""Numbers of at least this many units have no decimals: 4.1k, but 12k."""
+NO_SCRIPT_HTML = paragraph("The charts need JavaScript. The table below each chart has its values.")
 PLOTLY_SCRIPT = "package_data/plotly.min.js"
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Bars with one color and pattern."""
+    """A series of bars with the same color and pattern."""
 
     name: str
     values: list[float]
@@ -37,7 +37,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     texts: list[str] | None = None
     """Text beside each bar."""
     style: int = 0
-    """Index of the color and pattern."""
+    """Index of the color in LINE_COLORS and of the pattern in assets/charts.js."""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,16 +51,16 @@ class Bars(msgspec.Struct, frozen=True, kw_only=True, tag="bars", tag_field="kin
     """A bar chart, horizontal unless `is_upright` is set."""
 
     labels: list[str]
-    """Label of each position, from the top or from the left."""
+    """Labels of the bars, from top to bottom, or from left to right if `is_upright` is set."""
     series: list[Series]
     is_stacked: bool = False
     is_upright: bool = False
     is_share: bool = False
-    """Values are between 0 and 1 and are displayed in percent."""
+    """True if values are between 0 and 1 and are displayed in percent."""
     totals: list[str] | None = None
-    """Text beside each stack of bars."""
+    """Text beside each stack of bars, such as its total."""
     ticks: list[Tick] | None = None
-    """Axis ticks that replace the labels. Positions count from 0."""
+    """Axis ticks that replace the labels. The center of the first bar is at 0, and that of the next at 1."""
     axis: str = ""
     """Title of the value axis."""
     places_axis: str = ""
@@ -77,7 +77,7 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True, tag="funnel", tag_field=
 
 
 class Treemap(msgspec.Struct, frozen=True, kw_only=True, tag="treemap", tag_field="kind"):
-    """Nested boxes. Ids are numbers, so that two equal names cannot collide."""
+    """Nested boxes. `ids` identify the boxes, because several boxes may have the same name."""
 
     labels: list[str]
     ids: list[str]
@@ -96,13 +96,13 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """NaN marks a gap and becomes null in JSON."""
     hints: list[str]
     bands: list[list[tuple[float, float, float]]]
-    """Runs of (x, low, high) without gaps."""
+    """Parts of the band without gaps, each as a list of (x, low, high)."""
     style: int
     marker: int
     dash: tuple[int, ...]
     is_faint: bool
     is_named: bool
-    """The legend lists this curve. Other curves with the same name share its style."""
+    """True if the legend lists this curve. Only one of the curves with the same name is listed."""
 
 
 class ChartMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,16 +151,16 @@ COLOR_SCHEMES = {
 
 
 class Figure(NamedTuple):
-    """A chart with title, caption and the table of its values."""
+    """A chart with a title, a caption and a table of its values."""
 
     id: str
     title: str
     caption: str
-    """One or two sentences on what the chart shows."""
+    """One or two sentences that describe the chart."""
     chart: Chart
     table: Table
     is_wide: bool = False
-    """The figure takes the full width of the page."""
+    """True if the figure takes the full width of the page."""
 
 
 def figure_html(figure: Figure) -> Iterator[str]:
@@ -180,18 +180,18 @@ def charts_script(figures: Iterable[Figure]) -> str:
 
 
 def chart_scripts() -> list[str]:
-    """Return the scripts that draw the charts, in order. Plotly's script is read without importing plotly."""
+    """Return the scripts that draw the charts, in the order of execution. Plotly itself is not imported."""
     package = find_spec("plotly")
     plotly = Path(package.origin if package and package.origin else "").parent / PLOTLY_SCRIPT
     if not plotly.is_file():
-        raise MissingExtraError("charts need plotly with its JavaScript file: pip install -U 'gristmill[report]'.")
+        raise MissingExtraError("charts need plotly and its JavaScript file: pip install -U 'gristmill[report]'.")
     assets = files("gristmill.views").joinpath("assets")
-    before, drawing = (assets.joinpath(name).read_text("utf-8") for name in ("before_plotly.js", "charts.js"))
-    return [before, plotly.read_text("utf-8"), drawing]
+    before_plotly, charts_js = (assets.joinpath(name).read_text("utf-8") for name in ("before_plotly.js", "charts.js"))
+    return [before_plotly, plotly.read_text("utf-8"), charts_js]
 
 
 def label(text: str, max_length: int = MAX_LABEL_LENGTH) -> str:
-    """Return text escaped for plotly. A longer text keeps its start and end around `…`."""
+    """Return text escaped for plotly. In a text longer than `max_length`, `…` replaces the middle."""
     text = printable(text)
     if len(text) > max_length:
         text = f"{text[: max_length // 2 - 1]}…{text[-(max_length - max_length // 2) :]}"
@@ -212,11 +212,11 @@ def hover_text(*lines: str) -> str:
 
 
 def charts_json(charts: dict[str, Chart]) -> str:
-    """Encode charts by element id, with `<` escaped so that no text can end the script element around it."""
+    """Encode charts, keyed by element id, as JSON. `<` is escaped, so that no text can end the script element."""
     content: dict[str, Any] = {"font": FONT, "looks": COLOR_SCHEMES, "charts": charts}
     text = msgspec.json.encode(content).decode()
-    for sign in "<\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    for character in "<\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 

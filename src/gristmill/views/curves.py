@@ -1,4 +1,4 @@
-"""Curves of a training run or a comparison: panels of lines of points, with captions and tables of values.
+"""Curves of a training run or a comparison: panels of lines, with captions and tables of values.
 
 curves_svg.py draws panels as a picture, curves_html.py as a page.
 """
@@ -15,18 +15,19 @@ from gristmill.views.table import Cell, Table
 from gristmill.views.theme import Style
 
 MAX_MAGNITUDE = 1e150
-"""Largest absolute value drawn, so that differences cannot overflow. On a log scale, its inverse is the smallest."""
-MAX_NAMED = 12
-"""Lines named in a caption."""
+"""Largest absolute value drawn, so that differences cannot overflow. On a log scale, values from 1e-150 are drawn."""
+MAX_LINES_IN_CAPTION = 12
 MAX_ROWS = 120
-MAX_POINTS_PER_CHART, MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 5000, 600, 24
-"""The lines of a chart share its points. These limits keep files small, and a screen cannot display more points."""
+MAX_POINTS, MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 5000, 600, 24
+"""Limits on drawn points. MAX_POINTS is for all panels of a file and is divided among the lines. The limits keep files
+small, and a screen cannot display more points."""
 
 
 class Point(NamedTuple):
+    """A point of a line. If x or y is not finite, or not positive on a log scale, the line has a gap."""
+
     x: float
     y: float
-    """A value that is not finite, or not positive on a log scale, is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class Line:
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):
-            raise GristmillError(f"The band of line {self.name!r} has one edge. Give both low and high, or neither.")
+            raise GristmillError(
+                f"The band of line {self.name!r} has only one edge. Give both low and high, or neither."
+            )
         for edge in (self.low, self.high):
             if edge is not None and len(edge) != len(self.points):
                 counts = f"{counted(len(self.points), 'point')} but {len(edge)} band values"
@@ -79,12 +82,13 @@ class Panel:
         return _is_drawable(value, log=self.log_y)
 
     def drawable_marks(self, axis: str) -> list[Mark]:
-        """Return the drawable marks on an axis, in ascending order."""
-        has = self.can_draw_x if axis == "x" else self.can_draw_y
-        return sorted((mark for mark in self.marks if mark.axis == axis and has(mark.at)), key=lambda mark: mark.at)
+        """Return the drawable marks on an axis, sorted by position."""
+        can_draw = self.can_draw_x if axis == "x" else self.can_draw_y
+        marks = (mark for mark in self.marks if mark.axis == axis and can_draw(mark.at))
+        return sorted(marks, key=lambda mark: mark.at)
 
     def legend_lines(self) -> list[Line]:
-        """Return the first drawable line of each name. A faint line is used only if no other line has its name."""
+        """Return the first drawable line of each name, or a faint line if all drawable lines of the name are faint."""
         named: dict[str, Line] = {}
         for line in sorted(self.lines, key=lambda line: line.faint):
             if line.name and any(self.can_draw_x(x) and self.can_draw_y(y) for x, y in line.points):
@@ -92,7 +96,7 @@ class Panel:
         return list(named.values())
 
     def extent(self) -> tuple[tuple[float, float], tuple[float, float]] | None:
-        """Return the smallest and the largest drawn (x, y), or None if no line has a drawable point."""
+        """Return (min x, min y) and (max x, max y) of the drawn values, or None if no line has a drawable point."""
         points = [
             point
             for line in self.lines
@@ -101,7 +105,7 @@ class Panel:
         ]
         if not points:
             return None
-        edges = [edge for line in self.lines for x, *both in line.band() if self.can_draw_x(x) for edge in both]
+        edges = [edge for line in self.lines for x, *pair in line.band() if self.can_draw_x(x) for edge in pair]
         xs = [point.x for point in points] + [mark.at for mark in self.drawable_marks("x")]
         ys = [point.y for point in points] + [mark.at for mark in self.drawable_marks("y")]
         ys += filter(self.can_draw_y, edges)
@@ -113,18 +117,18 @@ def _is_drawable(value: float, *, log: bool) -> bool:
 
 
 def line_styles(panels: Sequence[Panel]) -> dict[str, Style]:
-    """Return the style of each line name, in order of first occurrence."""
+    """Return a style for each line name. Names are in order of first occurrence."""
     names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    return {name: Style(number) for number, name in enumerate(names)}
+    return {name: Style(index) for index, name in enumerate(names)}
 
 
-# Points to draw: no more than a chart can show, including all peaks, with NaN for gaps.
+# Points to draw: a limited number that includes all peaks. Gaps are NaN.
 
 
 def max_points_per_line(panels: Sequence[Panel]) -> int:
-    """Return the maximum number of points per line in a chart of these panels."""
+    """Return the maximum number of drawn points per line if these panels are in one file."""
     num_lines = sum(len(panel.lines) for panel in panels)
-    return max(MIN_POINTS_PER_LINE, min(MAX_POINTS_PER_LINE, MAX_POINTS_PER_CHART // max(1, num_lines)))
+    return max(MIN_POINTS_PER_LINE, min(MAX_POINTS_PER_LINE, MAX_POINTS // max(1, num_lines)))
 
 
 def drawn_points(line: Line, panel: Panel, max_points: int) -> list[Point]:
@@ -134,9 +138,9 @@ def drawn_points(line: Line, panel: Panel, max_points: int) -> list[Point]:
 
 
 def band_runs(line: Line, panel: Panel, max_points: int) -> list[list[tuple[float, float, float]]]:
-    """Return runs of (x, low, high) without gaps.
+    """Return the parts of a band without gaps, each as a list of (x, low, high).
 
-    On a log scale, a band that reaches zero ends at the smallest drawn value.
+    On a log scale, a low that is not positive becomes the smallest drawn y.
     """
     extent = panel.extent()
     if extent is None:
@@ -151,7 +155,7 @@ def band_runs(line: Line, panel: Panel, max_points: int) -> list[list[tuple[floa
         for side in (1, 2)
     )
     runs: list[list[tuple[float, float, float]]] = [[]]
-    for index in thin_indexes([lows, highs], max_points // 2):  # each index is a point on both edges
+    for index in thin_indexes([lows, highs], max_points // 2):  # each index gives two points: one on each edge
         if is_drawable[index]:
             runs[-1].append(edges[index])
         elif runs[-1]:
@@ -162,8 +166,8 @@ def band_runs(line: Line, panel: Panel, max_points: int) -> list[list[tuple[floa
 def thin_indexes(columns: Sequence[Sequence[float]], max_points: int) -> list[int]:
     """Choose about `max_points` indexes of columns of equal length, without losing a peak.
 
-    The first and last index are kept. Of each bucket of indexes, the smallest and largest value of each column and the
-    first gap (NaN) are kept.
+    Keep the first and the last index. Divide the indexes into buckets. From each bucket, keep the smallest and the
+    largest value of each column, and the first gap (NaN).
     """
     count = len(columns[0])
     if count <= max_points:
@@ -184,10 +188,13 @@ def thin_indexes(columns: Sequence[Sequence[float]], max_points: int) -> list[in
 
 
 def caption(panel: Panel) -> str:
-    """Describe a panel: `Loss, nats by epoch: train from 2.310 to 0.3800; validation from 2.400 to 0.5100.`"""
+    """Describe a panel by the first and last value of each line.
+
+    Example: `Loss, nats by epoch: train from 2.310 to 0.3800; validation from 2.400 to 0.5100.`
+    """
     lines = panel.legend_lines()
-    ranges = [_range_text(line, panel) for line in lines[:MAX_NAMED]]
-    ranges += [f"and {len(lines) - MAX_NAMED} more"] if len(lines) > MAX_NAMED else []
+    ranges = [_range_text(line, panel) for line in lines[:MAX_LINES_IN_CAPTION]]
+    ranges += [f"and {len(lines) - MAX_LINES_IN_CAPTION} more"] if len(lines) > MAX_LINES_IN_CAPTION else []
     return f"{_heading(panel)} by {panel.x_label}: {'; '.join(ranges) or 'no data yet'}."
 
 
@@ -201,7 +208,7 @@ def _range_text(line: Line, panel: Panel) -> str:
 
 
 def values_table(panel: Panel) -> Table:
-    """Return a table with a row per x and a column per line. A long table has evenly spaced rows only."""
+    """Return a table with a row per x and a column per line. More than MAX_ROWS rows are thinned out evenly."""
     lines = [line for line in panel.lines if not line.faint] or list(panel.lines)
     columns = [_column(line) for line in lines]
     xs = sorted({x for column in columns for x in column if panel.can_draw_x(x)})
@@ -224,7 +231,7 @@ def _column(line: Line) -> dict[float, Cell]:
 def evenly_spaced_indexes(count: int, max_count: int, shift: float = 0.0) -> list[int]:
     """Choose up to `max_count` evenly spaced indexes, and the last index.
 
-    `shift`, from 0 to 1, moves all but the last by this fraction of a stride.
+    `shift`, from 0 to 1, moves all indexes except the last by this fraction of a stride.
     """
     if count <= max_count:
         return list(range(count))

@@ -40,7 +40,7 @@ def curves_html(
 ) -> str:
     """Return a page with curves.
 
-    While a run is in progress, the page reloads every `refresh_seconds`. None stops the reloading.
+    `refresh_seconds` is for a run in progress: the page reloads at this interval, or never if it is None.
     """
     styles, max_points = line_styles(panels), max_points_per_line(panels)
     figures = [
@@ -106,7 +106,7 @@ def _curve(line: Line, panel: Panel, style: Style, max_points: int, *, is_named:
         ],
         bands=band_runs(line, panel, max_points),
         style=style.color_index,
-        marker=style.marker,
+        marker=style.marker_index,
         dash=style.dash,
         is_faint=line.faint,
         is_named=is_named,

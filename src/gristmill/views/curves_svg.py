@@ -1,4 +1,4 @@
-"""Panels of curves as one SVG picture, two panels to a row, with one legend for all panels."""
+"""Panels of curves as one SVG picture, with two panels per row and one legend for all panels."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,11 +32,11 @@ TITLE_SIZE, PANEL_TITLE_SIZE, TICK_SIZE = 16, 13, 11
 LEFT, RIGHT, ABOVE, BELOW = 52, 16, 64, 40
 """Space between a plot and the edges of its panel, for ticks and names."""
 LEGEND_HEIGHT, SWATCH, LEGEND_GAP = 20, 26, 18
-ALL_MARKED, MARKERS_PER_LINE = 16, 8
+MAX_ALL_MARKED, MARKERS_PER_LINE = 16, 8
 """A line of up to 16 points has a marker on each point. A longer line has 8 markers."""
 TICKS_X, TICKS_Y, MIN_TICKS = 8, 6, 2
-MAX_RATIO_BETWEEN_POWERS = 100
-"""Ratio of the limits of a log scale. From this ratio on, only powers of ten have ticks."""
+MIN_RATIO_FOR_POWERS_ONLY = 100
+"""If the limits of a log scale have at least this ratio, only powers of ten have ticks."""
 MAX_MARK_WIDTH = 0.6
 """Maximum width of a mark's name as a fraction of the plot width."""
 
@@ -78,20 +78,20 @@ def curves_svg(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
 
 
 def _boxes(count: int, top: float) -> list[Box]:
-    """Return the boxes of the panels. A last panel alone in its row takes the full width."""
+    """Return the boxes of `count` panels. If the last panel is alone in its row, it takes the full width."""
     width = (WIDTH - 2 * MARGIN - GAP) / COLUMNS
     boxes = []
     for number in range(count):
         row, column = divmod(number, COLUMNS)
         is_alone = column == 0 and number == count - 1
         left = MARGIN + column * (width + GAP)
-        at = top + row * (PANEL_HEIGHT + ROW_GAP)
-        boxes.append(Box(f"panel-{number}", left, at, WIDTH - 2 * MARGIN if is_alone else width, PANEL_HEIGHT))
+        panel_top = top + row * (PANEL_HEIGHT + ROW_GAP)
+        boxes.append(Box(f"panel-{number}", left, panel_top, WIDTH - 2 * MARGIN if is_alone else width, PANEL_HEIGHT))
     return boxes
 
 
 def _legend(panels: Sequence[Panel], width: float) -> list[LegendEntry]:
-    """Arrange the names in rows of the given width. A name is cut to half of the width."""
+    """Arrange the line names in rows of the given width. A name longer than half of the width is cut."""
     lines: dict[str, Line] = {}
     for panel in panels:
         for line in panel.legend_lines():
@@ -177,20 +177,22 @@ def _scale(axes: "Axes", panel: Panel, extent: tuple[tuple[float, float], tuple[
 
 
 def _set_ticks(axis: "Axis", low: float, high: float, max_ticks: int, *, log: bool, integer: bool) -> None:
-    """Place ticks on an axis. With `integer`, all ticks are integers, since there is no half epoch."""
+    """Place ticks on an axis. With `integer`, for example for epochs, all ticks are integers."""
     from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: PLC0415 - slow to import
 
     ticks: list[float] = []
     if log:
-        subs = (1, 2, 5) if high / low < MAX_RATIO_BETWEEN_POWERS else (1,)
-        ticks = _between(LogLocator(subs=subs, numticks=max_ticks).tick_values(low, high), low, high)
+        subs = (1, 2, 5) if high / low < MIN_RATIO_FOR_POWERS_ONLY else (1,)
+        ticks = _ticks_between(LogLocator(subs=subs, numticks=max_ticks).tick_values(low, high), low, high)
     if len(ticks) < MIN_TICKS:
-        ticks = _between(MaxNLocator(max_ticks, steps=[1, 2, 5, 10], integer=integer).tick_values(low, high), low, high)
+        ticks = _ticks_between(
+            MaxNLocator(max_ticks, steps=[1, 2, 5, 10], integer=integer).tick_values(low, high), low, high
+        )
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     axis.set_ticks(ticks, labels=list(map(log_tick_text, ticks)) if log else tick_texts(ticks, step))
 
 
-def _between(ticks: Iterable[float], low: float, high: float) -> list[float]:
+def _ticks_between(ticks: Iterable[float], low: float, high: float) -> list[float]:
     return [float(tick) for tick in ticks if low <= tick <= high]
 
 
@@ -201,12 +203,14 @@ def _draw_line(axes: "Axes", points: Sequence[Point], line: Line, style: Style, 
     drawn = [index for index, is_gap in enumerate(gaps[1:-1]) if not is_gap]
     overlays: dict[str, tuple[list[int], dict[str, Any]]] = {}
     # A single point between two gaps has no line, so it is drawn as a dot.
-    alone = [index for index in drawn if gaps[index] and gaps[index + 2]]
-    overlays["dots"] = alone, {"marker": ".", "markersize": 4, "markeredgewidth": 0}
+    isolated = [index for index in drawn if gaps[index] and gaps[index + 2]]
+    overlays["dots"] = isolated, {"marker": ".", "markersize": 4, "markeredgewidth": 0}
     if not line.faint:
-        num_markers = MARKERS_PER_LINE if len(drawn) > ALL_MARKED else len(drawn)
-        marked = [drawn[index] for index in evenly_spaced_indexes(len(drawn), num_markers, style.color_index / 6)]
-        overlays["markers"] = marked, _marker_options(style)
+        num_markers = MARKERS_PER_LINE if len(drawn) > MAX_ALL_MARKED else len(drawn)
+        marked_indexes = [
+            drawn[index] for index in evenly_spaced_indexes(len(drawn), num_markers, style.color_index / 6)
+        ]
+        overlays["markers"] = marked_indexes, _marker_options(style)
     for name, (indexes, marker) in overlays.items():
         options = _line_options(line, style) | marker | {"linestyle": "none"}
         options.pop("dashes")
@@ -221,11 +225,11 @@ def _line_options(line: Line, style: Style) -> dict[str, Any]:
 
 
 def _marker_options(style: Style) -> dict[str, Any]:
-    return {"marker": MARKERS[style.marker], "markersize": 5, "markeredgewidth": 0}
+    return {"marker": MARKERS[style.marker_index], "markersize": 5, "markeredgewidth": 0}
 
 
 def _draw_marks(figure: "Figure", axes: "Axes", panel: Panel, plot: Box) -> None:
-    """Draw marks as dashed lines. Names of vertical marks are above the plot, if there is space."""
+    """Draw marks as dashed lines. The name of a vertical mark is above the plot, if there is space for it."""
     dashed: dict[str, Any] = {"color": LIGHT["soft"], "linewidth": 1, "dashes": (3, 3)}
     end = plot.left
     for number, mark in enumerate(panel.drawable_marks("x")):

@@ -1,6 +1,6 @@
 """HTML building blocks: escaped text, tables, collapsible sections, and a complete self-contained page.
 
-Each page has a Content-Security-Policy that allows its own style sheet and scripts, by hash, and nothing else.
+The Content-Security-Policy of a page allows only the style sheet and the scripts of the page, by their hashes.
 """
 
 import base64
@@ -15,7 +15,7 @@ from gristmill.views.table import Table
 from gristmill.views.theme import page_variables
 
 MAX_ROWS = 1000
-"""Limit on the rows of one table, so that a page remains small enough to send."""
+"""Maximum number of rows of a table, so that a page remains small enough to send."""
 
 
 def escape_text(text: str) -> str:
@@ -39,7 +39,7 @@ def list_item_html(name: str, detail: str) -> str:
 
 
 def html_table(table: Table) -> Iterator[str]:
-    """Yield the HTML of a table, with its title as caption and numbers aligned right."""
+    """Yield the HTML of a table, with the title as caption and numeric columns aligned right."""
     classes = [' class="number"' if is_numeric else "" for is_numeric in table.numeric_columns()]
     headers = "".join(
         f'<th scope="col"{class_}>{escape_text(header)}</th>'
@@ -54,7 +54,7 @@ def html_table(table: Table) -> Iterator[str]:
 
 
 def scrolling_table(table: Table) -> Iterator[str]:
-    """Yield the HTML of a table in a region that scrolls, also with the keyboard."""
+    """Yield the first MAX_ROWS rows of a table as HTML, in a region that mouse and keyboard can scroll."""
     yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{escape_text(table.title)}">'
     yield from html_table(replace(table, rows=table.rows[:MAX_ROWS]))
     if len(table.rows) > MAX_ROWS:
@@ -71,7 +71,7 @@ def page_style() -> str:
 def page_html(
     title: str, body: Iterable[str], *, style: str, scripts: Sequence[str] = (), head: Sequence[str] = ()
 ) -> str:
-    """Return a complete page. `scripts` run in order after the body. `head` has additional elements for the head."""
+    """Return a complete page. `scripts` run after the body, in the given order. `head` adds elements to the head."""
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -89,7 +89,7 @@ def page_html(
         *head,
         f"<title>{escape_text(title)}</title>",
         f"<style>{style}</style>",
-        # Plotly adds no styles if it finds this element. The rules its charts need are in page.css.
+        # If this element exists, plotly adds no styles. page.css has the rules that the charts need.
         '<style id="plotly.js-style-global" class="no-inline-styles"></style></head><body>',
         *body,
         *(f"<script>{script}</script>" for script in scripts),

@@ -27,14 +27,14 @@ MAX_VALUE_LENGTH = 400
 def row_cell_html(row: Row) -> str:
     """Return a row as HTML for a notebook."""
     try:
-        rendered = _rendered(row)
+        rendered = _tokens_html(row)
     except Exception:  # noqa: BLE001 - displaying a row must not raise, whatever happened to its dataset
         rendered = None
     return rendered or _table(row)
 
 
-def _rendered(row: Row) -> str | None:
-    """Return the row token by token, or None if it no longer equals the row in the dataset."""
+def _tokens_html(row: Row) -> str | None:
+    """Return the row token by token, or None if the row no longer equals that in the dataset."""
     dataset = open_dataset(Path(row.source.folder))
     view = view_row(dataset, row.source.split, row.number)
     if "input_ids" in row:
@@ -56,11 +56,11 @@ def _cell_text(value: object) -> str:
     return escape_text(text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…")
 
 
-# Manifests and datasets: tables of the report, without scripts and plotly.
+# Manifests and datasets: the tables of the report, without charts and scripts.
 
 MAX_LANGUAGES = 12
 MAX_TABLE_ROWS = 200
-"""Limit on table rows, so that the output of a cell remains small."""
+"""Maximum number of table rows, so that the output of a notebook cell remains small."""
 BAR_WIDTH, BAR_HEIGHT = 120, 8
 FACTS_RULES = """
 .gristmill-facts{color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:8px;\
@@ -151,7 +151,7 @@ def _languages_html(manifest: Manifest) -> Iterator[str]:
 
 
 def _bar(share: float) -> str:
-    """Return a bar as SVG, since some notebooks remove style attributes."""
+    """Return a bar as SVG, because some notebooks remove style attributes."""
     size = f'width="{BAR_WIDTH}" height="{BAR_HEIGHT}"'
     return f'<svg {size} aria-hidden="true"><rect width="{share * BAR_WIDTH:.1f}" height="{BAR_HEIGHT}" rx="2"/></svg>'
 

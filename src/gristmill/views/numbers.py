@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 MIN_WITH_UNIT = 1e4
-"""Smaller axis values are written as 2,500, not as 2.5k."""
+"""Ticks of a linear axis have no unit if the largest tick is smaller: 2,500, not 2.5k."""
 MIN_PLAIN, MAX_PLAIN = 1e-3, 1e15
-"""Values outside this range are written with an exponent."""
+"""Values whose magnitude is outside this range are written with an exponent. Zero is written as 0."""
 MAX_DECIMALS = 3
 SIGNIFICANT_DIGITS = 4
 
@@ -48,7 +48,7 @@ def _unit(value: float) -> tuple[float, str]:
 
 
 def _decimals(step: float) -> int:
-    """Return the decimals for a step of 1, 2 or 5 times a power of ten. The epsilon absorbs rounding errors."""
+    """Return the number of decimals for a step of 1, 2 or 5 times a power of ten. 1e-9 absorbs rounding errors."""
     return max(0, -math.floor(math.log10(step) + 1e-9))
 
 

@@ -1,6 +1,6 @@
-"""One row prepared for display: its windows, its tokens, and its text in strokes of one token and one syntax kind.
+"""One row prepared for display: its windows, its tokens, and its text as strokes of one token and one syntax kind.
 
-view = look_at(open_dataset("dataset"), "test", 12)
+view = view_row(open_dataset("dataset"), "test", 12)
 "".join(stroke.text for stroke in view.strokes)
 """
 
@@ -21,32 +21,32 @@ from gristmill.views.syntax import highlight
 from gristmill.views.token_text import REPLACEMENT, Piece, decode_pieces, tokenizer_note
 
 SPECIAL, BEFORE, AFTER, MIDDLE = 1, 2, 4, 8
-"""Bit flags of a token. BEFORE and AFTER mark tokens shared with the previous or next window of the same file. MIDDLE
-marks the middle of a fill-in-the-middle window."""
+"""Bit flags of a token. BEFORE and AFTER mark tokens that are also in the previous or the next window of the same file.
+MIDDLE marks tokens in the middle of a fill-in-the-middle window."""
 UNPRINTABLE = "odd"
 """Stroke kind of escaped unprintable characters."""
 TokenFlags = tuple[int, int]
-"""Id and flags."""
+"""Id and bit flags of a token."""
 
 
 class Stroke(NamedTuple):
-    """A piece of text from one token with one syntax kind. The strokes of a row join to its displayed text."""
+    """A piece of text from one token with one syntax kind. The joined strokes of a row are its displayed text."""
 
     token: int
     """Index into the tokens of the row."""
     kind: str
     r"""Syntax kind, or `odd` for an escape like \u202e that replaces an unprintable character."""
     text: str
-    """Printable text, line feeds and tabs."""
+    """Text that contains only printable characters, line feeds and tabs."""
 
 
 class WindowView(Window, frozen=True, kw_only=True):
-    """A window with the size of its overlap with the windows before and after it."""
+    """A window, and the sizes of its overlaps with the previous and the next window of the file."""
 
     shared_before: int
-    """Number of tokens at its start that are also in the previous window."""
+    """Number of tokens at the start of this window that are also in the previous window."""
     shared_after: int
-    """Number of tokens at its end that are also in the next window."""
+    """Number of tokens at the end of this window that are also in the next window."""
 
 
 class RowView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,28 +54,28 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
 
     split: str
     row: int
-    """Number of the row in its split, from 0."""
+    """Index of the row in its split, from 0."""
     num_rows: int
     """Number of rows in the split."""
     num_ids: int
-    """Number of ids with special tokens, without padding."""
+    """Number of ids, including special tokens, excluding padding."""
     num_room: int | None
     """Maximum number of ids in a row. None if a row is a document of any length."""
     num_windows: int
     """Number of windows in the row. More than one if windows are packed."""
     windows: list[WindowView]
-    """The windows in order. Fewer than `num_windows` if the row is truncated for display."""
+    """The windows in the order of the row. Fewer than `num_windows` if the row is truncated for display."""
     tokens: list[TokenFlags]
     """Tokens without padding."""
     strokes: list[Stroke]
     note: str | None
-    """Note for the reader on how the displayed text differs from the row."""
+    """Note on how the displayed text differs from the row, or None if it does not."""
 
 
 def view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowView:
     """Prepare one row for display.
 
-    Opening the dataset's tokenizer takes longer than reading a row, so pass `tokenizer` to display many rows.
+    Pass `tokenizer` to reuse an open tokenizer, because opening one takes longer than reading a row.
     """
     with dataset.edition.guard_reading():
         return _view_row(dataset, split, row, tokenizer)
@@ -104,7 +104,7 @@ def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | Non
 def view_tokens(
     ids: Iterable[int], tokenizer: Tokenizer, language: str, path: str
 ) -> tuple[list[TokenFlags], list[Stroke]]:
-    """Prepare the tokens of one file for display. Return their ids with flags, and their strokes."""
+    """Prepare the tokens of one file for display. Return the id and flags of each token, and all strokes."""
     pieces = decode_pieces(ids, tokenizer)
     return _token_flags(pieces, []), list(_strokes(pieces, 0, language, path))
 
@@ -120,18 +120,21 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 
 def _shared_tokens(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
-    """Count the tokens shared with the previous and the next window. Builds write windows of a file consecutively."""
+    """Return the number of tokens that the window shares with the previous and with the next window of its file.
+
+    Unless windows are packed, the windows of a file are in consecutive rows.
+    """
     if window.is_altered or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:
-        # The neighbors may be in any row. Except in a repeat, tokens that are not fresh are in the previous window too.
+        # The neighbors may be in any row. Tokens that are not fresh are also in the previous window, except in repeats.
         return (0, 0) if window.repeat else (window.length - min(max(window.fresh, 0), window.length), 0)
     before, after = (_neighbor(dataset, split, number, window) for number in (row - 1, row + 1))
     return _overlap(before, window), _overlap(window, after)
 
 
 def _neighbor(dataset: Dataset, split: str, row: int, window: Window) -> Window | None:
-    """Return the window in this row if it belongs to the same text, otherwise None."""
+    """Return the first window of a row if it belongs to the same text as `window`, otherwise None."""
     if not 0 <= row < len(dataset[split]):
         return None
     found = read_row(dataset, split, row).windows[0]
@@ -157,7 +160,7 @@ def _token_flags(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> list
             flags[index] |= BEFORE
         for index in range(end - window.shared_after, end):
             flags[index] |= AFTER
-        while window.fim and end > window.at and flags[end - 1] & SPECIAL:  # an end token after the middle
+        while window.fim and end > window.at and flags[end - 1] & SPECIAL:  # an end token follows the middle
             end -= 1
         for index in range(max(window.at, end - window.middle_tokens), end):
             flags[index] |= MIDDLE
@@ -165,7 +168,7 @@ def _token_flags(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> list
 
 
 def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> Iterator[Stroke]:
-    """Yield the strokes of a row. Text in a window has the syntax of its language, text between windows has none."""
+    """Yield the strokes of a row. Text in a window is highlighted as code in its language, other text is plain."""
     done = 0
     for window in windows:
         end = window.at + window.length
@@ -176,7 +179,7 @@ def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> Iter
 
 
 def _strokes(pieces: Sequence[Piece], first: int, language: str, path: str) -> Iterator[Stroke]:
-    """Split the text of tokens at the end of each token and each run of syntax."""
+    """Split the text of tokens wherever a token ends or the syntax kind changes."""
     runs = highlight("".join(piece.text for piece in pieces if not piece.is_special), language, path)
     ends = list(accumulate(len(text) for _, text in runs))
     at = run = 0
@@ -202,11 +205,11 @@ def _is_unprintable(character: str) -> bool:
     return character == REPLACEMENT or not (character.isprintable() or character in "\n\t")
 
 
-# Descriptions of a row for text, HTML and notebook: its facts, and the meaning of its marks.
+# Descriptions of a row for text, HTML and notebooks: its facts, and the legend of its marks.
 
 
 def _row_name(view: RowView) -> str:
-    """Return the row as the value of `--row`."""
+    """Return the row as an argument of `--row`, like `test:12`."""
     return f"{view.split}:{view.row}"
 
 
@@ -245,39 +248,40 @@ def _fim_text(window: WindowView) -> str:
 
 def _lines_text(window: WindowView) -> str:
     first, last = window.lines
-    own = " of the variant" if _has_own_text(window) else ""
-    return (f"line {first:,}" if first == last else f"lines {first:,} to {last:,}") + own
+    suffix = " of the variant" if _has_own_text(window) else ""
+    return (f"line {first:,}" if first == last else f"lines {first:,} to {last:,}") + suffix
 
 
 def _has_build_facts(window: Window) -> bool:
-    """Return True if the row records lines and fresh tokens. Rows not made by a build may lack them."""
+    """Return True if the row records lines and fresh tokens. Rows that no build wrote may lack both."""
     return window.lines[0] > 0
 
 
 def _has_own_text(window: WindowView) -> bool:
-    """Return True if the window belongs to a variant with other lines and tokens than the file."""
+    """Return True if the window belongs to a variant whose lines and tokens differ from those of the file."""
     return bool(window.variant) and window.variant not in INDEPENDENT_WINDOW_KINDS
 
 
 def has_lines(window: Window) -> bool:
-    """Return True if the text of the window is a known range of unchanged lines of the file or of a variant."""
+    """Return True if the window is an unaltered part of the file or of a variant, and its lines are recorded."""
     return _has_build_facts(window) and not window.is_altered
 
 
 def window_starts(view: RowView) -> list[int]:
-    """Return the first token of each window of a row. Special tokens and text around a window belong to it."""
+    """Return the index of the first token of each window, including special tokens and text before the window."""
     starts: list[int] = []
     end = 0
     for window in view.windows:
-        between = view.tokens[end : window.at]
-        ends_before = bool(starts) and bool(between) and all(flags & SPECIAL for _, flags in between[:2])
-        starts.append(end + ends_before)
+        gap = view.tokens[end : window.at]
+        # A special token after a window belongs to this window, unless text follows it, such as a file name.
+        has_end_token = bool(starts) and bool(gap) and all(flags & SPECIAL for _, flags in gap[:2])
+        starts.append(end + has_end_token)
         end = window.at + window.length
     return starts
 
 
 def overlap_notes(view: RowView) -> Iterator[tuple[int, str]]:
-    """Yield flag and explanation of each overlap mark that occurs in the row."""
+    """Yield the flag and the explanation of each overlap mark that occurs in the row."""
     marks = {flag for _, flags in view.tokens for flag in (BEFORE, AFTER) if flags & flag}
     before = sum(window.shared_before for window in view.windows)
     after = sum(window.shared_after for window in view.windows)

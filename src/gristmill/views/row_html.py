@@ -1,6 +1,6 @@
-"""A row as static HTML, readable without colors, and its style sheet. All rules are under one class.
+"""A row as static HTML that is readable without colors, and its style sheet.
 
-The content of the <pre> without tags is the text of the row's strokes.
+All CSS rules are limited to the class `gristmill-row`. The text content of the <pre> is the joined text of the strokes.
 """
 
 from bisect import bisect_right

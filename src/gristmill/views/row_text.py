@@ -33,14 +33,14 @@ from gristmill.views.row import (
 TOKEN_SEPARATOR = "│"
 """Separates two tokens in output without color."""
 SIGNS = {BEFORE: "«", AFTER: "»"}
-"""End of the tokens shared with the previous window, and start of those shared with the next window."""
+"""Marks at the end of the tokens shared with the previous window, and at the start of those shared with the next."""
 MIDDLE_SIGNS = ("▸", "◂")
-"""Start and end of the middle of a fill-in-the-middle window."""
+"""Marks at the start and the end of the middle in a fill-in-the-middle window."""
 LINE_FEED = "↵"
 MIN_WIDTH = 20
 TAB_WIDTH = 4
 
-# ANSI styles use the terminal's palette, which is readable on its background.
+# ANSI styles use the palette of the terminal, so that text is readable on the terminal's background.
 BOLD, FAINT, UNDERLINED, REVERSED = "1", "2", "4", "7"
 SYNTAX_STYLES = {
     "keyword": "1;35",
@@ -67,17 +67,17 @@ class _Terminal(NamedTuple):
     width: int
     with_ids: bool
 
-    def styled(self, style: str, text: str) -> str:
+    def apply_style(self, style: str, text: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text
 
-    def wrapped(self, text: str, style: str = "") -> list[str]:
-        return [self.styled(style, line) for line in textwrap.wrap(text, self.width)]
+    def wrap(self, text: str, style: str = "") -> list[str]:
+        return [self.apply_style(style, line) for line in textwrap.wrap(text, self.width)]
 
 
 def row_text(view: RowView, *, color: bool, width: int, ids: bool = False) -> str:
     """Return a row as text for a terminal of the given width. With `ids`, each token is followed by its id."""
     terminal = _Terminal(color, max(width, MIN_WIDTH), ids)
-    lines = terminal.wrapped(", ".join(row_facts(view)))
+    lines = terminal.wrap(", ".join(row_facts(view)))
     blocks = pairwise([0, *window_starts(view)[1:], len(view.tokens)])
     pieces = _styled_texts(view, terminal)
     windows: list[WindowView | None] = [*view.windows] or [None]
@@ -92,7 +92,7 @@ def row_text(view: RowView, *, color: bool, width: int, ids: bool = False) -> st
 
 
 def _window_head(window: WindowView, terminal: _Terminal) -> list[str]:
-    return [*terminal.wrapped(window_name(window), BOLD), *terminal.wrapped(", ".join(window_facts(window)))]
+    return [*terminal.wrap(window_name(window), BOLD), *terminal.wrap(", ".join(window_facts(window)))]
 
 
 def _legend(view: RowView, terminal: _Terminal) -> list[str]:
@@ -107,11 +107,11 @@ def _legend(view: RowView, terminal: _Terminal) -> list[str]:
         notes.append(f"{'reversed' if terminal.color else 'like <s>'}: a special token")
     if has_unprintable(view):
         notes.append("like \\u202e: an unprintable character")
-    return [*(terminal.wrapped(view.note) if view.note else []), *terminal.wrapped("; ".join(notes) + ".", FAINT)]
+    return [*(terminal.wrap(view.note) if view.note else []), *terminal.wrap("; ".join(notes) + ".", FAINT)]
 
 
 def _styled_texts(view: RowView, terminal: _Terminal) -> deque[_StyledText]:
-    strokes = {token: list(own) for token, own in groupby(view.strokes, key=attrgetter("token"))}
+    strokes = {token: list(group) for token, group in groupby(view.strokes, key=attrgetter("token"))}
     # The first token of a window has no separator before it.
     signs = {0: ""} | dict.fromkeys(window_starts(view), "") | _signs(view)
     pieces: deque[_StyledText] = deque()
@@ -122,7 +122,7 @@ def _styled_texts(view: RowView, terminal: _Terminal) -> deque[_StyledText]:
 
 
 def _token_texts(view: RowView, token: int, strokes: list[Stroke], terminal: _Terminal) -> list[_StyledText]:
-    """Return the text of a token. Its id is inserted before a final line feed."""
+    """Return the text of a token, with its id if requested. The id precedes a final line feed."""
     token_id, flags = view.tokens[token]
     pieces = [
         _StyledText(token, _style(stroke, token, flags), part) for stroke in strokes for part in _parts(stroke.text)
@@ -148,7 +148,7 @@ def _style(stroke: Stroke, token: int, flags: int) -> str:
 
 
 def _signs(view: RowView) -> dict[int, str]:
-    """Return overlap and middle marks, keyed by the token that follows the mark."""
+    """Return overlap and middle marks, keyed by the index of the token that follows the mark."""
     signs: dict[int, str] = {}
     for window in view.windows:
         if window.shared_before:
@@ -166,22 +166,22 @@ def _signs(view: RowView) -> dict[int, str]:
 class _LineWriter:
     """Wraps styled text to the width of the terminal, with line numbers in the margin."""
 
-    def __init__(self, terminal: _Terminal, numbered: WindowView | None) -> None:
-        """`numbered` is the window whose lines are numbered, or None for text without line numbers."""
-        self._terminal, self._numbered = terminal, numbered
-        self._number = numbered.lines[0] if numbered else 0
-        self._margin = len(str(numbered.lines[1])) + 1 if numbered else 0
+    def __init__(self, terminal: _Terminal, numbered_window: WindowView | None) -> None:
+        """`numbered_window` is the window whose lines are numbered, or None for text without line numbers."""
+        self._terminal, self._numbered_window = terminal, numbered_window
+        self._number = numbered_window.lines[0] if numbered_window else 0
+        self._margin = len(str(numbered_window.lines[1])) + 1 if numbered_window else 0
         self._lines: list[str] = []
-        self._begin(f"{self._number} " if numbered else "")
+        self._begin(f"{self._number} " if numbered_window else "")
 
     def write(self, piece: _StyledText) -> None:
         if piece.text == "\n":
             self._append(FAINT, LINE_FEED)
-            if self._numbered is not None and piece.token >= self._numbered.at:
+            if self._numbered_window is not None and piece.token >= self._numbered_window.at:
                 self._number += 1
-            else:  # text before the first token of the window is not one of its lines
+            else:  # text before the first token of the window is not a line of the window
                 self._parts[0] = " " * self._margin
-            self._end_line(f"{self._number} " if self._numbered else "")
+            self._end_line(f"{self._number} " if self._numbered_window else "")
         else:
             self._append(piece.style, piece.text)
 
@@ -195,15 +195,15 @@ class _LineWriter:
         for character in text:
             cells, width = _cells(character)
             if self._column + width > self._terminal.width:
-                self._parts.append(self._terminal.styled(style, piece))
+                self._parts.append(self._terminal.apply_style(style, piece))
                 piece = ""
                 self._end_line("")
             piece += cells
             self._column += width
-        self._parts.append(self._terminal.styled(style, piece))
+        self._parts.append(self._terminal.apply_style(style, piece))
 
     def _begin(self, number: str) -> None:
-        self._parts, self._column = [self._terminal.styled(FAINT, number.rjust(self._margin))], self._margin
+        self._parts, self._column = [self._terminal.apply_style(FAINT, number.rjust(self._margin))], self._margin
 
     def _end_line(self, next_number: str) -> None:
         self._lines.append("".join(self._parts))
@@ -212,7 +212,7 @@ class _LineWriter:
 
 @cache
 def _cells(character: str) -> tuple[str, int]:
-    """Return the displayed text of a character and its width. A tab is always four spaces."""
+    """Return the displayed text of a character and its width in terminal cells. A tab is always four spaces."""
     from rich.cells import cell_len  # noqa: PLC0415 - only needed to display a row
 
     return (" " * TAB_WIDTH, TAB_WIDTH) if character == "\t" else (character, cell_len(character))

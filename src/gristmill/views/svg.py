@@ -1,7 +1,7 @@
-"""SVG pictures drawn by matplotlib, with the same bytes on every machine and in every run, so they can be committed.
+"""SVG pictures drawn by matplotlib. Their bytes are the same on every machine and in every run, so git can track them.
 
-A picture has its own background, so that it looks the same on light and dark pages. Text remains text: the file embeds
-no fonts, and names are interpreted neither as markup nor as mathematics.
+A picture has its own background, so that it looks the same on light and dark pages. Text is stored as text, without
+embedded fonts. Names are not interpreted as markup or mathematics.
 """
 
 import io
@@ -24,7 +24,7 @@ DPI = 72
 """At 72 dpi, one of matplotlib's points is one pixel."""
 SETTINGS: dict[Any, Any] = {
     "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],  # included in matplotlib, which measures tick labels with it
+    "font.sans-serif": ["DejaVu Sans"],  # included in matplotlib, so that tick labels have the same size everywhere
     "font.size": 12,
     "path.simplify": False,
     "svg.fonttype": "none",
@@ -34,7 +34,7 @@ SETTINGS: dict[Any, Any] = {
 }
 NARROW, WIDE = frozenset("fijltrI.,:;|!'()[]/ -"), frozenset("mwMW@%")
 NARROW_WIDTH, USUAL_WIDTH, CAPITAL_WIDTH, WIDE_WIDTH = 0.38, 0.62, 0.72, 1.0
-"""Character widths as fractions of the font size, in the widest common font, so that text fits in all of them."""
+"""Character widths of the widest common font, as fractions of the font size, so that text fits in any common font."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def new_figure(height: float) -> Iterator["Figure"]:
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
-        # The file contains text, so the viewer's fonts provide glyphs that DejaVu Sans lacks.
+        # The SVG contains text, so the program that displays it provides the glyphs that DejaVu Sans lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI, facecolor="none")
         card = FancyBboxPatch((0.5, 0.5), WIDTH - 1, height - 1, "round,pad=0,rounding_size=8")
@@ -57,7 +57,7 @@ def new_figure(height: float) -> Iterator["Figure"]:
 
 
 def svg_text(figure: "Figure", head: str, title: str, description: str = "") -> str:
-    """Return a figure as SVG. `head` is its first line and identifies the kind of file."""
+    """Return a figure as SVG. `head` becomes the first line, which identifies the kind of file."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     drawing = stream.getvalue().partition("</metadata>")[2].lstrip()
@@ -71,7 +71,7 @@ def svg_text(figure: "Figure", head: str, title: str, description: str = "") -> 
 
 
 def add_axes(figure: "Figure", left: float, top: float, width: float, height: float) -> "Axes":
-    """Add axes without a frame. The box is in pixels from the top left corner."""
+    """Add axes without a frame. `left` and `top` are in pixels from the top left corner of the figure."""
     figure_height = figure.get_size_inches()[1] * DPI
     axes = figure.add_axes(
         (left / WIDTH, 1 - (top + height) / figure_height, width / WIDTH, height / figure_height), frameon=False
@@ -92,14 +92,14 @@ def add_text(
     size: int = 12,
     anchor: str = "left",
 ) -> None:
-    """Add text with its baseline `y` pixels from the top."""
+    """Add text whose baseline is `y` pixels below the top of the figure."""
     height = figure.get_size_inches()[1] * DPI
     artist = figure.text(x / WIDTH, 1 - y / height, printable(text), va="baseline", ha=anchor, fontsize=size)
     artist.set(color=LIGHT["soft" if faint else "ink"], fontweight="bold" if bold else "normal")
 
 
 def text_width(text: str, size: float = 12) -> float:
-    return size * sum(map(_letter_width, printable(text)))
+    return size * sum(map(_character_width, printable(text)))
 
 
 def shorten_text(text: str, width: float, size: float = 12) -> str:
@@ -107,17 +107,17 @@ def shorten_text(text: str, width: float, size: float = 12) -> str:
     text = printable(text)
     if text_width(text, size) <= width:
         return text
-    left = width - text_width("…", size)
-    for count, letter in enumerate(text):
-        left -= size * _letter_width(letter)
-        if left < 0:
+    remaining = width - text_width("…", size)
+    for count, character in enumerate(text):
+        remaining -= size * _character_width(character)
+        if remaining < 0:
             return f"{text[:count].rstrip()}…"
     return text
 
 
-def _letter_width(letter: str) -> float:
-    if letter in NARROW:
+def _character_width(character: str) -> float:
+    if character in NARROW:
         return NARROW_WIDTH
-    if letter in WIDE or unicodedata.east_asian_width(letter) in "WF":
+    if character in WIDE or unicodedata.east_asian_width(character) in "WF":
         return WIDE_WIDTH
-    return CAPITAL_WIDTH if letter.isupper() else USUAL_WIDTH
+    return CAPITAL_WIDTH if character.isupper() else USUAL_WIDTH

@@ -1,6 +1,6 @@
 """Syntax highlighting: split a text into runs of keywords, strings, comments and so on with Pygments.
 
-The runs always join to exactly the input text. If a lexer changes or loses characters, the text is left plain.
+The joined runs always equal the input text. Text in which a lexer changes or loses characters is not highlighted.
 """
 
 import re
@@ -16,22 +16,22 @@ from gristmill.sources.languages import UNKNOWN
 Runs = list[tuple[str, str]]
 
 KINDS = ("keyword", "name", "builtin", "string", "comment", "number", "operator")
-"""The kind "" is all other text."""
+"""Syntax kinds. All other text has the kind ""."""
 MAX_TEXT_LENGTH = 200_000
-"""In characters. Longer texts are not highlighted."""
+"""Maximum number of characters. Longer texts are not highlighted."""
 # Pygments lexers are backtracking regular expressions. For some texts, the time of many lexers grows with the square or
-# the cube of the length: a few thousand line feeds keep the C lexer busy. Therefore each block of a text is read
+# the cube of the length: a few thousand line feeds keep the C lexer busy. Therefore each block of a text is lexed
 # separately. A block with a long line, a long run without a word, or much repetition is not highlighted.
 MAX_BLOCK_LENGTH = 5_000
 UNLIKE_CODE = re.compile(r"\W{200}|.{1000}")
 MAX_COMPRESSION_RATIO = 12
-"""Code compresses far less than this."""
+"""A block with a higher compression ratio is too repetitive to highlight. The ratio of code is far lower."""
 BLOCK_START = re.compile(r"\n\n(?=\S)")
 MAX_CACHED_LEXERS = 64
-# `handlecodeblocks` would look up a lexer for each code block in a text, by any name that the text gives.
+# `handlecodeblocks` would let a Markdown text choose any lexer for its code blocks.
 LEXER_OPTIONS = {"stripnl": False, "ensurenl": False, "handlecodeblocks": False}
 
-# Languages with another name in Pygments, or with a syntax similar to another language.
+# Pygments names for languages that have a different name there, or that are only similar to a language there.
 PYGMENTS_NAMES = {
     **dict.fromkeys(("jupyter", "scons", "tiltfile"), "python"),
     **dict.fromkeys(("svg", "plist", "entitlements", "vdx", "xcodebuild"), "xml"),
@@ -53,7 +53,7 @@ PYGMENTS_NAMES = {
     "vb": "vb.net",
     "vtl": "velocity",
 }
-# Keyed by Pygments token type. The longest matching prefix applies.
+# Syntax kinds, keyed by Pygments token type. The longest matching prefix applies.
 KINDS_BY_TYPE = {
     "Keyword": "keyword",
     "Keyword.Type": "builtin",
@@ -80,12 +80,12 @@ KINDS_BY_TYPE = {
 
 
 def highlight(text: str, language: str, path: str) -> Runs:
-    """Return runs of (kind, text). The lexer is chosen by language, otherwise by file name."""
+    """Return runs of (kind, text). The lexer is chosen by language, or by file name if the language has no lexer."""
     lexer_class = _lexer_class(language, path.rpartition("/")[2]) if 0 < len(text) <= MAX_TEXT_LENGTH else None
     if lexer_class is None:
         return [("", text)] if text else []
     lexer = lexer_class(**LEXER_OPTIONS)
-    return _merged(run for block in _blocks(text) for run in _block_runs(block, lexer))
+    return _merge_runs(run for block in _blocks(text) for run in _block_runs(block, lexer))
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -113,15 +113,15 @@ def _block_runs(text: str, lexer: Any) -> Runs:
     return runs if "".join(part for _, part in runs) == text else plain
 
 
-def _merged(parts: Iterable[tuple[str, str]]) -> Runs:
-    """Merge adjacent runs of the same kind and remove empty ones."""
-    runs = ((kind, "".join(part for _, part in own)) for kind, own in groupby(parts, key=itemgetter(0)))
+def _merge_runs(parts: Iterable[tuple[str, str]]) -> Runs:
+    """Merge adjacent runs of the same kind and remove empty runs."""
+    runs = ((kind, "".join(part for _, part in group)) for kind, group in groupby(parts, key=itemgetter(0)))
     return [(kind, text) for kind, text in runs if text]
 
 
 @lru_cache(MAX_CACHED_LEXERS)
 def _lexer_class(language: str, name: str) -> Any:
-    """Return the Pygments lexer class, or None if there is none for this language or file name."""
+    """Return the Pygments lexer class for a language or file name, or None if Pygments has none."""
     from pygments import lexers  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed to display a row
 
     alias = PYGMENTS_NAMES.get(language, language)
@@ -134,8 +134,8 @@ def _aliases() -> frozenset[str]:
     """Return the names of all built-in Pygments lexers except plain text."""
     from pygments import lexers  # noqa: PLC0415 - see _lexer_class
 
-    every = lexers.get_all_lexers(plugins=False)
-    return frozenset(alias for _, aliases, _, _ in every for alias in aliases) - {UNKNOWN, ""}
+    all_lexers = lexers.get_all_lexers(plugins=False)
+    return frozenset(alias for _, aliases, _, _ in all_lexers for alias in aliases) - {UNKNOWN, ""}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Tables and their Markdown form. views/html.py writes them as HTML."""
+"""Tables of values, and their conversion to Markdown. views/html.py converts tables to HTML."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from gristmill.core.markdown import LEFT, RIGHT, escape_markdown, table_lines
 from gristmill.views.numbers import value_text
 
 Cell = str | int | float | None
-"""None is a missing value."""
+"""Value of a table cell. None is a missing value."""
 NUMBER = re.compile(r"[≈<>±+-]?\s?\d[\d,.]*(e[+-]?\d+)?(\s?[%a-zA-Zµ/]{1,8})?(\s?(±|-)\s?\d[\d,.]*%?)?")
 """Cell text that counts as a number, like `1,234`, `85.7%`, `≈2.1 s` or `0.41 ± 0.02`."""
 ABSENT = "-"
@@ -31,7 +31,7 @@ class Table:
         return [[_text(cell) for cell in row] for row in self.rows]
 
     def numeric_columns(self) -> list[bool]:
-        """Return for each column whether all its values are numbers. A column without values is not numeric."""
+        """Return, for each column, whether all its values are numbers. A column without values is not numeric."""
         columns = [
             [row[index] for row in self.rows if not _is_absent(row[index])] for index in range(len(self.headers))
         ]
@@ -39,7 +39,7 @@ class Table:
 
 
 def markdown_table(table: Table) -> str:
-    """Return the table without its title, which the page has as a heading."""
+    """Return the headers and rows of a table as Markdown. The caller writes the title, as a heading."""
     alignments = [RIGHT if is_numeric else LEFT for is_numeric in table.numeric_columns()]
     rows = ([escape_markdown(cell) for cell in row] for row in table.texts())
     return "\n".join(table_lines([escape_markdown(header) for header in table.headers], rows, alignments))

@@ -1,9 +1,9 @@
 """Theme of all pages and pictures: fonts, colors for light and dark backgrounds, and line styles.
 
-The report, the viewer, notebooks and curves use the colors as CSS variables (`var(--ink)`). matplotlib and plotly use
-the values. Tests measure the contrast. Each text color reaches 4.5:1 on each background. Each line color reaches 3:1
-on its background and differs from the other line colors by at least 0.09 in Oklab, also for color-blind people. Each
-line has its own marker, so that lines can be distinguished without color.
+HTML pages and notebooks use the colors as CSS variables (`var(--ink)`). matplotlib and plotly use the color values.
+Tests measure the contrast: each text color reaches 4.5:1 on each background, and each line color reaches 3:1. Any two
+line colors differ by at least 0.09 in Oklab, for normal vision and for color blindness. Lines also differ in marker or
+dash pattern, so that they can be distinguished without color.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ TEXT_COLORS = (
     "odd",
     "special",
 )
-"""Text colors. Each is readable on each background."""
+"""Names of the text colors. Each is readable on each of BACKGROUNDS."""
 
 LIGHT: Palette = {
     "page": "#fbfaf7",
@@ -117,40 +117,41 @@ BAR, OTHER_BAR, TRACK = "#b4632a", "#a9a59b", "#e6e1d4"
 """Bar colors in pictures: the main bars, all other bars, and the unfilled part of a share bar."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""matplotlib's names. assets/charts.js has plotly's names in the same order."""
+"""Names of the markers in matplotlib. assets/charts.js has the plotly names of the same markers, in the same order."""
 DASHES = ((), (9, 3), (2, 3), (9, 3, 2, 3))
-"""Lengths of dashes and gaps. Later lines repeat the colors of earlier ones with the next pattern."""
+"""Dash patterns: lengths of dashes and gaps. After the last color, lines repeat the colors with the next pattern."""
 
 
 class Style(NamedTuple):
-    """Color, marker and dash pattern of the line with this number in a chart."""
+    """Color, marker and dash pattern of a line in a chart."""
 
-    number: int
+    line_index: int
+    """Index of the line in its chart, from 0."""
 
     @property
     def color_index(self) -> int:
         """Index into LINE_COLORS."""
-        return self.number % len(LINE_COLORS)
+        return self.line_index % len(LINE_COLORS)
 
     @property
     def color(self) -> str:
         return LINE_COLORS[self.color_index]
 
     @property
-    def marker(self) -> int:
+    def marker_index(self) -> int:
         """Index into MARKERS. Lines with the same color have different markers."""
-        return (self.number + self.number // len(LINE_COLORS)) % len(MARKERS)
+        return (self.line_index + self.line_index // len(LINE_COLORS)) % len(MARKERS)
 
     @property
     def dash(self) -> tuple[int, ...]:
-        return DASHES[self.number // len(LINE_COLORS) % len(DASHES)]
+        return DASHES[self.line_index // len(LINE_COLORS) % len(DASHES)]
 
 
-# JupyterLab and VS Code mark the body of a page as light or dark. Elsewhere, the system setting decides.
+# JupyterLab and VS Code mark the body of a page as light or dark. On other pages, the system setting applies.
 LIGHT_SELECTORS = ('[data-jp-theme-light="true"]', ".vscode-light")
 DARK_SELECTORS = ('[data-jp-theme-light="false"]', ".vscode-dark")
 DARK_MEDIA_QUERY = "@media screen and (prefers-color-scheme:dark)"
-"""Excludes print, which always uses the light colors."""
+"""`screen` excludes print: printed pages always have the light colors."""
 
 
 def page_variables() -> str:

@@ -27,9 +27,9 @@ class Piece(NamedTuple):
 
     id: int
     text: str
-    """Decoded text. A character that spans several tokens belongs to the first of them."""
+    """Decoded text. A character that spans several tokens belongs to the first of these tokens."""
     is_special: bool
-    """The token is not text of the file. `text` is its name, like <s>."""
+    """True if the token is not part of the text. The field `text` is then the name of the token, like <s>."""
 
 
 def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
@@ -41,9 +41,9 @@ def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
         if is_special:
             pieces += [Piece(token_id, names[token_id], True) for token_id in run]
         else:
-            own = list(run)
-            texts = _token_texts([token_bytes.get(token_id) for token_id in own])
-            pieces += [Piece(token_id, text, False) for token_id, text in zip(own, texts, strict=True)]
+            run_ids = list(run)
+            texts = _token_texts([token_bytes.get(token_id) for token_id in run_ids])
+            pieces += [Piece(token_id, text, False) for token_id, text in zip(run_ids, texts, strict=True)]
     return pieces
 
 
@@ -59,7 +59,7 @@ def tokenizer_note(tokenizer: Tokenizer) -> str | None:
 
 
 def _token_texts(parts: list[bytes]) -> Iterator[str]:
-    """Decode the bytes of consecutive tokens. Each character goes to the token with its first byte."""
+    """Decode consecutive tokens to one text per token. A character belongs to the token with its first byte."""
     text = b"".join(parts).decode("utf-8", "surrogateescape")
     ends = list(accumulate(map(len, parts)))
     if not text.isascii():
@@ -102,17 +102,20 @@ def _token_bytes(tokenizer: Tokenizer) -> _TokenBytes:
 
 
 def _special_names(definition: Definition) -> dict[int, str]:
-    """Return the names of control tokens, the end token and the token for unknown text, by id."""
+    """Return the names of control tokens, the end token and the token for unknown text, keyed by id."""
     added = definition.added_texts
     named = {token.id: token.content for token in definition.special_tokens}
-    hidden = {*definition.control_ids, *(one for one in (definition.unknown_id, definition.end_id) if one is not None)}
-    if hidden - added.keys():
+    special_ids = {
+        *definition.control_ids,
+        *(one for one in (definition.unknown_id, definition.end_id) if one is not None),
+    }
+    if special_ids - added.keys():
         added = {token_id: name for name, token_id in definition.ids_by_token.items()}
-    return named | {token_id: added.get(token_id, f"<id {token_id}>") for token_id in hidden}
+    return named | {token_id: added.get(token_id, f"<id {token_id}>") for token_id in special_ids}
 
 
 def _vocabulary_bytes(definition: Definition) -> dict[int, bytes]:
-    """Return the approximate text of each token of a tokenizer that is not lossless."""
+    """Return the approximate text of each token, keyed by id, for a tokenizer that is not lossless."""
     added = {token.content for token in definition.added_tokens}
     is_byte_level = _has_step(definition.file.pre_tokenizer, "ByteLevel")
     bytes_by_character = {character: byte for byte, character in enumerate(byte_characters())}

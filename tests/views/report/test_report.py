@@ -114,7 +114,7 @@ def test_packed_windows_and_rows_are_counted_separately(facts):
     headline = make_page(packed, None, ROWS).headlines[2]
     assert (headline.name, headline.figure) == ("rows", "3")
     assert "8 windows" in headline.note
-    assert " as 8 windows in 3 rows." in section_text(packed, "files")
+    assert " The kept files give 8 windows in 3 rows." in section_text(packed, "files")
     assert " of the space. " in section_text(packed, "windows")
     assert "unused space" in section_text(packed, "windows")
 
@@ -124,7 +124,7 @@ def test_windows_are_described_by_kind(facts):
         msgspec.structs.replace(facts, windows=90, repeat_windows=20, variant_windows=30, num_without_windows=4),
         "files",
     )
-    assert "from the kept files, 20 of them repeated, 30 of them from variants" in text
+    assert "from the kept files, including 20 repeated windows and 30 windows of variants" in text
     assert "Kept files without a drawn window: 4." in text
     assert "without a drawn window" not in section_text(facts, "files")
     text = section_text(msgspec.structs.replace(facts, num_tail_tokens=79), "windows")
@@ -147,7 +147,7 @@ def test_decontamination_is_described(facts, how, num_benchmarks, parts):
 
 def test_kept_near_duplicates_are_counted_beside_exact_duplicates(facts):
     text = section_text(msgspec.structs.replace(facts, num_grouped=4), "duplicates")
-    assert "are duplicates of each other, in " in text
+    assert " of duplicates. " in text
     assert "Near-duplicates kept in the same split: 4 files." in text
 
 
@@ -347,7 +347,7 @@ def test_many_warnings_are_truncated(facts):
     notes = make_page(
         msgspec.structs.replace(facts, warnings=[f"note {number}" for number in range(50)]), None, ROWS
     ).notes
-    assert (notes[0], notes[-1], len(notes)) == ("note 0", "The manifest lists 30 more.", 21)
+    assert (notes[0], notes[-1], len(notes)) == ("note 0", "The manifest lists 30 more warnings.", 21)
 
 
 def test_notebook_html_with_many_languages_is_small(dataset):

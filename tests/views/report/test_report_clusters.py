@@ -154,7 +154,7 @@ def test_changed_manifest_does_not_reveal_secrets(copied):
     manifest.write_text(content.replace('"action": "redact"', '"action": "keep"'))
     assert manifest.read_text() != content
     facts = gather(copied / "out", [str(copied / "repo")])
-    assert duplicates_by_name(facts)["repo/keys/two.py"].no_diff_reason == "its source has changed since the build"
+    assert duplicates_by_name(facts)["repo/keys/two.py"].no_diff_reason == "the file has changed since the build"
     assert ACCESS_KEY not in all_text(facts)
 
 
@@ -192,7 +192,7 @@ def test_incomplete_text_from_rows_is_not_used(tmp_path):
     out = make(repo, tmp_path / "out", window=WindowConfig(length=128, overlap=0, tail="drop", min_fresh=126))
     assert no_diff_reason(out) is None
     (repo / "a/base.py").unlink()
-    assert no_diff_reason(out) == "the text of the kept file is missing: it is no longer in its source"
+    assert no_diff_reason(out) == "the kept file cannot be read: the file is no longer in its source"
 
 
 def test_decontaminated_file_is_read_from_the_source(tmp_path):
@@ -218,11 +218,11 @@ def test_changed_source_is_rejected(copied):
     source = [str(copied / "repo")]
     assert no_diff_reason(copied / "out", source) is None
     (copied / "repo/a/twin.py").write_text(code(1) + "x = 2\n")
-    assert no_diff_reason(copied / "out", source) == "its source has changed since the build"
+    assert no_diff_reason(copied / "out", source) == "the file has changed since the build"
     (copied / "repo/a/twin.py").write_bytes(b"\x00\xff")
-    assert no_diff_reason(copied / "out", source) == "its source has changed since the build"
+    assert no_diff_reason(copied / "out", source) == "the file has changed since the build"
     (copied / "repo/a/twin.py").unlink()
-    assert no_diff_reason(copied / "out", source) == "it is no longer in its source"
+    assert no_diff_reason(copied / "out", source) == "the file is no longer in its source"
 
 
 def test_symlink_out_of_the_source_is_not_followed(copied):
@@ -230,12 +230,12 @@ def test_symlink_out_of_the_source_is_not_followed(copied):
     shutil.copy(twin, outside)
     twin.unlink()
     twin.symlink_to(outside)
-    assert no_diff_reason(copied / "out", [str(copied / "repo")]) == "it is no longer in its source"
+    assert no_diff_reason(copied / "out", [str(copied / "repo")]) == "the file is no longer in its source"
 
 
 def test_missing_source_is_reported_with_the_option(copied):
     shutil.rmtree(copied / "out.work")
-    assert no_diff_reason(copied / "out") == "its source is unknown; pass it with --source"
+    assert no_diff_reason(copied / "out") == "the source of the file is unknown. Pass the source with --source"
     with pytest.raises(InputError, match="does not exist"):
         gather(copied / "out", [str(copied / "nowhere")])
 
@@ -251,9 +251,9 @@ def test_recorded_sources_are_used_only_for_the_same_settings(tmp_path):
     assert no_diff_reason(out) is None
     shutil.rmtree(out)
     earlier.rename(out)
-    assert no_diff_reason(out) == "its source is unknown; pass it with --source"
+    assert no_diff_reason(out) == "the source of the file is unknown. Pass the source with --source"
     (tmp_path / "out.work/built").write_bytes(b"x" * 50)
-    assert no_diff_reason(out) == "its source is unknown; pass it with --source"
+    assert no_diff_reason(out) == "the source of the file is unknown. Pass the source with --source"
 
 
 def test_rows_of_tables_have_no_diff(tmp_path):
@@ -261,7 +261,7 @@ def test_rows_of_tables_have_no_diff(tmp_path):
     table = tmp_path / "rows.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (cluster,) = gather(make(table, tmp_path / "out")).clusters
-    assert cluster.duplicates[0].no_diff_reason == "it is a row of a table, which cannot be read again"
+    assert cluster.duplicates[0].no_diff_reason == "the file is a row of a table, and such rows cannot be read again"
 
 
 def test_size_of_all_diffs_is_limited(tmp_path, monkeypatch):

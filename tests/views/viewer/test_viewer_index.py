@@ -344,7 +344,7 @@ def test_dataset_without_a_file_record_can_be_read_but_not_filtered(folder, monk
         released.set()
         client.indexed()
         answer = client.found("/api/dataset")
-        assert "keeps no record of files" in answer["index"]["error"]
+        assert "has no files.jsonl" in answer["index"]["error"]
         assert client.found("/api/windows")["rows"]
         assert client.found("/api/row", split="train", row=90)["next"]["row"] == 91
         assert client.found("/api/search", q="alpha")["hits"]

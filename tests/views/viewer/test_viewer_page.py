@@ -396,18 +396,18 @@ def test_token_id_is_displayed_by_pointer_and_arrow_keys(chromium, address, data
     view = view_row(dataset, "train", 1)
     with open_tab(chromium, address, "/row/train/1") as tab:
         page, status = tab.page, tab.page.locator(".token-status")
-        expect(status).to_contain_text("click one and step through them with → and ←")
+        expect(status).to_contain_text("click a token and go to the next or previous one with → and ←")
         page.locator(".code [data-token='7']").first.hover()
-        expect(status).to_contain_text(f"Token 7 of {len(view.tokens)} · id {view.tokens[7][0]} · ")
+        expect(status).to_contain_text(f"Token index 7 of {len(view.tokens)} tokens · id {view.tokens[7][0]} · ")
         page.locator(".code").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
-        expect(status).to_contain_text(f"Token 1 of {len(view.tokens)} · id {view.tokens[1][0]} · ")
+        expect(status).to_contain_text(f"Token index 1 of {len(view.tokens)} tokens · id {view.tokens[1][0]} · ")
         expect(status).to_contain_text("also in the previous window")
         page.locator("h1").focus()
         page.locator(".code [data-token='7']").first.click()
         page.keyboard.press("ArrowRight")
-        expect(status).to_contain_text(f"Token 8 of {len(view.tokens)} · id {view.tokens[8][0]} · ")
+        expect(status).to_contain_text(f"Token index 8 of {len(view.tokens)} tokens · id {view.tokens[8][0]} · ")
         assert "/row/train/1" in page.url
         assert tab.is_quiet()
 

@@ -356,7 +356,7 @@ def test_unreadable_asset_is_reported(folder, tmp_path):
     code, line = refusal(done)
     assert code == 3
     assert line.startswith(f"cannot read {str(script)!r}, a part of gristmill: No such file or directory.")
-    assert line.endswith("Install gristmill again so that this user can read it.")
+    assert line.endswith("Install gristmill again so that the current user can read this file.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-// Draws the charts of a page with plotly, in the light or dark colors of the reader's system. Printing is always light.
+// Draws the charts of a page with plotly, in the light or dark colors of the reader's system.
+// Printed charts are always light.
 //
 // The page contains the chart data with all names escaped. This script creates no HTML.
 "use strict";
@@ -61,7 +62,7 @@
       tickmode: "array",
       tickvals: chart.ticks ? chart.ticks.map((tick) => tick.at) : chart.labels.map((_, position) => position),
       ticktext: chart.ticks ? chart.ticks.map((tick) => tick.text) : chart.labels,
-      // Slightly wider than the bars, since ticks are at their outer edges.
+      // Slightly wider than the bars, because ticks are at the outer edges of the bars.
       ...(chart.is_upright ? { tickangle: 0, range: [-0.6, chart.labels.length - 0.4] } : { autorange: "reversed" }),
     });
 
@@ -73,7 +74,7 @@
   const hasFewIntegers = (chart) =>
     largest(chart) <= MAX_SINGLE_STEPS && !chart.is_share && allValues(chart).every(Number.isInteger);
 
-  // The total beside each stack of bars.
+  // The text beside each stack of bars.
   const totals = (chart, colors) =>
     sums(chart).map((sum, position) => ({
       x: sum,
@@ -185,7 +186,7 @@
     ],
     layout: {
       height: TREEMAP_HEIGHT,
-      // The path bar is above the treemap, in its margin.
+      // The path bar is above the treemap, in the top margin.
       margin: { t: PATH_HEIGHT + 8, r: 24, b: 10, l: 10 },
       uniformtext: { mode: "hide", minsize: 10 },
       treemapcolorway: colors.lines.map((color) => mixColors(color, colors.ground, 0.38)),
@@ -226,7 +227,7 @@
     marker: {
       symbol: MARKERS[curve.marker],
       size: 7,
-      // A long line has only as many markers as needed to identify it.
+      // A long line has only MAX_MARKERS markers, which is enough to identify it.
       maxdisplayed: curve.xs.length > MAX_ALL_MARKED ? MAX_MARKERS : 0,
     },
   });
@@ -239,7 +240,7 @@
     line: { color: colors.soft, width: 1, dash: "3px,3px" },
   });
 
-  // On a log scale, plotly expects the position of a text as a power of ten, and that of a line as a value.
+  // On a log scale, plotly expects log10 of the value as the position of a text, and the value itself for a line.
   const markName = (mark, isLog, colors) => {
     const at = isLog ? Math.log10(mark.at) : mark.at;
     return {
@@ -319,14 +320,14 @@
 
   const drawAll = () => Promise.all(Object.entries(charts).map(([id, chart]) => draw(id, chart)));
 
-  const setPrinting = (now) => {
-    if (now === isPrinting) {
+  const setPrinting = (shouldPrint) => {
+    if (shouldPrint === isPrinting) {
       return;
     }
-    isPrinting = now;
-    // Printing opens the tables of the charts. Afterwards, those that were closed are closed again.
+    isPrinting = shouldPrint;
+    // Open all tables of charts for printing. After printing, close the tables that were closed before.
     for (const details of document.querySelectorAll("details.values")) {
-      if (now) {
+      if (shouldPrint) {
         details.dataset.wasOpen = String(details.open);
         details.open = true;
       } else {

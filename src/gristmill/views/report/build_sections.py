@@ -16,7 +16,7 @@ STATUS_SIGNS = {"ok": "✓", "failed": "✗"}
 def splits_section(facts: Facts) -> Section:
     lines = facts.splits
     shares = ", ".join(f"{line.split} {line.share:.1%}" for line in lines)
-    summary = f"Share of tokens: {shares}. Files of one group are in the same split."
+    summary = f"Share of tokens: {shares}. Related files form a group, and all files of a group are in the same split."
     return Section(
         "splits", "Splits and leakage", summary, [_shares_figure(facts)], list(_certificate_html(facts.certificate))
     )
@@ -36,9 +36,9 @@ def _shares_figure(facts: Facts) -> Figure:
 
 
 def _decontamination_caption(facts: Facts) -> str:
-    """Describe decontamination. `--decontaminate drop` removes complete windows, so more than the shared spans."""
+    """Describe decontamination. `--decontaminate drop` removes complete windows, the other modes only spans."""
     if facts.decontamination == "off" and not facts.num_benchmarks:
-        return "Decontamination was off, so splits may share spans."
+        return "Decontamination was off, so splits may share spans of tokens."
     others = ["another split"] if facts.decontamination != "off" else []
     others += ["a benchmark"] if facts.num_benchmarks else []
     removed = "windows with spans" if facts.decontamination == "drop" else "spans"
@@ -82,8 +82,9 @@ def _certificate_html(certificate: Certificate | None) -> Iterator[str]:
         yield f'<p class="verdict bad"><strong>✗ Failed:</strong> {escape_text(", ".join(failed))}.</p>'
     if certificate.leaks:
         yield paragraph(
-            "A span of at least 50 tokens that a held-out split shares with train is a copy. Any two projects share "
-            "some 13-grams, such as imports and license lines, so the share of 13-grams measures general similarity."
+            "A span of at least 50 tokens that a held-out split shares with train counts as a copy. Any two projects "
+            "share some 13-grams, such as imports and license lines, so the share of 13-grams measures general "
+            "similarity."
         )
         yield from scrolling_table(_leaks_table(certificate))
     yield from collapsible(
@@ -112,18 +113,18 @@ def secrets_section(facts: Facts) -> Section:
     figure = Figure(
         "secrets-kinds",
         "Secrets by kind",
-        f"The most frequent is {kinds[0]} ({counts[0]:,}).",
+        f"The most frequent kind is {kinds[0]} ({counts[0]:,}).",
         Bars(labels=list(map(label, kinds)), series=[count_series(counts, kinds, "redacted")], axis="redacted"),
         Table("Secrets by kind", ["kind", "redacted"], rows),
     )
     items = [list_item_html(one.name, one.detail) for one in facts.secret_files]
     more = collapsible("Files with redacted secrets", [f'<ul class="names">{"".join(items)}</ul>']) if items else []
-    summary = f"A placeholder replaces {counted(sum(counts), 'secret')}."
+    summary = f"Redacted: {counted(sum(counts), 'secret')}. A placeholder replaces each secret."
     return Section("secrets", "Secrets", summary, [figure], more)
 
 
 def fim_section(facts: Facts) -> Section | None:
-    """Return the section on fill-in-the-middle, or None if the dataset does not use it."""
+    """Return the section on fill-in-the-middle, or None if the dataset does not use fill-in-the-middle."""
     fim = facts.fim
     if fim is None:
         return None
@@ -134,7 +135,7 @@ def fim_section(facts: Facts) -> Section | None:
     figure = Figure(
         "fim-middles",
         "Windows by kind of middle",
-        f"{forms}. Windows of rewritten files without a middle: {fim.plain:,}.",
+        f"{forms}. Windows without a middle in rewritten files: {fim.plain:,}.",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Windows by kind of middle", ["middle", "windows", "share"], rows),
     )
@@ -156,7 +157,7 @@ def variants_section(facts: Facts) -> Section:
         "variants-kinds",
         "Windows by kind of variant",
         f"Variants exist for {sum(one.made for one in facts.variants):,} of {counted(num_chosen, 'chosen file')}. "
-        "For the others, files.jsonl lists the reason.",
+        "For the other files, files.jsonl records the reason.",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Variants by kind", ["kind", "files chosen", "made", "share", "windows", "tokens"], rows),
     )
@@ -169,7 +170,7 @@ def build_time_section(facts: Facts) -> Section:
     total = facts.total_seconds
     workers = counted(facts.provenance.workers, "process", "processes")
     summary = f"The build took {total:,.2f} s with {workers}"
-    summary += f" and processed {size_text(facts.source_bytes / total)} of source per second." if total else "."
+    summary += f" and processed {size_text(facts.source_bytes / total)} of source files per second." if total else "."
     return Section("seconds", "Build time", summary, [_phases_figure(facts)] if facts.seconds else [])
 
 
@@ -193,7 +194,7 @@ def _phases_figure(facts: Facts) -> Figure:
 
 
 def reproduction_section(facts: Facts) -> Section:
-    summary = "The same sources, settings and versions give the same bytes on any machine with any number of processes."
+    summary = "The same sources, settings and versions give the same bytes on any machine with any number of workers."
     return Section("repeat", "Reproduction", summary, (), list(_provenance_html(facts.provenance)))
 
 

@@ -17,11 +17,11 @@ from gristmill.views.report.read_back import Missing, SourceTexts, WindowTexts
 CONTEXT = 3
 MAX_LINES = 120
 MAX_LINE_LENGTH = 400
-"""Displayed characters of a line."""
+"""Maximum number of displayed characters of a line."""
 LEAD_LENGTH = 100
-"""Displayed characters before the first difference of two long lines."""
+"""Number of displayed characters before the first difference of two long lines."""
 MAX_COMPARED_LINES = 1000
-"""Lines compared in each text. More would take difflib about a second and would not be displayed."""
+"""Maximum number of lines compared in each text. More lines would take about a second and would not be displayed."""
 
 Lines = Sequence[str]
 Opcode = tuple[str, int, int, int, int]
@@ -50,7 +50,7 @@ def html_size(lines: Sequence[DiffLine]) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """Split at line feeds only, as line numbers do everywhere in gristmill."""
+    """Split a text at line feeds only, because all line numbers in gristmill count line feeds."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -60,19 +60,19 @@ def _numbers(lines: Sequence[DiffLine]) -> tuple[list[int | None], list[int | No
 
 
 def _opcodes(old: Lines, new: Lines) -> tuple[list[Opcode], tuple[int, int]]:
-    """Return opcodes like difflib's, and the end of the compared lines in both texts."""
+    """Return opcodes like those of difflib, and the end of the compared lines in each text."""
     head = _num_same(old, new)
     tail = _num_same(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
-    is_all = max(old_end, new_end) - head <= MAX_COMPARED_LINES
-    if not is_all:
+    compares_all = max(old_end, new_end) - head <= MAX_COMPARED_LINES
+    if not compares_all:
         old_end, new_end = min(old_end, head + MAX_COMPARED_LINES), min(new_end, head + MAX_COMPARED_LINES)
     matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end])
     middle = [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes()]
-    if is_all:
+    if compares_all:
         ends = [("equal", old_end, len(old), new_end, len(new))]
         return [("equal", 0, head, 0, head), *middle, *ends], (len(old), len(new))
-    # Lines after the last common line may have a match beyond the compared lines, so they are omitted.
+    # Omit lines after the last common line, because they may match lines beyond the compared lines.
     last = max((number for number, one in enumerate(middle, 1) if one[0] == "equal"), default=len(middle))
     return [("equal", 0, head, 0, head), *middle[:last]], (middle[last - 1][2], middle[last - 1][4])
 
@@ -100,7 +100,7 @@ def _diff_lines(old: Lines, new: Lines, opcodes: Sequence[Opcode]) -> Iterator[D
 
 
 def _same_lines(old: Lines, span: tuple[int, int], shift: int, before: int, after: int) -> Iterator[DiffLine]:
-    """Yield the first and last lines of an equal range, and the number of lines skipped between them."""
+    """Yield the first and last lines of an equal range, and one entry for the lines skipped in between."""
     start, end = span
     skipped = range(start + before, end - after)
     for at in range(start, end):
@@ -113,7 +113,7 @@ def _same_lines(old: Lines, span: tuple[int, int], shift: int, before: int, afte
 
 
 def _changed_line(left: str, right: str, left_number: int, right_number: int) -> DiffLine:
-    """Return a changed line. Two long lines start shortly before their first difference."""
+    """Return a changed line. If the first difference is far from the start, both texts begin shortly before it."""
     same = _num_same(left, right)
     start = same - LEAD_LENGTH if same > MAX_LINE_LENGTH - LEAD_LENGTH else 0
     return DiffLine(
@@ -133,20 +133,20 @@ def _truncate_line(text: str, start: int = 0) -> str:
 MAX_CLUSTERS = 30
 MAX_DUPLICATES = 6
 MAX_DIFF_BYTES = 400_000
-"""Limit on all diffs of a report, so that it remains small enough to send."""
+"""Maximum size of all diffs of a report, so that the report remains small enough to send."""
 MAX_LINES_OF_LATER_DIFFS = 40
-"""Maximum lines of each diff after the first of a cluster."""
+"""Maximum number of lines of each diff after the first diff of a cluster."""
 MIN_BYTES_LEFT = 2_000
-"""No more files are compared when fewer bytes are left."""
-SAME_TEXT = "its text is the same"
-LIMIT_REACHED = "the report has reached its limit for diffs"
+"""No more files are compared when fewer bytes of MAX_DIFF_BYTES are left."""
+SAME_TEXT = "the texts are the same"
+LIMIT_REACHED = "the report has reached its size limit for diffs"
 NO_DIFF = LineDiff([], 0)
 
 
 class _Link(NamedTuple):
-    """Link from a dropped file to the file that it duplicates."""
+    """Link from a dropped file to the file of which it is a duplicate."""
 
-    to: str
+    target: str
     similarity: float
     is_exact: bool
 
@@ -160,7 +160,7 @@ class _Member(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A cluster with the names of its files, before they are compared."""
+    """A cluster before its files are compared."""
 
     kept: str
     num_duplicates: int
@@ -168,12 +168,12 @@ class Outline(NamedTuple):
 
 
 class Duplicates:
-    """Collects links between duplicates and resolves them to clusters."""
+    """Collects links between duplicates and converts the links to clusters."""
 
     def __init__(self) -> None:
         self._links: dict[str, _Link] = {}
         self._resolved: dict[str, _Link] = {}
-        """Links to kept files, resolved once each, so that long chains take linear time."""
+        """Links from dropped files directly to kept files. Each is resolved once, so long chains take linear time."""
 
     def add(self, row: FileRow) -> None:
         if row.twin is not None and row.reason in {DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE}:
@@ -181,36 +181,39 @@ class Duplicates:
             self._links[row.name] = _Link(row.twin, 1.0 if is_exact else row.similarity or 0.0, is_exact)
 
     def outlines(self) -> tuple[list[Outline], int, int]:
-        """Return the largest clusters, the number of all clusters, and the number of their files."""
+        """Return the largest clusters, the number of all clusters, and the number of files in all clusters."""
         members: dict[str, list[_Member]] = {}
         for name in self._links:
             kept, member = self._resolve(name)
             members.setdefault(kept, []).append(member)
         largest = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_CLUSTERS]
         outlines = [
-            # Near-duplicates are more interesting than exact copies, so they come first.
-            Outline(kept, len(own), sorted(own, key=lambda one: (one.is_exact, one.name))[:MAX_DUPLICATES])
-            for kept, own in largest
+            # Near-duplicates come first, because they are more interesting than exact copies.
+            Outline(kept, len(dropped), sorted(dropped, key=lambda one: (one.is_exact, one.name))[:MAX_DUPLICATES])
+            for kept, dropped in largest
         ]
         return outlines, len(members), len(members) + len(self._links)
 
     def _resolve(self, name: str) -> tuple[str, _Member]:
-        """Return the kept file for a dropped file. The similarity is the smallest along the chain of links."""
+        """Return the kept file of the cluster, and the dropped file as a member.
+
+        The similarity of the member is the smallest similarity along the chain of links.
+        """
         passed: dict[str, _Link] = {}
         at = name
         while at not in self._resolved and at not in passed and at in self._links:
             passed[at] = self._links[at]
-            at = passed[at].to
+            at = passed[at].target
         end = self._resolved.get(at, _Link(at, 1.0, is_exact=True))
         for one, link in reversed(passed.items()):
-            end = _Link(end.to, min(end.similarity, link.similarity), end.is_exact and link.is_exact)
+            end = _Link(end.target, min(end.similarity, link.similarity), end.is_exact and link.is_exact)
             self._resolved[one] = end
         end = self._resolved[name]
-        return end.to, _Member(name, end.similarity, end.is_exact)
+        return end.target, _Member(name, end.similarity, end.is_exact)
 
 
 def read_named_rows(table: Path, outlines: Iterable[Outline]) -> dict[str, FileRow]:
-    """Return the rows of the files in these clusters, keyed by name."""
+    """Return the rows of files.jsonl for the files in these clusters, keyed by name."""
     names = {name for one in outlines for name in (one.kept, *(duplicate.name for duplicate in one.duplicates))}
     return {row.name: row for row in read_file_rows(table) if row.name in names} if names else {}
 
@@ -225,7 +228,7 @@ class ClusterComparer:
 
     def clusters(self, outlines: Sequence[Outline], advance: Callable[[int], None]) -> list[Cluster]:
         duplicates: dict[str, list[Duplicate]] = {outline.kept: [] for outline in outlines}
-        for rank in range(MAX_DUPLICATES):  # one file of each cluster before the second file of any
+        for rank in range(MAX_DUPLICATES):  # compare one file of each cluster before the second file of any cluster
             max_lines = MAX_LINES if rank == 0 else MAX_LINES_OF_LATER_DIFFS
             for outline in outlines:
                 if rank < len(outline.duplicates):
@@ -242,12 +245,12 @@ class ClusterComparer:
         if self._num_bytes_left < MIN_BYTES_LEFT:
             return _duplicate(member, Missing(LIMIT_REACHED))
         row = self._rows.get(member.name)
-        right = Missing("files.jsonl does not list it") if row is None else self._sources.text_of(row)
+        right = Missing("files.jsonl does not list the file") if row is None else self._sources.text_of(row)
         if isinstance(right, Missing):
             return _duplicate(member, right)
         left = self._kept_text(kept)
         if isinstance(left, Missing):
-            return _duplicate(member, Missing(f"the text of the kept file is missing: {left.reason}"))
+            return _duplicate(member, Missing(f"the kept file cannot be read: {left.reason}"))
         diff = side_by_side(left.decode(), right.decode(), max_lines)
         num_bytes = html_size(diff.lines)
         if num_bytes > self._num_bytes_left:
@@ -262,7 +265,7 @@ class ClusterComparer:
 
     def _read_kept(self, row: FileRow | None) -> bytes | Missing:
         if row is None:
-            return Missing("files.jsonl does not list it")
+            return Missing("files.jsonl does not list the file")
         text = self._windows.text_of(row)
         return self._sources.text_of(row) if text is None else text
 

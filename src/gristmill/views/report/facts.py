@@ -1,4 +1,4 @@
-"""Facts of a report: plain records, gathered once and read by the page, the notebook and the tests."""
+"""Facts of a report as plain records. They are gathered once, and read by the page, notebooks and tests."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from gristmill.core.records import Split
 
 PerSplit = dict[Split, int]
 MAX_NAME_LENGTH = 1000
-"""In characters. A files.jsonl from elsewhere may contain names of any length."""
+"""Maximum length of a displayed name, in characters. A files.jsonl from elsewhere may contain names of any length."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,9 +25,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     files: int
-    """Number of files that reached this stage."""
+    """Number of files that reach this stage."""
     note: str
-    """Files dropped before this stage, by reason."""
+    """Number of files dropped before this stage, by reason. In the first stage, the number of sources."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,12 +37,12 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     files: int
     bytes: int
-    """Size of the files whose size is known."""
+    """Total size of the files whose size is known."""
     examples: list[Example]
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept files of one language or license."""
+    """Number of kept files and tokens of one language or license."""
 
     name: str
     files: int
@@ -53,9 +53,9 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder or source in the treemap. Counts include its subfolders."""
 
     id: str
-    """Unique path like `repo/a/b`. The second folder with the same path ends in `~2`."""
+    """Path like `repo/a/b`. If two folders have the same path, the id of the second ends in `~2`."""
     parent: str
-    """Empty for a source."""
+    """Id of the parent folder. Empty for a source."""
     name: str
     files: int
     tokens: int
@@ -63,7 +63,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     edges: list[float]
-    """Edges of the bars, one more than the number of bars."""
+    """Edges of the bars: n bars have n + 1 edges."""
     counts: dict[Split, list[int]]
     median: float
     mean: float
@@ -88,24 +88,24 @@ class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     similarity: float
     is_exact: bool
-    """The text equals that of the kept file."""
+    """True if the text equals that of the kept file."""
     lines: list[DiffLine]
     """Kept file on the left, this file on the right. Empty if `no_diff_reason` is set."""
     num_lines_left_out: int
     """Number of lines omitted after `lines`."""
     no_diff_reason: str | None
-    """Reason why there is no diff, or None if there is one."""
+    """Reason why there is no diff, or None if there is a diff."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Files with the same or nearly the same text, of which one is kept."""
+    """Files with the same or nearly the same text. One of the files is kept."""
 
     kept: str
-    """The file that is kept."""
+    """Name of the file that is kept."""
     num_duplicates: int
     """Number of dropped files."""
     duplicates: list[Duplicate]
-    """The first dropped files."""
+    """Some of the dropped files, near-duplicates first."""
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """Results in check.json."""
+    """Results of `gristmill check` in check.json."""
 
     is_ok: bool
     checks: list[tuple[str, str, str]]
@@ -140,7 +140,7 @@ class SplitLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redundancy(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids in the rows of a split, by origin. With packing, the sum is the capacity of the rows."""
+    """Number of ids in the rows of a split, by origin. With packing, the sum is the capacity of the rows."""
 
     split: Split
     fresh: int
@@ -179,12 +179,12 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     """Build command with every setting that differs from its default. Sources are named without their paths."""
     config: str
-    """The same settings as a gristmill.toml."""
+    """The same settings in the format of gristmill.toml."""
     gristmill: str
     versions: dict[str, str]
     tokenizer: list[tuple[str, str]]
     repo_order: str | None
-    """Order of the files of a repository. None without --pack repo."""
+    """Order of the files in a repository, or None without --pack repo."""
     fingerprint: str
     content_sha256: str
     files: list[tuple[str, int, str]]
@@ -206,22 +206,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     rows: int
     is_packed: bool
-    """A row can contain several windows. Otherwise each row is one window."""
+    """True if a row can contain several windows, False if each row is one window."""
     windows: int
     repeat_windows: int
     """Number of repeated windows."""
     variant_windows: int
     """Number of windows of variants."""
     num_tail_tokens: int
-    """Tokens at the ends of files that are in no window, since they were too few for one."""
+    """Number of tokens at the ends of files that are in no window, because they were too few for a window."""
     num_without_windows: int
-    """Kept files without a window, since none of their windows was drawn."""
+    """Number of kept files without a window, because sampling drew none of their windows."""
     tokens: int
     emitted: int
     data_bytes: int
     source_bytes: int
     has_documents: bool
-    """A row is the text of a document, without ids."""
+    """True if a row is the text of a document, without ids."""
     window_length: int
     overlap: int | None
     formats: list[str]
@@ -231,25 +231,25 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     licenses: list[Share]
     folders: list[Folder]
     num_folders_left_out: int
-    """Number of small folders that are counted in their parent."""
+    """Number of small folders that are counted in their parent folder."""
     fill: Histogram
     """Filled share of the rows, from 0 to 1."""
     lengths: Histogram
-    """Number of tokens per file. Each edge is twice the previous one."""
+    """Number of tokens per file. Each edge is twice the previous edge."""
     redundancy: list[Redundancy]
     clusters: list[Cluster]
     num_clusters: int
     num_clustered: int
     """Number of files in all clusters."""
     num_grouped: int = 0
-    """Number of near-duplicates kept in the same split, with --near-duplicates group."""
+    """Number of near-duplicates that --near-duplicates group kept in the same split."""
     splits: list[SplitLine]
     decontamination: str
     """Treatment of spans shared by train and a held-out split: `cut`, `drop`, `train`, or `off`."""
     num_benchmarks: int
     """Number of benchmarks whose spans were removed from train."""
     certificate: Certificate | None
-    """None if this version of the dataset has not been checked."""
+    """Check results, or None if this version of the dataset has not been checked."""
     secrets: dict[str, int]
     """Number of redacted secrets by kind."""
     secret_files: list[Example]
@@ -257,12 +257,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     fim: FimFacts | None
     variants: list[VariantCounts]
     seconds: dict[str, float]
-    """Duration by phase, without the total."""
+    """Duration of each phase of the build, without the total."""
     total_seconds: float
     provenance: Provenance
     warnings: list[str]
 
 
 def truncate(text: str) -> str:
-    """Return the text, cut to the length that a page displays."""
+    """Return the text, cut to MAX_NAME_LENGTH characters."""
     return text if len(text) <= MAX_NAME_LENGTH else f"{text[:MAX_NAME_LENGTH]}…"

@@ -15,7 +15,9 @@ MAX_NAMED = 3
 
 def files_section(facts: Facts) -> Section:
     share = share_text(facts.kept, facts.found)
-    summary = f"Kept {facts.kept:,} of {counted(facts.found, 'file')} ({share}) as {_windows_text(facts)}. "
+    summary = (
+        f"Kept {facts.kept:,} of {counted(facts.found, 'file')} ({share}). The kept files give {_windows_text(facts)}. "
+    )
     summary += f"Dropped files: {facts.dropped:,}." if facts.dropped else "No files were dropped."
     summary += (
         f" Kept files without a drawn window: {facts.num_without_windows:,}." if facts.num_without_windows else ""
@@ -35,7 +37,7 @@ def _funnel_figure(facts: Facts) -> Figure:
     return Figure(
         "funnel",
         "Files remaining after each step",
-        f"From all files found to the files kept, which give {_windows_text(facts)}.",
+        f"From all files found to the files kept, and from these to {_windows_text(facts)}.",
         Funnel(
             labels=[label(stage.name) for stage in stages],
             values=[stage.files for stage in stages],
@@ -50,9 +52,10 @@ def _funnel_table(facts: Facts) -> Table:
     rows: list[list[Cell]] = [
         [stage.name, stage.files, share_text(stage.files, facts.found), stage.note] for stage in facts.funnel
     ]
-    repeated = f", {facts.repeat_windows:,} of them repeated" if facts.repeat_windows else ""
-    varied = f", {facts.variant_windows:,} of them from variants" if facts.variant_windows else ""
-    rows.append(["windows", facts.windows, None, f"from the kept files{repeated}{varied}"])
+    repeats = [counted(facts.repeat_windows, "repeated window")] if facts.repeat_windows else []
+    variants = [f"{counted(facts.variant_windows, 'window')} of variants"] if facts.variant_windows else []
+    included = f", including {join_words([*repeats, *variants])}" if repeats or variants else ""
+    rows.append(["windows", facts.windows, None, f"from the kept files{included}"])
     return Table("Files after each step", ["step", "number", "share of files", "details"], rows)
 
 
@@ -97,8 +100,8 @@ def _examples_html(reasons: list[Reason]) -> Iterator[str]:
     yield "<h3>Dropped files by reason</h3>"
     for reason in reasons:
         items = [list_item_html(one.name, one.detail) for one in reason.examples]
-        left = reason.files - len(reason.examples)
-        items += [f"<li>… and {left:,} more, listed in files.jsonl</li>"] if left > 0 and items else []
+        num_more = reason.files - len(reason.examples)
+        items += [f"<li>… and {num_more:,} more, listed in files.jsonl</li>"] if num_more > 0 and items else []
         parts = [
             f"<p>{escape_text(_sentence(reason.meaning))}</p>",
             f'<ul class="names">{"".join(items)}</ul>' if items else "",
@@ -110,7 +113,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-# Near-duplicates: the kept file of each cluster, and a side-by-side diff with each dropped file.
+# Near-duplicates: for each cluster, side-by-side diffs between the kept file and the dropped files.
 
 SIGNS = {"": "", "del": "\N{MINUS SIGN}", "ins": "+"}
 NO_SIDE = '<td></td><td></td><td class="none"></td>'
@@ -124,15 +127,15 @@ def duplicates_section(facts: Facts) -> Section:
         return Section("duplicates", "Near-duplicates", summary)
     kind = "duplicates" if facts.num_grouped else "duplicates or near-duplicates"
     summary = (
-        f"{counted(facts.num_clustered, 'file')} are {kind} of each other, in "
-        f"{counted(facts.num_clusters, 'cluster')}. One file of each cluster is kept."
+        f"{counted(facts.num_clustered, 'file')} are in {counted(facts.num_clusters, 'cluster')} of {kind}. "
+        "One file of each cluster is kept."
     )
     summary += f" {grouped}" if facts.num_grouped else ""
     more = [
         part for number, cluster in enumerate(facts.clusters) for part in _cluster_html(cluster, is_first=not number)
     ]
-    left = facts.num_clusters - len(facts.clusters)
-    more += [paragraph(f"{counted(left, 'smaller cluster')} not listed.")] if left > 0 else []
+    num_more = facts.num_clusters - len(facts.clusters)
+    more += [paragraph(f"Not listed: {counted(num_more, 'smaller cluster')}.")] if num_more > 0 else []
     return Section("duplicates", "Near-duplicates", summary, (), more)
 
 
@@ -142,8 +145,8 @@ def _cluster_html(cluster: Cluster, *, is_first: bool) -> list[str]:
         for number, duplicate in enumerate(cluster.duplicates)
         for part in _duplicate_html(cluster, duplicate, is_open=is_first and not number)
     ]
-    left = cluster.num_duplicates - len(cluster.duplicates)
-    parts += [paragraph(f"{counted(left, 'more duplicate')} not listed.")] if left > 0 else []
+    num_more = cluster.num_duplicates - len(cluster.duplicates)
+    parts += [paragraph(f"Not listed: {counted(num_more, 'more duplicate')}.")] if num_more > 0 else []
     return collapsible(
         f"{cluster.kept}: {counted(cluster.num_duplicates, 'duplicate')} dropped", parts, is_open=is_first
     )
@@ -154,7 +157,7 @@ def _duplicate_html(cluster: Cluster, duplicate: Duplicate, *, is_open: bool) ->
         return [f'<p class="duplicate"><code>{escape_text(duplicate.name)}</code> has the same text.</p>']
     if duplicate.no_diff_reason is not None or not duplicate.lines:
         reason = duplicate.no_diff_reason or "no line differs"
-        details = f"similarity {duplicate.similarity:.3f}; {reason}"
+        details = f"similarity {duplicate.similarity:.3f}. No diff: {reason}"
         return [f'<p class="duplicate"><code>{escape_text(duplicate.name)}</code>: {escape_text(details)}.</p>']
     return collapsible(
         f"{duplicate.name}: similarity {duplicate.similarity:.3f}",
@@ -183,16 +186,16 @@ def _file_header(name: str) -> str:
 def _diff_row(line: DiffLine) -> str:
     if line.kind == "skipped":
         return f'<tr class="skipped"><td colspan="6">{counted(line.num_skipped, "equal line")}</td></tr>'
-    taken, given = ("", "") if line.kind == "same" else ("del", "ins")
-    left = NO_SIDE if line.kind == "added" else _diff_cells(line.left_number, line.left, taken)
-    right = NO_SIDE if line.kind == "removed" else _diff_cells(line.right_number, line.right, given)
+    left_tag, right_tag = ("", "") if line.kind == "same" else ("del", "ins")
+    left = NO_SIDE if line.kind == "added" else _diff_cells(line.left_number, line.left, left_tag)
+    right = NO_SIDE if line.kind == "removed" else _diff_cells(line.right_number, line.right, right_tag)
     return f"<tr>{left}{right}</tr>"
 
 
-def _diff_cells(number: int | None, text: str, change: str) -> str:
-    """Return the cells of one side. A change has a sign, a color, and an element for screen readers."""
-    code = f"<{change}>{_code_text(text)}</{change}>" if change else _code_text(text)
-    return f"<td>{'' if number is None else number}</td><td>{SIGNS[change]}</td><td>{code}</td>"
+def _diff_cells(number: int | None, text: str, tag: str) -> str:
+    """Return the cells of one line of a text. A changed line has a sign, a color, and a tag for screen readers."""
+    code = f"<{tag}>{_code_text(text)}</{tag}>" if tag else _code_text(text)
+    return f"<td>{'' if number is None else number}</td><td>{SIGNS[tag]}</td><td>{code}</td>"
 
 
 def _code_text(text: str) -> str:

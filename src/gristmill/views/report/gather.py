@@ -1,7 +1,7 @@
 """Gather the facts of a report.
 
 1. files           read files.jsonl for drops, languages, licenses, folders and duplicates
-2. rows            read every row once, without its ids, for fill and redundancy
+2. rows            read every row once, without ids, for row fill and redundancy
 3. duplicates      compare the largest clusters of near-duplicates line by line
 """
 
@@ -30,7 +30,7 @@ def gather(
 ) -> Facts:
     """Return the facts of the dataset in a folder.
 
-    `sources` are the folders to read dropped near-duplicates from. They default to those recorded in the work folder.
+    Dropped near-duplicates are read from the folders `sources`, by default the sources that the work folder records.
     Raise DatasetError if the dataset is damaged.
     """
     progress = progress or Progress()
@@ -63,9 +63,9 @@ def gather(
         dropped=drops.num_dropped,
         rows=num_rows,
         is_packed=manifest.packing is not None,
-        windows=rows.num_windows.total(),
-        repeat_windows=rows.num_windows["repeats"],
-        variant_windows=rows.num_windows["variants"],
+        windows=rows.windows_by_kind.total(),
+        repeat_windows=rows.windows_by_kind["repeats"],
+        variant_windows=rows.windows_by_kind["variants"],
         num_tail_tokens=manifest.counts.tail_tokens_dropped,
         num_without_windows=lengths.num_without_windows,
         tokens=sum(facts.tokens for facts in manifest.splits.values()),
@@ -82,7 +82,7 @@ def gather(
         licenses=shares.licenses(),
         folders=tree,
         num_folders_left_out=num_folders_left_out,
-        fill=fill_histogram({} if manifest.has_documents else rows.num_ids, manifest.window_length),
+        fill=fill_histogram({} if manifest.has_documents else rows.row_lengths, manifest.window_length),
         lengths=lengths.histogram(),
         redundancy=rows.redundancy,
         clusters=clusters,
@@ -111,6 +111,6 @@ def gather(
 def _require_complete(drops: Drops, manifest: Manifest, folder: Path) -> None:
     if drops.num_found != manifest.counts.found:
         raise DatasetError(
-            f"{str(folder)!r} is damaged: {FILES} lists {counted(drops.num_found, 'file')}, the manifest records "
+            f"{str(folder)!r} is damaged: {FILES} lists {counted(drops.num_found, 'file')}, but the manifest records "
             f"{manifest.counts.found:,}. Build the dataset again."
         )

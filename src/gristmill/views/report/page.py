@@ -10,7 +10,7 @@ from gristmill.views.charts import NO_SCRIPT_HTML, Figure, charts_script, figure
 from gristmill.views.html import escape_text, page_html
 
 MILLION = 1_000_000
-MIN_SHOWN_SHARE = 0.0005
+MIN_DISPLAYED_SHARE = 0.0005
 
 
 class Section(NamedTuple):
@@ -25,7 +25,7 @@ class Section(NamedTuple):
 def share_text(part: float, whole: float) -> str:
     """Format a share like `12.3%`. A small share that is not zero becomes `<0.1%`."""
     share = part / whole if whole else 0.0
-    return "<0.1%" if 0 < share < MIN_SHOWN_SHARE else f"{share:.1%}"
+    return "<0.1%" if 0 < share < MIN_DISPLAYED_SHARE else f"{share:.1%}"
 
 
 def short_number(value: float) -> str:
@@ -47,7 +47,7 @@ class Headline(NamedTuple):
 
 
 def row_headline(num_rows: int, num_windows: int | None, window_length: int) -> Headline:
-    """Return the headline on rows. `num_windows` is None if each row is one window or one document."""
+    """Return the headline with the number of rows. `num_windows` is None if each row is one window or one document."""
     if window_length == NO_LIMIT:
         return Headline("documents", f"{num_rows:,}", "text without ids")
     if num_windows is None:

@@ -86,12 +86,12 @@ def _redact(value: Any) -> Any:
 
 
 def _tokenizer_name(facts: TokenizerFacts) -> str:
-    """Return the name of a tokenizer, with its revision if it is from the Hub."""
+    """Return the name of a tokenizer, with the revision if the tokenizer is from the Hub."""
     return facts.name if facts.revision is None else f"{facts.name.partition('@')[0]}@{facts.revision}"
 
 
 def _command(manifest: Manifest, settings: Settings) -> str:
-    """Return the build command. It refers to a gristmill.toml if a setting has no option."""
+    """Return the build command. It refers to a gristmill.toml if a setting has no command-line option."""
     options = {option.setting for option in all_options()}
     named = [one.repo for one in manifest.sources]
     sources = named if len(named) <= MAX_NAMED_SOURCES else ["SOURCE..."]
@@ -104,7 +104,7 @@ def _notes(manifest: Manifest) -> Iterator[str]:
     """Yield comments on inputs that the settings do not contain."""
     if manifest.previous_splits is not None:
         digest = manifest.previous_splits.sha256
-        yield f"# This build kept the splits of an earlier build. Pass its files.jsonl (sha256 {digest}) with --splits."
+        yield f"# This build kept earlier splits. Pass the earlier files.jsonl (sha256 {digest}) with --splits."
     for one in manifest.decontamination.against:
         name = redact_text(printable(one.name))
         yield f"# Pass {name} (sha256 {one.sha256}) with --decontaminate-against."
@@ -167,13 +167,13 @@ def _tokenizer_facts(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
 # Results of `gristmill check`, used only if they belong to this version of the dataset.
 
 
-class _Measured(msgspec.Struct, frozen=True):
+class _LeakFacts(msgspec.Struct, frozen=True):
     l50: float
     gram13: float
 
 
 def read_certificate(folder: Path, manifest: Manifest) -> Certificate | None:
-    """Return the results in check.json, or None if it is missing, damaged, or belongs to another dataset."""
+    """Return the results in check.json, or None if the file is missing, damaged, or for a different dataset."""
     path = folder / CHECK
     try:
         report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)
@@ -190,13 +190,13 @@ def read_certificate(folder: Path, manifest: Manifest) -> Certificate | None:
 
 def _leaks(check: CheckResult) -> list[Leak]:
     held_out = [split for split in Split if split is not Split.TRAIN]
-    measured = {split: _measured(check.facts.get(split)) for split in held_out}
-    return [Leak(split=split, l50=one.l50, gram13=one.gram13) for split, one in measured.items() if one is not None]
+    facts = {split: _leak_facts(check.facts.get(split)) for split in held_out}
+    return [Leak(split=split, l50=one.l50, gram13=one.gram13) for split, one in facts.items() if one is not None]
 
 
-def _measured(facts: Any) -> _Measured | None:
+def _leak_facts(facts: Any) -> _LeakFacts | None:
     try:
-        return msgspec.convert(facts, _Measured)
+        return msgspec.convert(facts, _LeakFacts)
     except msgspec.ValidationError:
         return None
 

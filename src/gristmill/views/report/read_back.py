@@ -1,7 +1,7 @@
 """Read the text of a file again, from its windows or from its source, cleaned as in the build.
 
-A text is accepted only if its digest equals that of the tokenized text in files.jsonl. So secrets redacted by the build
-remain redacted, and a changed source is rejected.
+A text is accepted only if its digest equals the digest of the tokenized text in files.jsonl. So secrets that the build
+redacted remain redacted, and a changed source is rejected.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def config_from_manifest(manifest: Manifest) -> Config:
     try:
         named = manifest.settings.items()
         tree: dict[str, Any] = {name: dict(one) if isinstance(one, Mapping) else one for name, one in named}
-        tree["sampling"]["weights"] = dict(tree["sampling"]["weights"])  # recorded as pairs, since their order matters
+        tree["sampling"]["weights"] = dict(tree["sampling"]["weights"])  # recorded as pairs, because the order matters
         tree["rewrite"]["endpoint"] = ENDPOINT_PLACEHOLDER
         return msgspec.convert({**tree, "sources": ["."], "out": "."}, Config)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError, ConfigError) as error:
@@ -50,19 +50,19 @@ def config_from_manifest(manifest: Manifest) -> Config:
 
 
 class Missing(NamedTuple):
-    """Result for a text that cannot be read."""
+    """Result if a text cannot be read."""
 
     reason: str
 
 
-SOURCE_UNKNOWN = Missing("its source is unknown; pass it with --source")
-TABLE_ROW = Missing("it is a row of a table, which cannot be read again")
-FILE_GONE = Missing("it is no longer in its source")
-SOURCE_CHANGED = Missing("its source has changed since the build")
+SOURCE_UNKNOWN = Missing("the source of the file is unknown. Pass the source with --source")
+TABLE_ROW = Missing("the file is a row of a table, and such rows cannot be read again")
+FILE_GONE = Missing("the file is no longer in its source")
+SOURCE_CHANGED = Missing("the file has changed since the build")
 
 
 class SourceTexts:
-    """Reads texts from source folders, keyed by repository name."""
+    """Reads the texts of files from source folders. The repository of a file determines the folder."""
 
     def __init__(self, names: Sequence[str], manifest: Manifest) -> None:
         self._folders = folders_by_repo(names)
@@ -81,7 +81,7 @@ class SourceTexts:
         try:
             document = read_document(file, self._config.scan)
         except InputError:
-            return Missing("its source cannot be read")
+            return Missing("the file cannot be read from its source")
         cleaned = document if isinstance(document, Drop) else clean(document, self._config, self._limits)
         return SOURCE_CHANGED if isinstance(cleaned, Drop) or not _has_digest_of(row, cleaned.text) else cleaned.text
 
@@ -91,17 +91,17 @@ def _has_digest_of(row: FileRow, text: bytes) -> bool:
 
 
 def find_sources(dataset: Dataset, given: Sequence[str]) -> SourceTexts:
-    """Open the given sources, or by default the existing local sources of the last build with the same settings."""
+    """Open the given sources. By default, open the local sources of the last build, if its settings match."""
     return SourceTexts(given or _recorded_sources(dataset), dataset.manifest)
 
 
 def _recorded_sources(dataset: Dataset) -> list[str]:
-    """Return the local sources recorded in the work folder. Remote sources are not fetched."""
+    """Return the existing local sources that the work folder records. Remote sources are not fetched."""
     try:
-        kept = read_cached(Workspace(os.fspath(dataset.folder)).built, BUILD_RECORD, str)
-        built = None if kept is None else BuildRecord.of(kept)
-    except (ValueError, TypeError, msgspec.MsgspecError, ConfigError, DatasetError):  # written by another version
-        built = None
+        record = read_cached(Workspace(os.fspath(dataset.folder)).built, BUILD_RECORD, str)
+        built = None if record is None else BuildRecord.of(record)
+    except (ValueError, TypeError, msgspec.MsgspecError, ConfigError, DatasetError):
+        built = None  # written by a different version of gristmill
     if built is None or built.config.settings() != config_from_manifest(dataset.manifest).settings():
         return []
     sources = [source for source in built.config.sources if not is_remote_address(source)]
@@ -113,7 +113,7 @@ class WindowTexts:
     """Decodes texts of files from the windows of a dataset."""
 
     def __init__(self, dataset: Dataset, rows_by_file: Mapping[FileKey, Sequence[int]]) -> None:
-        """`rows_by_file` has the numbers of the rows that contain windows of a file."""
+        """`rows_by_file` lists, for each file, the indexes of the rows that contain its windows."""
         self._dataset, self._rows_by_file = dataset, rows_by_file
 
     @cached_property
@@ -122,18 +122,18 @@ class WindowTexts:
 
     def text_of(self, row: FileRow) -> bytes | None:
         """Return the text of a file, or None if its windows do not contain the complete text."""
-        numbers = self._rows_by_file.get(row.key)
-        if row.split is None or not numbers or not self._tokenizer.gives_text_back:
+        row_indexes = self._rows_by_file.get(row.key)
+        if row.split is None or not row_indexes or not self._tokenizer.gives_text_back:
             return None
-        match join_windows(self._dataset, self._file_windows(row, row.split, numbers)):
+        match join_windows(self._dataset, self._file_windows(row, row.split, row_indexes)):
             case [TokenSpan(start=0, ids=ids)]:
                 text = self._tokenizer.decode(ids)
                 return text if _has_digest_of(row, text) else None
         return None
 
-    def _file_windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[WindowWithIds]:
-        for number in numbers:
-            read = read_row(self._dataset, split, number)
+    def _file_windows(self, row: FileRow, split: Split, row_indexes: Sequence[int]) -> Iterator[WindowWithIds]:
+        for index in row_indexes:
+            read = read_row(self._dataset, split, index)
             for window in read.windows:
                 if window.file == row.key and not window.variant:
                     yield read.with_ids(window)

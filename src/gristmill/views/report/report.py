@@ -51,8 +51,8 @@ MAX_NOTES = 20
 MAX_NAMED_SOURCES = 3
 
 
-def make_page(facts: Facts, compared: Section | None, rows: Section) -> Page:
-    """Return the page of a report. `compared` is the optional comparison with another dataset."""
+def make_page(facts: Facts, comparison: Section | None, rows: Section) -> Page:
+    """Return the page of a report. `comparison` is the section that compares two datasets, or None."""
     fim = fim_section(facts)
     return Page(
         title=facts.title,
@@ -60,7 +60,7 @@ def make_page(facts: Facts, compared: Section | None, rows: Section) -> Page:
         headlines=_headlines(facts),
         notes=_notes(facts.warnings),
         sections=[
-            *([compared] if compared else []),
+            *([comparison] if comparison else []),
             files_section(facts),
             tokens_section(facts),
             windows_section(facts),
@@ -83,10 +83,10 @@ def _lead(facts: Facts) -> str:
     sources = [source.repo for source in provenance.sources]
     overlap = f" with an overlap of {facts.overlap:,}" if facts.overlap else ""
     tokenizer = next((value for name, value in provenance.tokenizer if name == "name"), "")
-    by = f", tokenized with {tokenizer}" if tokenizer else ""
-    rows = f"{'rows' if facts.is_packed else 'windows'} of {facts.window_length:,} ids{overlap}{by}"
+    with_tokenizer = f", tokenized with {tokenizer}" if tokenizer else ""
+    rows = f"{'rows' if facts.is_packed else 'windows'} of {facts.window_length:,} ids{overlap}{with_tokenizer}"
     if facts.has_documents:
-        rows = f"one text per file{by}"
+        rows = f"one text per file{with_tokenizer}"
     return (
         f"A training dataset from {_sources(sources)}: {rows}. "
         f"Format {join_words(facts.formats)}, preset {facts.preset}, built on {provenance.started_at[:10]}."
@@ -95,7 +95,11 @@ def _lead(facts: Facts) -> str:
 
 def _notes(warnings: list[str]) -> list[str]:
     num_more = len(warnings) - MAX_NOTES
-    return warnings if num_more <= 0 else [*warnings[:MAX_NOTES], f"The manifest lists {num_more:,} more."]
+    return (
+        warnings
+        if num_more <= 0
+        else [*warnings[:MAX_NOTES], f"The manifest lists {counted(num_more, 'more warning')}."]
+    )
 
 
 def _sources(names: Sequence[str]) -> str:
@@ -118,7 +122,7 @@ def _headlines(facts: Facts) -> list[Headline]:
 # Sample rows: one row of each split, token by token.
 
 MAX_TOKENS = 1024
-"""Limit on the displayed tokens of a row, since each is an element of the page."""
+"""Maximum number of displayed tokens of a row, because each token is an element of the page."""
 
 
 def rows_section(dataset: Dataset) -> Section:
@@ -132,7 +136,7 @@ def rows_section(dataset: Dataset) -> Section:
 
 
 def truncate_row(view: RowView, max_tokens: int = MAX_TOKENS) -> RowView:
-    """Return the first tokens of a long row, or a short row unchanged."""
+    """Return a row without the tokens after the first `max_tokens`."""
     if len(view.tokens) <= max_tokens:
         return view
     note = f"Only the first {max_tokens:,} of {counted(len(view.tokens), 'token')} are displayed."
@@ -155,9 +159,9 @@ def report(
 ) -> Path:
     """Write the report on a dataset and return its path.
 
-    With `other`, the report is on `other`, compared with `folder`. `sources` are the folders to read dropped
-    near-duplicates from. `out` defaults to report.html in the folder of the dataset. Raise OutputError if the file
-    cannot be written or exists and is not a report.
+    With `other`, the report is on `other`, compared with `folder`. Dropped near-duplicates are read from the folders
+    `sources`. `out` defaults to report.html in the folder of the dataset. Raise OutputError if `out` cannot be written,
+    or if it exists and is not a report.
     """
     require_report()
     scripts = chart_scripts()
@@ -169,8 +173,8 @@ def report(
     _require_writable(path)
     with OpenedBuild(subject).guard_reading(), OpenedBuild(folders[0]).guard_reading():
         facts = gather(subject, sources, progress)
-        compared = None if other is None else comparison_section(folders[0], subject, facts, progress)
-        page = make_page(facts, compared, rows_section(open_dataset(subject)))
+        comparison = None if other is None else comparison_section(folders[0], subject, facts, progress)
+        page = make_page(facts, comparison, rows_section(open_dataset(subject)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, report_html(page, page_style() + ROW_STYLE, scripts))
@@ -180,7 +184,7 @@ def report(
 
 
 def _require_writable(path: Path) -> None:
-    """Raise OutputError if the path is not writable or has a file that is not a report."""
+    """Raise OutputError if the path is not writable, or if it exists and is not a report."""
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Give a file name, like {str(path / REPORT)!r}.")
     if not is_writable_folder(path.parent):

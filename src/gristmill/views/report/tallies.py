@@ -1,4 +1,4 @@
-"""Counts of a report: files and folders from files.jsonl, and ids and windows from the rows."""
+"""Counts for a report: files and folders from files.jsonl, and ids and windows from the rows."""
 
 import math
 from bisect import bisect_right
@@ -24,15 +24,15 @@ from gristmill.views.report.facts import (
     truncate,
 )
 
-# Kept files by folder, for a treemap. Small folders are counted in their parent.
+# Kept files by folder, for a treemap. Small folders are counted in their parent folder.
 
 MAX_FOLDERS = 400
 MAX_DEPTH = 12
-"""Deeper folders are counted in their parent, since a path may have thousands of slashes."""
+"""Deeper folders are counted in their ancestor at this depth, because a path may have thousands of slashes."""
 OTHER_SOURCES = "other sources"
 
 Parts = tuple[str, ...]
-"""Path of a folder: its source, then the folder names."""
+"""Path of a folder: the source, followed by the folder names."""
 
 
 class _Sizes:
@@ -51,7 +51,7 @@ class Folders:
 
     def __init__(self) -> None:
         self._direct: dict[tuple[str, str], _Sizes] = {}
-        """Files directly in a folder, keyed by repository and folder."""
+        """Number of files and tokens directly in a folder, keyed by repository and folder."""
 
     def add(self, row: FileRow) -> None:
         if row.status == "kept":
@@ -84,37 +84,37 @@ class Folders:
     def _with_parents(self) -> tuple[dict[Parts, _Sizes], int]:
         sizes: dict[Parts, _Sizes] = {}
         num_too_deep = 0
-        for (repo, folder), own in self._direct.items():
+        for (repo, folder), direct in self._direct.items():
             names = folder.split("/") if folder else []
             num_too_deep += len(names) > MAX_DEPTH
             parts = (repo, *names[:MAX_DEPTH])
             for length in range(1, len(parts) + 1):
-                sizes.setdefault(parts[:length], _Sizes()).add(own.num_files, own.num_tokens)
+                sizes.setdefault(parts[:length], _Sizes()).add(direct.num_files, direct.num_tokens)
         return sizes, num_too_deep
 
 
 def _ids(largest: list[Parts]) -> dict[Parts, str]:
-    """Return unique ids. A source `a/b` and the folder `b` of a source `a` get different ones."""
+    """Return unique ids. A source `a/b` and the folder `b` of a source `a` get different ids."""
     ids: dict[Parts, str] = {}
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for parts in largest:
-        above = f"{ids[parts[:-1]]}/" if len(parts) > 1 else ""
-        ids[parts] = _unique_name(f"{above}{parts[-1] or '/'}", taken)
-        taken.add(ids[parts])
+        prefix = f"{ids[parts[:-1]]}/" if len(parts) > 1 else ""
+        ids[parts] = _unique_id(f"{prefix}{parts[-1] or '/'}", used_ids)
+        used_ids.add(ids[parts])
     return ids
 
 
-def _unique_name(name: str, taken: set[str]) -> str:
-    number, free = 1, name
-    while free in taken:
+def _unique_id(name: str, used_ids: set[str]) -> str:
+    number, unique = 1, name
+    while unique in used_ids:
         number += 1
-        free = f"{name}~{number}"
-    return free
+        unique = f"{name}~{number}"
+    return unique
 
 
-def _other_sources(sizes: list[_Sizes], taken: set[str]) -> Folder:
+def _other_sources(sizes: list[_Sizes], used_ids: set[str]) -> Folder:
     return Folder(
-        id=_unique_name(OTHER_SOURCES, taken),
+        id=_unique_id(OTHER_SOURCES, used_ids),
         parent="",
         name=f"{len(sizes):,} {OTHER_SOURCES}",
         files=sum(one.num_files for one in sizes),
@@ -143,7 +143,7 @@ class _DroppedFiles:
             self._first_by_folder.setdefault(row.name.rstrip("/").rpartition("/")[0], example)
 
     def examples(self) -> list[Example]:
-        """Return the first file of each folder, then the first files overall, in path order."""
+        """Return up to MAX_EXAMPLES files, sorted by path. The first file of each folder has precedence."""
         chosen = {example.name: example for example in (*self._first_by_folder.values(), *self._first)}
         return sorted(list(chosen.values())[:MAX_EXAMPLES], key=lambda example: example.name)
 
@@ -165,7 +165,7 @@ class Drops:
         return sum(one.num_files for one in self._dropped.values())
 
     def reasons(self) -> list[Reason]:
-        """Return the drop reasons, most files first."""
+        """Return the drop reasons, in descending order of files."""
         order = {reason: number for number, reason in enumerate(DropReason)}
         found = sorted(self._dropped.items(), key=lambda item: (-item[1].num_files, order[item[0]]))
         return [
@@ -239,7 +239,7 @@ class _Tally:
 
 
 def _by_tokens(tallies: dict[str, _Tally]) -> list[Share]:
-    """Return the shares, most tokens first."""
+    """Return the shares, in descending order of tokens."""
     shares = [Share(name=name, files=one.num_files, tokens=one.tokens) for name, one in tallies.items()]
     return sorted(shares, key=lambda share: (-sum(share.tokens.values()), share.name))
 
@@ -258,7 +258,7 @@ def _redactions_text(row: FileRow) -> str:
 FILL_BARS = 20
 
 Values = dict[Split, Counter[int]]
-"""Number of occurrences of each value, by split."""
+"""For each split, the number of occurrences of each value."""
 
 
 class Lengths:
@@ -281,12 +281,12 @@ class Lengths:
         return histogram_of(self._values, edges)
 
 
-def fill_histogram(num_ids: Values, window_length: int) -> Histogram:
-    return histogram_of(num_ids, [bar / FILL_BARS for bar in range(FILL_BARS + 1)], window_length)
+def fill_histogram(row_lengths: Values, window_length: int) -> Histogram:
+    return histogram_of(row_lengths, [bar / FILL_BARS for bar in range(FILL_BARS + 1)], window_length)
 
 
 def histogram_of(values: Values, edges: list[float], unit: int = 1) -> Histogram:
-    """Return the histogram of values divided by `unit`. Values outside the edges count in the first or last bar."""
+    """Return the histogram of values divided by `unit`. The first and last bar include values outside the edges."""
     bars = {split: [0] * (len(edges) - 1) for split in Split}
     all_counts: Counter[int] = Counter()
     for split, counts in values.items():
@@ -321,25 +321,25 @@ ROWS_PER_UPDATE = 1000
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts from reading all rows of a dataset."""
 
-    num_ids: Values
-    """Number of rows by number of ids, without padding."""
+    row_lengths: Values
+    """For each split, the number of rows with each number of ids, without padding."""
     redundancy: list[Redundancy]
-    num_windows: Counter[str]
-    """Number of windows by kind: `fresh`, `repeats` and `variants`."""
+    windows_by_kind: Counter[str]
+    """Number of windows of each kind: `fresh`, `repeats` and `variants`."""
     rows_by_file: dict[FileKey, list[int]]
-    """Numbers of the rows with windows of the requested files."""
+    """For each requested file, the indexes of the rows that contain its windows."""
 
 
 def read_rows(dataset: Dataset, files: Collection[FileKey], advance: Callable[[int], None]) -> RowCounts:
-    """Read all rows once. Count ids and windows, and record the row numbers of `files`."""
-    counts = RowCounts(num_ids={}, redundancy=[], num_windows=Counter(), rows_by_file={})
+    """Read all rows once. Count ids and windows, and record which rows contain windows of `files`."""
+    counts = RowCounts(row_lengths={}, redundancy=[], windows_by_kind=Counter(), rows_by_file={})
     for split in Split:
         if split in dataset.manifest.splits:
             tally = _SplitTally(dataset, split, files)
             tally.read(advance)
-            counts.num_ids[split] = tally.num_ids
+            counts.row_lengths[split] = tally.row_lengths
             counts.redundancy.append(tally.redundancy())
-            counts.num_windows.update(tally.num_windows)
+            counts.windows_by_kind.update(tally.windows_by_kind)
             counts.rows_by_file.update(tally.rows_by_file)
     return counts
 
@@ -347,26 +347,26 @@ def read_rows(dataset: Dataset, files: Collection[FileKey], advance: Callable[[i
 class _SplitTally:
     def __init__(self, dataset: Dataset, split: Split, files: Collection[FileKey]) -> None:
         self._dataset, self._split, self._files = dataset, split, files
-        self.num_ids: Counter[int] = Counter()
-        self.num_windows: Counter[str] = Counter()
+        self.row_lengths: Counter[int] = Counter()
+        self.windows_by_kind: Counter[str] = Counter()
         self.rows_by_file: dict[FileKey, list[int]] = {}
         self._fresh = self._overlap = self._repeats = self._variants = self._special = 0
 
     def read(self, advance: Callable[[int], None]) -> None:
-        number = -1
-        for number, (num_ids, windows) in enumerate(read_windows(self._dataset, self._split)):
-            self.num_ids[num_ids] += 1
+        index = -1
+        for index, (num_ids, windows) in enumerate(read_windows(self._dataset, self._split)):
+            self.row_lengths[num_ids] += 1
             self._special += num_ids - sum(window.length for window in windows)
             for window in windows:
                 self._count(window)
                 if not (window.variant or window.repeat) and window.file in self._files:
-                    self._record_row(window.file, number)
-            if number % ROWS_PER_UPDATE == ROWS_PER_UPDATE - 1:
+                    self._record_row(window.file, index)
+            if index % ROWS_PER_UPDATE == ROWS_PER_UPDATE - 1:
                 advance(ROWS_PER_UPDATE)
-        advance((number + 1) % ROWS_PER_UPDATE)
+        advance((index + 1) % ROWS_PER_UPDATE)
 
     def _count(self, window: Window) -> None:
-        self.num_windows["variants" if window.variant else "repeats" if window.repeat else "fresh"] += 1
+        self.windows_by_kind["variants" if window.variant else "repeats" if window.repeat else "fresh"] += 1
         if window.variant:
             self._variants += window.length
         elif window.repeat:
@@ -379,16 +379,16 @@ class _SplitTally:
             self._fresh += window.fresh
             self._overlap += window.length - window.fresh
 
-    def _record_row(self, key: FileKey, number: int) -> None:
+    def _record_row(self, key: FileKey, index: int) -> None:
         rows = self.rows_by_file.setdefault(key, [])
-        if not rows or rows[-1] != number:
-            rows.append(number)
+        if not rows or rows[-1] != index:
+            rows.append(index)
 
     def redundancy(self) -> Redundancy:
         manifest = self._dataset.manifest
-        num_ids = sum(num * count for num, count in self.num_ids.items())
+        num_ids = sum(length * count for length, count in self.row_lengths.items())
         has_capacity = manifest.packing is not None or "attention_mask" in manifest.columns
-        capacity = self.num_ids.total() * manifest.window_length
+        capacity = self.row_lengths.total() * manifest.window_length
         return Redundancy(
             split=self._split,
             fresh=self._fresh,

@@ -21,7 +21,7 @@ MAX_NAMED = 3
 ALL_SOURCES_ID = "all"
 """Id of the box around all sources. Ids of other boxes begin with a digit."""
 SPLIT_STYLES = {Split.TRAIN: 1, Split.VALIDATION: 0, Split.TEST: 2}
-"""Color and pattern of each split, the same in all charts."""
+"""Index of the color and pattern of each split, the same in all charts."""
 
 
 class _Box(NamedTuple):
@@ -34,10 +34,10 @@ class _Box(NamedTuple):
 
 
 def tokens_section(facts: Facts) -> Section:
-    """Return the section on tokens. Each token counts once, even if several windows contain it."""
+    """Return the section on tokens. A token in several windows is counted once."""
     summary = (
-        f"{short_number(facts.tokens)} tokens, each counted once, from {counted(facts.kept, 'file')} in "
-        f"{counted(len(facts.languages), 'language')}."
+        f"{short_number(facts.tokens)} tokens from {counted(facts.kept, 'file')} in "
+        f"{counted(len(facts.languages), 'language')}. A token in several windows is counted once."
     )
     figures = [
         *([_shares_figure("languages", "Tokens by language", "language", facts.languages)] if facts.languages else []),
@@ -52,7 +52,7 @@ def total(share: Share) -> int:
     return sum(share.tokens.values())
 
 
-def _shares_figure(name: str, title: str, what: str, shares: list[Share]) -> Figure:
+def _shares_figure(name: str, title: str, header: str, shares: list[Share]) -> Figure:
     all_tokens = sum(map(total, shares))
     largest = [f"{one.name} has {share_text(total(one), all_tokens)}" for one in shares[:MAX_NAMED]]
     drawn = _merge_small(shares)
@@ -67,7 +67,7 @@ def _shares_figure(name: str, title: str, what: str, shares: list[Share]) -> Fig
             is_stacked=True,
             axis="tokens",
         ),
-        shares_table(title, what, shares),
+        shares_table(title, header, shares),
     )
 
 
@@ -76,7 +76,7 @@ def splits_of(shares: list[Share]) -> list[Split]:
 
 
 def _merge_small(shares: list[Share]) -> list[Share]:
-    """Return the largest shares, with all others merged into one."""
+    """Return the largest shares, with all other shares merged into one."""
     if len(shares) <= MAX_BARS:
         return shares
     others = shares[MAX_BARS - 1 :]
@@ -101,7 +101,8 @@ def _series(split: Split, shares: list[Share], all_tokens: int) -> Series:
     )
 
 
-def shares_table(title: str, what: str, shares: list[Share]) -> Table:
+def shares_table(title: str, header: str, shares: list[Share]) -> Table:
+    """Return a table of shares. `header` is the header of the column with their names."""
     splits = splits_of(shares)
     all_tokens = sum(map(total, shares))
     has_files = any(one.files for one in shares)
@@ -113,14 +114,17 @@ def shares_table(title: str, what: str, shares: list[Share]) -> Table:
         ]
         for one in shares
     ]
-    headers = [what, *(["files"] if has_files else []), "tokens", "share", *map(str, splits)]
+    headers = [header, *(["files"] if has_files else []), "tokens", "share", *map(str, splits)]
     return Table(title, headers, rows)
 
 
 def _folders_figure(facts: Facts) -> Figure:
     left_out = facts.num_folders_left_out
-    caption = "The area of a folder is its number of tokens. Click a folder to open it, and the path above to go back."
-    caption += f" Small folders counted in their parent folder: {left_out:,}." if left_out else ""
+    caption = (
+        "The area of a folder is proportional to its number of tokens. Click a folder to open it. Click the path at "
+        "the top to go back."
+    )
+    caption += f" Small folders that are counted in their parent folder: {left_out:,}." if left_out else ""
     return Figure("folders", "Tokens by folder", caption, _treemap(facts.folders), _folders_table(facts), is_wide=True)
 
 
@@ -140,9 +144,9 @@ def _treemap(folders: list[Folder]) -> Treemap:
 
 
 def _boxes(folders: list[Folder]) -> Iterator[_Box]:
-    """Yield a box for each folder, and one for the files directly in a folder with subfolders.
+    """Yield a box for each folder, and a box for the files that are directly in a folder with subfolders.
 
-    Several sources have one box around them, which the reader clicks to go back from one source to all.
+    If there are several sources, also yield a box around all sources, so that a click leads back from one source.
     """
     numbers = {folder.id: str(number) for number, folder in enumerate(folders)}
     sources = [folder for folder in folders if not folder.parent]
@@ -172,7 +176,7 @@ def _folders_table(facts: Facts) -> Table:
 
 
 MAX_TICK_INTERVALS = 5
-"""Maximum number of intervals between ticks."""
+"""Maximum number of intervals between the ticks of an axis."""
 NEARLY_FULL = 0.995
 PARTS = {
     "fresh": "first occurrence",
@@ -191,11 +195,10 @@ def windows_section(facts: Facts) -> Section:
     overlap = f" Neighboring windows overlap by {facts.overlap:,} tokens." if facts.overlap else ""
     summary = f"A row has at most {facts.window_length:,} ids.{overlap}"
     if facts.has_documents:
-        summary = "A row is the text of a file, or of the part of a file between two cuts."
+        summary = "A row is the text of a file, or of a part of a file between two cuts."
     if facts.num_tail_tokens:
-        summary += (
-            f" Not in any window: {counted(facts.num_tail_tokens, 'token')} at the ends of files, too few for a window."
-        )
+        tail = counted(facts.num_tail_tokens, "token")
+        summary += f" Not in any window: {tail} at the ends of files (too few for a window)."
     figures = [
         *([_fill_figure(facts.fill)] if _num_counted(facts.fill) else []),
         *([_lengths_figure(facts.lengths)] if _num_counted(facts.lengths) else []),
@@ -218,7 +221,7 @@ def _fill_figure(fill: Histogram) -> Figure:
 
 
 def _fill_text(fill: Histogram) -> str:
-    """Describe the fill of rows by its median, or by the share of full rows if most rows are full."""
+    """Describe the fill of rows by the median, or by the share of full rows if most rows are full."""
     if fill.median <= NEARLY_FULL:
         return f"Half of the rows are at least {fill.median:.0%} full"
     num_full = sum(counts[-1] for counts in fill.counts.values())
@@ -236,7 +239,7 @@ def _lengths_figure(lengths: Histogram) -> Figure:
     return Figure("lengths", "File length", caption, _bars(lengths, edges, "files", "tokens per file"), table)
 
 
-def _bars(histogram: Histogram, edges: Sequence[str], what: str, axis: str) -> Bars:
+def _bars(histogram: Histogram, edges: Sequence[str], unit: str, axis: str) -> Bars:
     intervals = [f"{low} to {high}" for low, high in pairwise(edges)]
     return Bars(
         labels=[label(interval) for interval in intervals],
@@ -245,7 +248,7 @@ def _bars(histogram: Histogram, edges: Sequence[str], what: str, axis: str) -> B
                 name=str(split),
                 values=list(counts),
                 hints=[
-                    hover_text(f"{axis}: {interval}", f"{split}: {counted_units(count, what)}")
+                    hover_text(f"{axis}: {interval}", f"{split}: {counted_units(count, unit)}")
                     for interval, count in zip(intervals, counts, strict=True)
                 ],
                 style=SPLIT_STYLES[split],
@@ -256,24 +259,24 @@ def _bars(histogram: Histogram, edges: Sequence[str], what: str, axis: str) -> B
         is_stacked=True,
         is_upright=True,
         ticks=edge_ticks(edges),
-        axis=what,
+        axis=unit,
         places_axis=axis,
     )
 
 
 def edge_ticks(edges: Sequence[str]) -> list[Tick]:
-    """Return ticks at the edges of bars. A bar is centered on its number, so its edges are half a step away."""
+    """Return ticks at the edges of bars. Bar 0 is centered on 0, so its edges are at -0.5 and 0.5."""
     step = math.ceil((len(edges) - 1) / MAX_TICK_INTERVALS) or 1
     return [Tick(at=number - 0.5, text=label(edges[number])) for number in range(0, len(edges), step)]
 
 
-def _histogram_table(title: str, what: str, histogram: Histogram, edges: Sequence[str]) -> Table:
+def _histogram_table(title: str, header: str, histogram: Histogram, edges: Sequence[str]) -> Table:
     splits = list(histogram.counts)
     rows: list[list[Cell]] = [
         [f"{low} to {high}", *(histogram.counts[split][number] for split in splits)]
         for number, (low, high) in enumerate(pairwise(edges))
     ]
-    return Table(title, [what, *map(str, splits)], rows)
+    return Table(title, [header, *map(str, splits)], rows)
 
 
 def _num_counted(histogram: Histogram) -> int:
@@ -281,7 +284,7 @@ def _num_counted(histogram: Histogram) -> int:
 
 
 def _redundancy_figure(facts: Facts) -> Figure:
-    """Return the figure on redundancy. With packing, the unused space of the rows counts too."""
+    """Return the figure on redundancy. With packing, it includes the unused space of the rows."""
     names, unit = (PACKED_PARTS, "space") if facts.is_packed else (PARTS, row_unit(facts))
     lines = [line for line in facts.redundancy if _num_ids(line)]
     train = next((line for line in lines if line.split is Split.TRAIN), lines[0])

@@ -47,12 +47,12 @@ def section_from_diff(difference: Difference, old: Facts, new: Facts) -> Section
 def _summary(difference: Difference) -> str:
     if difference.is_same:
         return "The rows are the same. Only their format may differ."
-    counts = [f"{one.count:,} {kind.replace('_', ' ')}" for kind, one in difference.files.items() if one.count]
-    files = f" Files: {', '.join(counts)}." if counts else ""
+    counts = [f"{one.count:,} {FILE_KINDS[kind]}" for kind, one in difference.files.items() if one.count]
+    files = f" Files: {'; '.join(counts)}." if counts else ""
     step = "no new version" if difference.step is Step.NONE else f"a new {difference.step.upper()} version"
     summary = f"The rows differ.{files} The change requires {step}: {difference.why}."
-    has_other_tokens = any(one.name == "sha256" for one in difference.tokenizer)
-    return f"{summary} {TOKENIZERS_DIFFER}" if has_other_tokens else summary
+    tokenizers_differ = any(one.name == "sha256" for one in difference.tokenizer)
+    return f"{summary} {TOKENIZERS_DIFFER}" if tokenizers_differ else summary
 
 
 class _Measure(NamedTuple):
@@ -106,7 +106,7 @@ def _change(sides: Mapping[str, Mapping[str, int]], key: str) -> str:
 
 
 def _fill_figure(old: Histogram, new: Histogram) -> Figure:
-    """Return the figure on row fill. It compares shares, since the numbers of rows may differ."""
+    """Return the figure on row fill. It compares shares, because the numbers of rows may differ."""
     edges = [f"{edge:.0%}" for edge in new.edges]
     keys = [f"{low} to {high}" for low, high in pairwise(edges)]
     sides = {BEFORE: _row_shares(old), AFTER: _row_shares(new)}
@@ -150,9 +150,9 @@ def _files_html(difference: Difference) -> Iterator[str]:
         if not changes.count:
             continue
         items = [list_item_html(one.file, _change_text(one)) for one in changes.examples]
-        left = changes.count - len(changes.examples)
-        items += [f"<li>… and {left:,} more, listed by gristmill diff --all</li>"] if left else []
-        title = f"{counted(changes.count, 'file')} {kind.replace('_', ' ')}: {FILE_KINDS[kind]}"
+        num_more = changes.count - len(changes.examples)
+        items += [f"<li>… and {num_more:,} more, listed by gristmill diff --all</li>"] if num_more else []
+        title = f"{counted(changes.count, 'file')}: {FILE_KINDS[kind]}"
         yield from collapsible(title, [f'<ul class="keys">{"".join(items)}</ul>'])
 
 

@@ -23,68 +23,70 @@ from gristmill.views.viewer.window_index import FIM_FORMS, VARIANT_KINDS, Window
 
 MAX_WINDOWS = 5000
 MAX_TOKENS = 40_000
-"""Maximum number of tokens that a browser has to draw at once, about those of a 150 KB file."""
+"""Maximum number of tokens that a browser has to draw at once, about as many as in a file of 150 KB."""
 
 
-# The page of one file: its line in files.jsonl, its windows, and its text joined from them.
+# The page of one file: its line in files.jsonl, its windows, and its text, which is joined from the windows.
 
 
 class JoinedText(NamedTuple):
-    """The tokens of a file that are in windows, each once."""
+    """The tokens of a file that are in windows. Each token is included once."""
 
     ids: list[int]
     edges: list[tuple[int, int]]
-    """Position of the first token of each window among these ids, with the row of the window."""
+    """For each window: the index of its first token in `ids`, and its row."""
     gaps: list[tuple[int, int]]
-    """Position of each gap among these ids, with the number of missing tokens."""
+    """For each gap: the index in `ids` of the token after the gap, and the number of missing tokens."""
 
 
 def file_page(loaded: LoadedDataset, number: int) -> dict[str, Any]:
     """Return the facts, windows and text of one file."""
     files, windows = require_tables(loaded.index)
     row = files.row(number)
-    own = np.flatnonzero(windows.file == number)
-    joined = _joined_text(loaded, row, windows, own)
+    window_indexes = np.flatnonzero(windows.file == number)
+    joined = _joined_text(loaded, row, windows, window_indexes)
     tokens, strokes = view_tokens(joined.ids, loaded.dataset.tokenizer, row.language or "", row.path)
     commits = {source.repo: source.commit for source in loaded.dataset.manifest.sources}
     return {
         "file": row,
         "commit": commits.get(row.repo),
         "status_text": status_text(row),
-        "windows": [_indexed_window(loaded, windows, one) for one in own[:MAX_WINDOWS].tolist()],
+        "windows": [_indexed_window(loaded, windows, index) for index in window_indexes[:MAX_WINDOWS].tolist()],
         "tokens": tokens,
         "strokes": strokes,
         "edges": joined.edges,
         "gaps": joined.gaps,
         "num_tokens_left_out": max((row.tokens or 0) - len(joined.ids), 0) if row.status == "kept" else 0,
-        "note": _note(loaded, row, joined, len(own)),
+        "note": _note(loaded, row, joined, len(window_indexes)),
     }
 
 
-def _indexed_window(loaded: LoadedDataset, windows: WindowTable, number: int) -> dict[str, Any]:
-    split, row = loaded.dataset.numbering.split_and_row(int(windows.row[number]))
-    numbers = {name: int(getattr(windows, name)[number]) for name in ("start", "fresh", "num_ids", "repeat")}
-    lines = int(windows.first_line[number]), int(windows.last_line[number])
+def _indexed_window(loaded: LoadedDataset, windows: WindowTable, index: int) -> dict[str, Any]:
+    split, row = loaded.dataset.row_numbers.split_and_row(int(windows.row[index]))
+    numbers = {name: int(getattr(windows, name)[index]) for name in ("start", "fresh", "num_ids", "repeat")}
+    lines = int(windows.first_line[index]), int(windows.last_line[index])
     return {
         "split": split,
         "row": row,
         "lines": lines,
-        "variant": VARIANT_KINDS[windows.variant[number]],
-        "fim": FIM_FORMS[windows.form[number]],
+        "variant": VARIANT_KINDS[windows.variant[index]],
+        "fim": FIM_FORMS[windows.form[index]],
         **numbers,
     }
 
 
-def _joined_text(loaded: LoadedDataset, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> JoinedText:
-    """Join the windows of the original file until MAX_TOKENS is reached. Skip variants and repeated windows."""
-    originals = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
+def _joined_text(
+    loaded: LoadedDataset, file: FileRow, windows: WindowTable, window_indexes: np.ndarray[Any, Any]
+) -> JoinedText:
+    """Join the windows of a file until MAX_TOKENS is reached. Skip windows of variants and repeated windows."""
+    originals = window_indexes[(windows.variant[window_indexes] == 0) & (windows.repeat[window_indexes] == 0)]
     read: list[tuple[WindowWithIds, int]] = []
     end = num_tokens = 0
-    for number in originals[np.argsort(windows.start[originals], kind="stable")].tolist():
+    for index in originals[np.argsort(windows.start[originals], kind="stable")].tolist():
         if num_tokens >= MAX_TOKENS:
             break
-        split, row = loaded.dataset.numbering.split_and_row(int(windows.row[number]))
-        one = _read_window(loaded, file, split, row, int(windows.start[number]))
+        split, row = loaded.dataset.row_numbers.split_and_row(int(windows.row[index]))
+        one = _read_window(loaded, file, split, row, int(windows.start[index]))
         read.append((one, row))
         num_tokens += max(0, one.window.end - max(end, one.window.start))
         end = max(end, one.window.end)
@@ -92,10 +94,12 @@ def _joined_text(loaded: LoadedDataset, file: FileRow, windows: WindowTable, own
 
 
 def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int]], file: FileRow) -> JoinedText:
-    """Join windows, given with their rows and sorted by start."""
+    """Join windows, which are sorted by start. Each is given with its row."""
     spans = join_windows(loaded.dataset, [one for one, _ in windows])
     if spans is None:
-        raise DatasetError(f"two windows of {file.name} contradict each other. Run `gristmill check` for details.")
+        raise DatasetError(
+            f"two windows of {file.name} have different tokens at the same position. Run `gristmill check` for details."
+        )
     joined, end = JoinedText([], [], []), 0
     for span in spans:
         if span.start > end:
@@ -123,11 +127,11 @@ def _note(loaded: LoadedDataset, file: FileRow, joined: JoinedText, num_windows:
     if file.status == "kept" and len(joined.ids) >= MAX_TOKENS < (file.tokens or 0):
         notes.append(f"Only the first {counted(len(joined.ids), 'token')} of the text are displayed.")
     elif joined.gaps:
-        notes.append("Tokens that are in no window are not displayed. They were cut, or not sampled.")
+        notes.append("Tokens that are in no window are not displayed. The build cut them or did not sample them.")
     if num_windows > MAX_WINDOWS:
         notes.append(f"Only the first {MAX_WINDOWS:,} of {counted(num_windows, 'window')} are listed.")
     if joined.ids and not loaded.dataset.tokenizer.gives_text_back:
-        notes.append("The tokenizer does not restore the text exactly.")
+        notes.append("The tokenizer is not lossless, so the text may differ from the file.")
     return " ".join(notes) or None
 
 
@@ -198,7 +202,7 @@ def windows(loaded: LoadedDataset, query: Query) -> Answer:
 
 
 def _listed_row(loaded: LoadedDataset, number: int) -> dict[str, Any]:
-    split, row = loaded.dataset.numbering.split_and_row(number)
+    split, row = loaded.dataset.row_numbers.split_and_row(number)
     read = read_row(loaded.dataset, split, row)
     first = read.content(read.windows[0])[:EXCERPT_IDS] if read.windows else read.ids[:0]
     return {
@@ -215,7 +219,7 @@ def _listed_window(loaded: LoadedDataset, window: Window) -> dict[str, Any]:
 
 
 def _license(loaded: LoadedDataset, repo: str, path: str) -> str | None:
-    """Return the license of a file, or None if it is not indexed yet."""
+    """Return the license of a file, or None if files.jsonl is not indexed yet."""
     files = loaded.index.files
     return None if files is None else files.license_of(repo, path)
 
@@ -246,10 +250,10 @@ def row(loaded: LoadedDataset, query: Query) -> Answer:
 
 
 def _neighbors(loaded: LoadedDataset, matching: MatchingRows, split: Split, row: int) -> dict[str, Any]:
-    numbering = loaded.dataset.numbering
-    numbers = matching.neighbors(numbering.number(split, row))
+    row_numbers = loaded.dataset.row_numbers
+    numbers = matching.neighbors(row_numbers.number(split, row))
     rows = [
-        None if one is None else dict(zip(("split", "row"), numbering.split_and_row(one), strict=True))
+        None if one is None else dict(zip(("split", "row"), row_numbers.split_and_row(one), strict=True))
         for one in numbers
     ]
     return dict(zip(("previous", "next"), rows, strict=True))
@@ -287,7 +291,7 @@ def files(loaded: LoadedDataset, query: Query) -> Answer:
 
 
 def search_rows(loaded: LoadedDataset, query: Query) -> Answer:
-    """Search a text in the rows that match the filters."""
+    """Search for a text in the rows that match the filters."""
     after = query.text("after")
     return search(*_search_arguments(loaded, query), None if after is None else Cursor.parse(after))
 

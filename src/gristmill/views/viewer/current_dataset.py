@@ -1,4 +1,4 @@
-"""The dataset and the index that a viewer has open. A rebuilt dataset is opened again."""
+"""The dataset that a viewer displays, with its index. A rebuilt dataset is opened again."""
 
 import os
 import threading
@@ -20,11 +20,11 @@ class LoadedDataset:
     def __init__(self, folder: Path, viewer_folder: ViewerFolder, priority: RequestPriority) -> None:
         self.dataset = ViewerDataset(folder)
         self.index = Index(self.dataset, viewer_folder, priority)
-        self.filter_cache = FilterCache(self.index, self.dataset.numbering)
+        self.filter_cache = FilterCache(self.index, self.dataset.row_numbers)
 
 
 class CurrentDataset:
-    """The build that is in the dataset folder at the moment."""
+    """The build that is currently in the dataset folder."""
 
     def __init__(self, folder: Path, viewer_folder: ViewerFolder) -> None:
         self._folder, self._viewer_folder = folder, viewer_folder
@@ -40,9 +40,9 @@ class CurrentDataset:
         self._loaded.index.stop()
 
     def get(self) -> LoadedDataset:
-        """Return the current build. Load it first if the manifest has changed.
+        """Return the current build, after loading it if the manifest has changed.
 
-        Raises DatasetError while the new manifest is missing or damaged. The next call tries again.
+        Raises DatasetError while the manifest is missing or damaged. The next call tries again.
         """
         with self._lock:
             stamp = self._read_stamp()

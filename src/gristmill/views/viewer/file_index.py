@@ -1,7 +1,7 @@
-"""The index of files.jsonl: a code per file and column in arrays, the offset of each line, and all names in one file.
+"""Index of files.jsonl: for each column an array with a code per file, the offset of each line, and all file names.
 
-A file's number is the number of its line. Names are in lower case, separated by a byte that never occurs in UTF-8, so
-that one search through all names finds the files whose name contains a text.
+The number of a file is the index of its line, from 0. Names are in lower case, separated by a byte that never occurs in
+UTF-8, so that one search through all names finds the files whose name contains a text.
 """
 
 import fnmatch
@@ -27,22 +27,25 @@ NAMES, VALUES = "names.bin", "words.json"
 SEPARATOR = b"\xff"
 NAMES_PER_BATCH = 4096
 MAX_NAME_BYTES = 8192
-"""Maximum size of an indexed name, twice what file systems allow. Longer names are cut at their start, because the time
-to match a glob is quadratic in the size."""
+"""Maximum size of an indexed name, twice the limit of file systems. Only the end of a longer name is indexed, because
+the time to match a glob is quadratic in the size."""
 KEPT, DROPPED = 0, 1
 
 Mask = npt.NDArray[np.bool_]
 Advance = Callable[[int], None]
-"""Called with the number of bytes read since the last call. Raises to stop."""
+"""Callback with the number of bytes read since the last call. It raises an exception to stop the indexing."""
 
 
 def file_key(repo: str, path: str) -> int:
-    """Return a 64-bit hash. Of datasets with a million files, one in 30 million has a collision, which is reported."""
+    """Return a 64-bit hash of a file name.
+
+    One in 30 million datasets with a million files has a collision, which is reported as an error.
+    """
     return int.from_bytes(hashlib.blake2b(f"{repo}\0{path}".encode(), digest_size=8).digest(), "little")
 
 
 class _Codes(dict[str | None, int]):
-    """Codes for values, in order of first occurrence. None has the code 0."""
+    """Codes for values, assigned in order of first occurrence. None has the code 0."""
 
     def __init__(self) -> None:
         super().__init__({None: 0})
@@ -52,7 +55,7 @@ class _Codes(dict[str | None, int]):
 
 
 def write_file_index(table: Path, folder: Path, advance: Advance) -> None:
-    """Write the index of a files.jsonl, which is read once as a stream."""
+    """Read a files.jsonl once, as a stream, and write its index."""
     codes = {name: _Codes() for name in CODED_COLUMNS}
     columns = {name: array("I") for name in (*CODED_COLUMNS, "status")}
     line_offsets, name_offsets, keys = array("Q", [0]), array("Q", [0]), array("Q")
@@ -82,7 +85,7 @@ def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None
 
 
 class FileTable:
-    """The index of files.jsonl, mapped into memory."""
+    """The memory-mapped index of files.jsonl."""
 
     def __init__(self, folder: Path, table: Path, edition: OpenedBuild | None = None) -> None:
         self._table, self._edition = table, edition
@@ -111,18 +114,20 @@ class FileTable:
             raise DatasetError(f"{str(self._table)!r} is damaged: {error}. Build the dataset again.") from None
 
     def find(self, repo: str, path: str) -> int | None:
-        """Return the number of a file, or None if files.jsonl does not list it."""
+        """Return the number of a file, or None if files.jsonl does not list the file."""
         (number,) = self.find_keys([file_key(repo, path)])
         return None if number is None or self.row(number).key != (repo, path) else number
 
     def find_keys(self, keys: Sequence[int]) -> list[int | None]:
         """Return the file number for each key, or None for a key without a file."""
         wanted = np.array(keys, np.uint64)
-        at = np.minimum(np.searchsorted(self._keys, wanted), max(len(self) - 1, 0))
+        positions = np.minimum(np.searchsorted(self._keys, wanted), max(len(self) - 1, 0))
         if not len(self):
             return [None] * len(keys)
-        is_found = self._keys[at] == wanted
-        return [number if found else None for number, found in zip(self._numbers[at].tolist(), is_found, strict=True)]
+        is_found = self._keys[positions] == wanted
+        return [
+            number if found else None for number, found in zip(self._numbers[positions].tolist(), is_found, strict=True)
+        ]
 
     def license_of(self, repo: str, path: str) -> str | None:
         (number,) = self.find_keys([file_key(repo, path)])
@@ -130,7 +135,7 @@ class FileTable:
         return self._values["license"][code - 1] if code else None
 
     def with_value(self, column: str, value: str) -> Mask:
-        """Select the files with this language, license or drop reason."""
+        """Return a mask of the files with this language, license or drop reason."""
         values = self._values[column]
         mask: Mask = self._codes[column] == (values.index(value) + 1 if value in values else len(values) + 1)
         return mask
@@ -140,14 +145,18 @@ class FileTable:
         return mask
 
     def with_name(self, path: str) -> Mask:
-        """Select files by their name REPO/PATH, ignoring case.
+        """Return a mask of the files whose name REPO/PATH matches `path`, ignoring case.
 
-        A text with `*` or `?` is a glob that must match the name, or a part of it from a slash to the end. Any other
-        text must occur in the name.
+        If `path` contains `*` or `?`, it is a glob that must match the complete name or everything after a slash.
+        Any other `path` must occur in the name.
         """
-        return self._matching(path.lower()) if set(path) & {"*", "?"} else self._containing(path.lower().encode())
+        return (
+            self._mask_matching(path.lower())
+            if set(path) & {"*", "?"}
+            else self._mask_containing(path.lower().encode())
+        )
 
-    def _containing(self, part: bytes) -> Mask:
+    def _mask_containing(self, part: bytes) -> Mask:
         hits = array("Q")
         at = self._names.find(part)
         while at >= 0:
@@ -158,9 +167,9 @@ class FileTable:
         mask[np.searchsorted(self._name_offsets, np.array(hits, np.uint64), "right") - 1] = True
         return mask
 
-    def _matching(self, glob: str) -> Mask:
-        leading = "" if glob.startswith("*") else "(?s:.*/)?"
-        pattern = re.compile(leading + fnmatch.translate(glob.replace("[", "[[]")))
+    def _mask_matching(self, glob: str) -> Mask:
+        optional_folders = "" if glob.startswith("*") else "(?s:.*/)?"
+        pattern = re.compile(optional_folders + fnmatch.translate(glob.replace("[", "[[]")))
         mask = np.zeros(len(self), np.bool_)
         for first in range(0, len(self), NAMES_PER_BATCH):
             start, *_, end = self._name_offsets[first : first + NAMES_PER_BATCH + 1].tolist()

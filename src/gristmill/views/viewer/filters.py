@@ -1,6 +1,6 @@
-"""The filters of a request and the rows that match them.
+"""The filters of a request, and the rows that match the filters.
 
-A mask over files is expanded to a mask over windows, and the matching windows give the rows.
+A mask over files is converted to a mask over windows. A row matches if one of its windows matches.
 """
 
 import threading
@@ -18,7 +18,7 @@ from gristmill.core.records import Split, VariantKind
 from gristmill.views.viewer.file_index import FileTable, Mask
 from gristmill.views.viewer.index import Index
 from gristmill.views.viewer.request import Query, RefusedError
-from gristmill.views.viewer.viewer_dataset import NotIndexedError, Numbering
+from gristmill.views.viewer.viewer_dataset import NotIndexedError, RowNumbers
 from gristmill.views.viewer.window_index import VARIANT_KINDS, WindowTable
 
 MAX_CACHED = 8
@@ -27,7 +27,7 @@ FIM = "fim"
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on windows. None matches every window."""
+    """Conditions on windows. A condition that is None matches every window."""
 
     split: Split | None = None
     language: str | None = None
@@ -48,7 +48,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def need_index(self) -> bool:
+    def needs_index(self) -> bool:
         return any((self.language, self.license, self.variant, self.path))
 
 
@@ -56,9 +56,9 @@ class MatchingRows(NamedTuple):
     """The rows that match some filters."""
 
     rows: Sequence[int] | npt.NDArray[np.uint32]
-    """Numbers of the rows over all splits, ascending."""
+    """Row numbers that count through all splits, in ascending order."""
     windows: npt.NDArray[np.uint32] | None
-    """Numbers of the matching windows, or None if all windows of these rows match."""
+    """Indexes of the matching windows in the window table, or None if all windows of these rows match."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,21 +77,21 @@ class MatchingRows(NamedTuple):
 
 
 class FilterCache:
-    """Applies filters and caches the last few results, as consecutive requests often have the same filters."""
+    """Applies filters and caches the last few results, because consecutive requests often have the same filters."""
 
-    def __init__(self, index: Index, numbering: Numbering) -> None:
-        self._index, self._numbering = index, numbering
+    def __init__(self, index: Index, row_numbers: RowNumbers) -> None:
+        self._index, self._row_numbers = index, row_numbers
         self._cached: OrderedDict[Filters, MatchingRows] = OrderedDict()
         self._lock = threading.Lock()
 
     def apply(self, filters: Filters) -> MatchingRows:
         """Return the matching rows. Raises NotIndexedError if the filters need an index that is not built yet."""
-        if not filters.need_index:
-            return MatchingRows(self._numbering.range_of(filters.split), None)
+        if not filters.needs_index:
+            return MatchingRows(self._row_numbers.range_of(filters.split), None)
         files, windows = require_tables(self._index)
         with self._lock:
             if filters not in self._cached:
-                self._cached[filters] = _apply(filters, files, windows, self._numbering)
+                self._cached[filters] = _apply(filters, files, windows, self._row_numbers)
                 if len(self._cached) > MAX_CACHED:
                     self._cached.popitem(last=False)
             self._cached.move_to_end(filters)
@@ -99,9 +99,9 @@ class FilterCache:
 
 
 def require_tables(index: Index) -> tuple[FileTable, WindowTable]:
-    """Return both tables of an index.
+    """Return the file table and the window table of an index.
 
-    Raises NotIndexedError while they are not built yet, and RefusedError if they cannot be built.
+    Raises NotIndexedError while the tables are not built yet, and RefusedError if they cannot be built.
     """
     files, windows = require_files(index), index.windows
     if windows is None:
@@ -123,8 +123,8 @@ def index_error(message: str) -> RefusedError:
     return RefusedError(HTTPStatus.CONFLICT, message)
 
 
-def _apply(filters: Filters, files: FileTable, windows: WindowTable, numbering: Numbering) -> MatchingRows:
-    numbers = numbering.range_of(filters.split)
+def _apply(filters: Filters, files: FileTable, windows: WindowTable, row_numbers: RowNumbers) -> MatchingRows:
+    numbers = row_numbers.range_of(filters.split)
     first, end = np.searchsorted(windows.row, np.array([numbers.start, numbers.stop], np.uint32)).tolist()
     mask = np.ones(end - first, np.bool_)
     file_mask = _file_mask(filters, files)

@@ -1,7 +1,7 @@
-"""The index of a dataset. A thread builds it once, while the viewer already answers requests, and later viewers map it.
+"""Index of the files and windows of a dataset. A background thread builds it once. Later viewers memory-map it.
 
-The index is named after the stamp of its dataset. It is built under a temporary name and renamed when it is complete.
-Checksums detect damage, and a damaged index is built again.
+The name of the index contains a digest of the dataset. The index is built under a temporary name and renamed when it is
+complete. Checksums detect damage, and a damaged index is built again.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MAX_YIELD_SECONDS = 0.05
 
 
 class RequestPriority:
-    """Gives requests priority over background work, which pauses while a request is answered."""
+    """Gives requests priority over background work: the work pauses while a request is answered."""
 
     def __init__(self) -> None:
         self._num_requests = 0
@@ -58,7 +58,7 @@ class RequestPriority:
         self._is_idle.wait(MAX_YIELD_SECONDS)
 
 
-FORMAT = 1
+INDEX_VERSION = 1
 CHECKSUMS = "sums.json"
 READ_BYTES = 1 << 20
 FILES_FRACTION = 0.05
@@ -66,7 +66,7 @@ FILES_FRACTION = 0.05
 
 
 class IndexState(msgspec.Struct, frozen=True):
-    """Progress of the index. The page displays it."""
+    """State of the index for the page to display."""
 
     is_ready: bool
     fraction_done: float
@@ -79,21 +79,21 @@ class _StoppedError(Exception):
 
 
 def _dataset_stamp(folder: Path, record: RowsRecord) -> str:
-    """Return a digest that changes if another dataset is in the folder or if one of its files is modified.
+    """Return a digest that changes if the folder has a different dataset or if a file of the dataset is modified.
 
-    Only files that the index is built from count. Adding a further format does not change the stamp.
+    The digest covers only the files that the index is built from. Adding a format does not change the digest.
     """
     format_read = record.formats[0]
     names = {FILES, *(name for name, facts in record.files.items() if facts.format == format_read)}
     stats = {name: _size_and_time(folder / name) for name in sorted(names)}
-    facts = [FORMAT, record.fingerprint, record.content_sha256, format_read, stats]
+    facts = [INDEX_VERSION, record.fingerprint, record.content_sha256, format_read, stats]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:20]
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
     try:
         facts = path.stat()
-    except (OSError, ValueError):  # ValueError: a name with a NUL in it
+    except (OSError, ValueError):  # ValueError if the name contains a NUL
         return -1, -1
     return facts.st_size, facts.st_mtime_ns
 
@@ -105,10 +105,10 @@ class Index:
         self._dataset, self._viewer_folder, self._priority = dataset, viewer_folder, priority
         self._name = f"{INDEX_PREFIX}{_dataset_stamp(dataset.folder, dataset.record)}"
         self.files: FileTable | None = None
-        """None until files.jsonl is indexed. Windows are indexed after it."""
+        """None until files.jsonl is indexed. Windows are indexed after the files."""
         self.windows: WindowTable | None = None
         """None until the index is complete."""
-        self.has_record = isinstance(dataset.record, Manifest)
+        self.has_manifest = isinstance(dataset.record, Manifest)
         self.failure: str | None = None
         self._fraction_done = 0.0
         self._stopped = threading.Event()
@@ -118,26 +118,26 @@ class Index:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, wait for its end, and delete an unfinished index."""
+        """Stop the thread, and wait until it has ended and deleted any unfinished index."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the thread. Return True if the index is complete or has failed."""
+        """Wait up to `seconds` for the thread. Return True if the index is complete or has failed."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
     def state(self) -> IndexState:
-        """State of the index for filters and file pages, which need a record of files."""
-        is_ready = self.windows is not None and self.has_record
-        error = self.failure if self.has_record else _no_record_message(self._dataset.record)
+        """State of the index for filters and file pages, which need a dataset with files.jsonl."""
+        is_ready = self.windows is not None and self.has_manifest
+        error = self.failure if self.has_manifest else _no_manifest_message(self._dataset.record)
         return IndexState(is_ready, 1.0 if is_ready else round(self._fraction_done, 3), error)
 
     @property
     def progress(self) -> IndexState:
-        """State of an unfinished index for requests that only need row offsets, with or without a record of files."""
+        """Progress of the index for requests that need only row offsets. They also work without files.jsonl."""
         return IndexState(is_ready=False, fraction_done=round(self._fraction_done, 3), error=None)
 
     def _run(self) -> None:
@@ -158,19 +158,21 @@ class Index:
             )
         except Exception:  # noqa: BLE001 - otherwise every page would wait forever for the index
             traceback.print_exc()
-            self.failure = "the index cannot be built: internal error in gristmill. See its terminal for details."
+            self.failure = (
+                "the index cannot be built: internal error in gristmill. See the terminal in which the viewer runs."
+            )
 
     def _build(self, folder: Path) -> None:
-        """Build the index under a temporary name and rename it. Files that are already mapped remain valid."""
+        """Build the index under a temporary name, then rename it. Files that are already memory-mapped remain valid."""
         unfinished, edition = self._viewer_folder.create_unfinished(self._name), self._dataset.edition
         try:
-            if self.has_record:
+            if self.has_manifest:
                 table = self._dataset.folder / FILES
                 with edition.guard_reading():
                     fraction_per_byte = FILES_FRACTION / max(_size_and_time(table)[0], 1)
                     write_file_index(table, unfinished, partial(self._advance, fraction_per_byte))
                 self.files = FileTable(unfinished, table, edition)
-            fraction_per_row = (1 - FILES_FRACTION) / max(self._dataset.numbering.num_rows, 1)
+            fraction_per_row = (1 - FILES_FRACTION) / max(self._dataset.row_numbers.num_rows, 1)
             write_window_index(self._dataset, self.files, unfinished, partial(self._advance, fraction_per_row))
             write_atomically(unfinished / CHECKSUMS, msgspec.json.encode(_checksums(unfinished)), is_synced=False)
             os.rename(unfinished, folder)
@@ -181,7 +183,9 @@ class Index:
 
     def _try_open(self, folder: Path) -> bool:
         try:
-            files = FileTable(folder, self._dataset.folder / FILES, self._dataset.edition) if self.has_record else None
+            files = (
+                FileTable(folder, self._dataset.folder / FILES, self._dataset.edition) if self.has_manifest else None
+            )
             windows = WindowTable(folder)
         except (DatasetError, OSError, ValueError):
             return False
@@ -199,15 +203,15 @@ class Index:
             raise _StoppedError
 
 
-def _no_record_message(record: RowsRecord) -> str:
+def _no_manifest_message(record: RowsRecord) -> str:
     return (
-        f"this dataset was made by {record.made_by}, which keeps no record of files. Its rows can be read and "
-        "searched, but not filtered, and there are no pages for files."
+        f"this dataset was made by {record.made_by} and has no {FILES}. Its rows can be read and searched, but not "
+        "filtered, and there are no pages for files."
     )
 
 
 def _checksums(folder: Path) -> dict[str, int]:
-    """Return a CRC-32 for each file except the checksums themselves. Files are read, not mapped, to save memory."""
+    """Return the CRC-32 of each file except CHECKSUMS. Files are read, not memory-mapped, to save memory."""
     checksums = {}
     for path in sorted(folder.iterdir()):
         if not path.is_file():

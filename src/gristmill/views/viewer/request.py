@@ -1,9 +1,9 @@
-"""Validation of requests: the fields of a query, and permission to send one.
+"""Validation of requests: the fields of a query string, and the permission to send a request.
 
 Only the browser of the user who started the viewer may send requests. Listening on 127.0.0.1 is not enough. A web page
 can make a browser send requests to 127.0.0.1, even under its own host name (DNS rebinding), and other users of the
-machine can connect too. So the host name must be 127.0.0.1 or localhost, the browser must report that no other site
-sends the request, and the request must have a key, which is first in the address and then in a cookie.
+machine can connect too. So the host name must be 127.0.0.1 or localhost, and the browser must report that no other site
+sends the request. Also, the request must have a key: in the URL of the first request, in a cookie of later requests.
 """
 
 import hashlib
@@ -41,13 +41,13 @@ def not_found(message: str) -> RefusedError:
 
 
 class Query:
-    """The fields of a query string. An empty field, as forms send it, counts as missing."""
+    """The fields of a query string. An empty field, as sent by a form, is treated as missing."""
 
     def __init__(self, query: str) -> None:
         try:
             self._fields = dict(parse_qsl(query, max_num_fields=MAX_FIELDS, errors="replace"))
         except ValueError:
-            raise bad_request(f"the address has more than {MAX_FIELDS} fields.") from None
+            raise bad_request(f"the URL has more than {MAX_FIELDS} fields.") from None
         for name, text in self._fields.items():
             if len(text) > MAX_TEXT:
                 raise bad_request(f"{_quoted(name)} has more than {MAX_TEXT} characters.")
@@ -69,7 +69,7 @@ class Query:
         return found
 
     def number(self, name: str, default: int | None = None, maximum: int | None = None) -> int:
-        """Return a whole number. Values above the maximum are reduced to it."""
+        """Return a whole number. A number above `maximum` becomes `maximum`."""
         found = self.text(name)
         if found is None and default is not None:
             return default
@@ -89,7 +89,7 @@ def _quoted(text: str) -> str:
 
 
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.IGNORECASE)
-"""Any port is allowed, because ports may be forwarded."""
+"""Allowed host names. Any port is allowed, because ports may be forwarded."""
 RESPONSE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -104,7 +104,7 @@ ALLOWED_SITES = frozenset({"same-origin", "none"})
 
 
 class Guard:
-    """Checks the key of a request, in its address or in a cookie."""
+    """Checks the key of a request, which is in the URL or in a cookie."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()
@@ -117,7 +117,7 @@ class Guard:
         return f"{self._name}={self._key.decode()}; Path=/; HttpOnly; SameSite=Lax"
 
     def issue_ticket(self) -> str:
-        """Return a key that is valid once, for the command line of a browser, which all users can read."""
+        """Return a key that is valid once, because all users can read it in the command line of the browser."""
         ticket = secrets.token_urlsafe()
         self._tickets.add(ticket)
         return ticket
@@ -134,7 +134,7 @@ class Guard:
 
     def has_cookie(self, headers: Message) -> bool:
         # http.cookies stops at the first malformed cookie, and other local pages may set malformed cookies.
-        pairs = (pair.partition("=") for sent in headers.get_all("Cookie", []) for pair in sent.split(";"))
+        pairs = (pair.partition("=") for header in headers.get_all("Cookie", []) for pair in header.split(";"))
         return any(name.strip() == self._name and self._is_key(value.strip()) for name, _, value in pairs)
 
 

@@ -25,7 +25,7 @@ from gristmill.views.viewer.window_index import WindowTable
 MAX_SECONDS = 0.3
 MAX_HITS = 50
 MAX_CONTEXT = 80
-"""Maximum number of characters of the same line before a match, and after it."""
+"""Maximum number of characters before a match, and also after a match, all on the same line."""
 MAX_MATCH = 200
 
 
@@ -37,7 +37,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     repo: str
     path: str
     line: int | None
-    """Line number in the file or variant. None if the window is not in the order of its text."""
+    """Line number in the file or variant, or None if it is unknown, for example with fill-in-the-middle."""
     before: str
     match: str
     after: str
@@ -56,7 +56,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NearestHit(msgspec.Struct, frozen=True, kw_only=True):
-    """The nearest row with a hit. Split and row are None if no row searched has a hit."""
+    """The nearest row with a hit. Split and row are None if none of the searched rows has a hit."""
 
     split: Split | None
     row: int | None
@@ -105,18 +105,18 @@ class Scope(NamedTuple):
     dataset: ViewerDataset
     matching: MatchingRows
     windows: WindowTable | None
-    """Window table for selecting the matching windows of a row. None searches all windows of these rows."""
+    """Window table for selecting the matching windows of a row, or None to search all windows of these rows."""
 
 
 def search(scope: Scope, matcher: Matcher, after: Cursor | None) -> SearchResult:
-    """Search from the start or from a cursor, until the time is over or enough hits are found."""
-    rows, numbering = scope.matching.rows, scope.dataset.numbering
+    """Search from the start or from a cursor, until MAX_SECONDS have passed or MAX_HITS are found."""
+    rows, row_numbers = scope.matching.rows, scope.dataset.row_numbers
     at, num_reported = _start(scope, after)
     hits: list[Hit] = []
     deadline = time.monotonic() + MAX_SECONDS
     first = at
     while at < len(rows) and (at == first or time.monotonic() < deadline):
-        split, row = numbering.split_and_row(int(rows[at]))
+        split, row = row_numbers.split_and_row(int(rows[at]))
         try:
             for count, hit in enumerate(_hits(scope, matcher, split, row)):
                 if count >= num_reported and len(hits) == MAX_HITS:
@@ -128,17 +128,17 @@ def search(scope: Scope, matcher: Matcher, after: Cursor | None) -> SearchResult
                 raise
             break
         at, num_reported = at + 1, 0
-    following = str(Cursor(*numbering.split_and_row(int(rows[at])), 0)) if at < len(rows) else None
+    following = str(Cursor(*row_numbers.split_and_row(int(rows[at])), 0)) if at < len(rows) else None
     return SearchResult(hits=hits, next=following, searched=at, total=len(rows))
 
 
 def find_nearest(scope: Scope, matcher: Matcher, cursor: Cursor, *, is_back: bool) -> NearestHit:
-    """Find the next row with a hit, or the previous one.
+    """Find the next row with a hit or, with `is_back`, the previous row with a hit.
 
-    The row of the cursor is searched too, unless the cursor counts reported hits in it.
+    The row of the cursor is also searched, unless hits in this row are already reported.
     """
-    rows, numbering = scope.matching.rows, scope.dataset.numbering
-    number, step = numbering.number(cursor.split, cursor.row), -1 if is_back else 1
+    rows, row_numbers = scope.matching.rows, scope.dataset.row_numbers
+    number, step = row_numbers.number(cursor.split, cursor.row), -1 if is_back else 1
     at = bisect_left(rows, number)
     is_listed = at < len(rows) and int(rows[at]) == number
     if is_listed and cursor.num_reported:
@@ -148,19 +148,19 @@ def find_nearest(scope: Scope, matcher: Matcher, cursor: Cursor, *, is_back: boo
     deadline = time.monotonic() + MAX_SECONDS
     first = at
     while 0 <= at < len(rows) and (at == first or time.monotonic() < deadline):
-        split, row = numbering.split_and_row(int(rows[at]))
+        split, row = row_numbers.split_and_row(int(rows[at]))
         if any(True for _ in _hits(scope, matcher, split, row)):
             return NearestHit(split=split, row=row, next=None)
         at += step
-    following = str(Cursor(*numbering.split_and_row(int(rows[at])), 0)) if 0 <= at < len(rows) else None
+    following = str(Cursor(*row_numbers.split_and_row(int(rows[at])), 0)) if 0 <= at < len(rows) else None
     return NearestHit(split=None, row=None, next=following)
 
 
 def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
-    """Return the index of the first row to search, and the number of its hits that are already reported."""
+    """Return the position of the first row to search, and the number of its hits that are already reported."""
     if after is None:
         return 0, 0
-    rows, number = scope.matching.rows, scope.dataset.numbering.number(after.split, after.row)
+    rows, number = scope.matching.rows, scope.dataset.row_numbers.number(after.split, after.row)
     at = bisect_left(rows, number)
     return at, after.num_reported if at < len(rows) and int(rows[at]) == number else 0
 
@@ -168,7 +168,7 @@ def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
 def _hits(scope: Scope, matcher: Matcher, split: Split, row: int) -> Iterator[Hit]:
     dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
     read = read_row(dataset, split, row)
-    for window in _matching_windows(scope, read.windows, dataset.numbering.number(split, row)):
+    for window in _matching_windows(scope, read.windows, dataset.row_numbers.number(split, row)):
         text = decode_text(read.content(window), tokenizer)
         for match in matcher.matches(text):
             yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
@@ -177,7 +177,7 @@ def _hits(scope: Scope, matcher: Matcher, split: Split, row: int) -> Iterator[Hi
 def _matching_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:
     if scope.windows is None or scope.matching.windows is None:
         return windows
-    numbers = scope.windows.of_row(row)
+    numbers = scope.windows.windows_of_row(row)
     mask = np.isin(np.arange(numbers.start, numbers.stop), scope.matching.windows)
     return [window for window, is_matching in zip(windows, mask, strict=True) if is_matching]
 

@@ -1,6 +1,6 @@
 """The HTTP server on 127.0.0.1. It answers GET and HEAD only.
 
-Pages come from a fixed table, and data is looked up by name and number. No path of a request is ever opened.
+Pages come from a fixed table, and data is looked up by name and number. The path of a request is never opened.
 """
 
 import http.server
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 PAGE = re.compile(r"/(|file|dropped|row/(train|validation|test)/[0-9]{1,15})")
-"""Paths of the web page. All of them return index.html, whose script selects the content to display."""
+"""Paths of web pages. All return index.html, whose script selects the page to display."""
 INDEX_PAGE = "index.html"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 JSON, PLAIN = "application/json", "text/plain"
-MAX_ADDRESS = 8192
+MAX_URL_LENGTH = 8192
 TIMEOUT_SECONDS = 60
 """Time limit for receiving a complete request after the previous response, and for each write of a response."""
 MAX_CONNECTIONS = 64
-"""Each connection has a thread. A browser opens six."""
+"""Each connection has a thread. A browser opens up to six connections."""
 KEY = "key"
 API = "/api/"
 
@@ -77,7 +77,7 @@ NO_SUCH_PAGE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is no page at this add
 
 
 def load_assets() -> dict[str, Reply]:
-    """Read the files of the web page, keyed by address. The variables of the theme precede the style sheet."""
+    """Read the files of the web page, keyed by URL path. The variables of the theme are added to the style sheet."""
     folder = files("gristmill.views.viewer") / "assets"
     prefixes = {".css": page_variables().encode()}
     try:
@@ -89,7 +89,7 @@ def load_assets() -> dict[str, Reply]:
     except OSError as error:
         raise InputError(
             f"cannot read {str(error.filename or folder)!r}, a part of gristmill: {error.strerror or error}. "
-            "Install gristmill again so that this user can read it."
+            "Install gristmill again so that the current user can read this file."
         ) from None
 
 
@@ -102,13 +102,13 @@ class ViewServer(http.server.ThreadingHTTPServer):
 
     timeout_seconds: float = TIMEOUT_SECONDS
 
-    def __init__(self, port: int, opened: CurrentDataset, guard: Guard, assets: dict[str, Reply]) -> None:
-        self.current, self.guard, self.assets = opened, guard, assets
+    def __init__(self, port: int, current: CurrentDataset, guard: Guard, assets: dict[str, Reply]) -> None:
+        self.current, self.guard, self.assets = current, guard, assets
         self._connection_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection, or refuse it if too many are open."""
+        """Start a thread for a connection, or refuse the connection if too many are open."""
         if not self._connection_slots.acquire(blocking=False):
             with suppress(OSError):
                 request.setblocking(False)
@@ -142,24 +142,24 @@ class ViewServer(http.server.ThreadingHTTPServer):
     def reply(self, target: str, headers: Any) -> Reply:
         """Return the response to a GET request."""
         require_same_origin(headers)
-        address = _address(target)
-        is_page = PAGE.fullmatch(address.path) is not None
-        fields = _fields(address.query) if is_page else []
+        url = _parse_url(target)
+        is_page = PAGE.fullmatch(url.path) is not None
+        fields = _fields(url.query) if is_page else []
         if keys := [text for name, text in fields if name == KEY]:
             is_allowed = all(map(self.guard.accepts, keys))
-            return self._redirect(address.path, fields) if is_allowed else KEY_REQUIRED
+            return self._redirect(url.path, fields) if is_allowed else KEY_REQUIRED
         if not self.guard.has_cookie(headers):
             return KEY_REQUIRED
         if is_page:
             return self.assets[f"/{INDEX_PAGE}"]
-        if address.path in self.assets:
-            return self.assets[address.path]
-        if not address.path.startswith(API):
+        if url.path in self.assets:
+            return self.assets[url.path]
+        if not url.path.startswith(API):
             return NO_SUCH_PAGE
-        return self._answer(address.path.removeprefix(API), address.query)
+        return self._answer(url.path.removeprefix(API), url.query)
 
     def _redirect(self, path: str, fields: list[tuple[str, str]]) -> Reply:
-        """Set the cookie and redirect to the same page without the key in its address."""
+        """Set the cookie and redirect to the same page, without the key in the URL."""
         rest = urlencode([field for field in fields if field[0] != KEY])
         location = f"{path}?{rest}" if rest else path
         return Reply(HTTPStatus.SEE_OTHER, PLAIN, b"", {"Location": location, "Set-Cookie": self.guard.cookie})
@@ -179,7 +179,7 @@ class ViewServer(http.server.ThreadingHTTPServer):
 
 
 class _DeadlineReader(socket.SocketIO):
-    """Reads from a client up to a deadline, so that a client that sends single bytes cannot occupy a thread forever."""
+    """Reads from a client up to a deadline, so that a client that sends byte by byte cannot occupy a thread forever."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection, "r")
@@ -215,9 +215,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _reply(self) -> Reply:
         try:
             self._require_no_body()
-            if len(self.path) > MAX_ADDRESS:
+            if len(self.path) > MAX_URL_LENGTH:
                 raise RefusedError(
-                    HTTPStatus.REQUEST_URI_TOO_LONG, f"the address has more than {MAX_ADDRESS} characters."
+                    HTTPStatus.REQUEST_URI_TOO_LONG, f"the URL has more than {MAX_URL_LENGTH} characters."
                 )
             with self.server.current.priority.request():
                 return self.server.reply(self.path, self.headers)
@@ -230,7 +230,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except Exception:  # noqa: BLE001 - the server must answer the next request
             traceback.print_exc()
             return _error(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error in gristmill. See its terminal for details."
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "internal error in gristmill. See the terminal in which the viewer runs.",
             )
 
     def _require_no_body(self) -> None:
@@ -266,14 +267,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "gristmill"
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Log nothing, so that the terminal only has messages that matter."""
+        """Log nothing, so that the terminal has only messages that matter."""
 
 
-def _address(target: str) -> SplitResult:
+def _parse_url(target: str) -> SplitResult:
     try:
         return urlsplit(target)
     except ValueError:
-        raise bad_request("the request has no valid address.") from None
+        raise bad_request("the request URL is invalid.") from None
 
 
 def _fields(query: str) -> list[tuple[str, str]]:

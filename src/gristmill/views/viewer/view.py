@@ -1,4 +1,4 @@
-"""view(): serve a page for browsing a dataset to browsers on this machine, until Ctrl-C."""
+"""view(): serve a web page for browsing a dataset, only to browsers on this machine, until Ctrl-C."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from gristmill.views.viewer.server import ViewServer, load_assets
 from gristmill.views.viewer.viewer_folder import ViewerFolder
 
 POLL_SECONDS = 0.2
-SWITCH_SECONDS = 0.001
+THREAD_SWITCH_SECONDS = 0.001
 
 
 class RunningViewer:
@@ -42,7 +42,7 @@ def open_viewer(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Runni
     not available.
     """
     path = Path(os.path.abspath(os.path.expanduser(folder)))
-    read_record(path)  # fails first, so that no viewer folder is created beside a folder that is not a dataset
+    read_record(path)  # raises before a viewer folder is created beside a folder that is not a dataset
     viewer_folder = ViewerFolder(path)
     try:
         current = CurrentDataset(path, viewer_folder)
@@ -65,7 +65,7 @@ def _listen(port: int, current: CurrentDataset, guard: Guard) -> ViewServer:
         return ViewServer(port, current, guard, assets)
     except OSError as error:
         raise OutputError(
-            f"cannot listen on port {port}: {error.strerror}. Choose another --port, or omit it to use a free one."
+            f"cannot listen on port {port}: {error.strerror}. Choose another --port, or omit --port to use a free port."
         ) from None
 
 
@@ -78,18 +78,18 @@ def view(
 ) -> None:
     """Serve a dataset until Ctrl-C.
 
-    `on_ready` is called once, when the address is known. A browser is opened only where a display is available.
+    `on_ready` is called once, when the address is known. A browser is opened only if a display is available.
     """
-    # A request waits at most this long for the thread that builds the index, instead of Python's default of 5 ms.
-    sys.setswitchinterval(SWITCH_SECONDS)
-    with suppress(KeyboardInterrupt), open_viewer(folder, port) as viewing:
-        on_ready(viewing)
+    # A request waits at most this long for the thread that builds the index. Python's default is 5 ms.
+    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+    with suppress(KeyboardInterrupt), open_viewer(folder, port) as viewer:
+        on_ready(viewer)
         if opens_browser and _has_display():
-            threading.Thread(target=webbrowser.open, args=(viewing.one_time_address(),), daemon=True).start()
-        viewing.server.serve_forever(POLL_SECONDS)
+            threading.Thread(target=webbrowser.open, args=(viewer.one_time_address(),), daemon=True).start()
+        viewer.server.serve_forever(POLL_SECONDS)
 
 
 def _has_display() -> bool:
-    """Return True if a graphical browser can open. Otherwise a text browser would take over this terminal."""
+    """Return True if a graphical browser can be opened. A text browser would take over this terminal."""
     names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

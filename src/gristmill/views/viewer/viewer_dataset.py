@@ -1,7 +1,7 @@
 """A dataset for the viewer: rows are read one at a time, from many threads, with little memory.
 
 Rows of uncompressed JSONL are located by their offsets in the index. Until the index exists, only the rows in the first
-16 MiB of each file are available. Other formats locate their own rows.
+16 MiB of each file are available. Other formats need no index to locate rows.
 """
 
 import os
@@ -25,7 +25,7 @@ from gristmill.dataset.dataset import Dataset, RowFile, Rows
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 FRONT_BYTES = 16 << 20
-"""Number of bytes at the front of each file in which rows are located without an index."""
+"""Number of bytes at the start of each file in which rows are located without an index."""
 EXCERPT_IDS = 120
 """Number of ids decoded for the excerpt of a row in a list."""
 
@@ -36,8 +36,8 @@ class NotIndexedError(Exception):
     """The request needs the index, which is not built yet."""
 
 
-class Numbering:
-    """Consecutive numbers for the rows of all splits."""
+class RowNumbers:
+    """Row numbers that count through all splits, from 0."""
 
     def __init__(self, record: RowsRecord) -> None:
         counts = [record.splits[split].windows if split in record.splits else 0 for split in Split]
@@ -50,9 +50,11 @@ class Numbering:
         return range(self.num_rows) if split is None else self._ranges[split]
 
     def number(self, split: Split, row: int) -> int:
+        """Return the number of a row, given its split and its index in the split."""
         return self._ranges[split].start + row
 
     def split_and_row(self, number: int) -> tuple[Split, int]:
+        """Return the split of a row, and the index of the row in the split."""
         split, numbers = next(item for item in self._ranges.items() if number in item[1])
         return split, number - numbers.start
 
@@ -62,10 +64,10 @@ class ViewerDataset(Dataset):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.numbering = Numbering(self.record)
+        self.row_numbers = RowNumbers(self.record)
         self.offsets: Offsets | None = None
         """Offset of every row in its file. None until the index is built, and for formats other than plain JSONL."""
-        self._opening = threading.Lock()
+        self._open_lock = threading.Lock()
 
     @property
     def is_plain(self) -> bool:
@@ -74,22 +76,22 @@ class ViewerDataset(Dataset):
         return "jsonl" in self.record.formats and not any(name.endswith(".zst") for name in names)
 
     def __getitem__(self, split: str) -> Rows:
-        with self._opening:
+        with self._open_lock:
             return super().__getitem__(split)
 
     def _files_of(self, split: Split) -> list[RowFile]:
         with self.edition.guard_reading():
             files = super()._files_of(split)
         num_rows = sum(map(len, files))
-        if num_rows != len(self.numbering.range_of(split)):
+        if num_rows != len(self.row_numbers.range_of(split)):
             raise DatasetError(
-                f"the manifest is damaged: its files have {counted(num_rows, 'row')} of {split}, which contradicts its "
-                "counts. Build the dataset again."
+                f"the manifest is damaged: {split} has {len(self.row_numbers.range_of(split)):,} rows, but its files "
+                f"have {counted(num_rows, 'row')}. Build the dataset again."
             )
         return files
 
     def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:
-        number = self.numbering.number(split, first)
+        number = self.row_numbers.number(split, first)
         return PlainJsonl(path, num_rows, lambda: self._offsets_from(number), self.edition)
 
     def _offsets_from(self, number: int) -> Offsets | None:
@@ -97,7 +99,7 @@ class ViewerDataset(Dataset):
 
 
 class PlainJsonl:
-    """One uncompressed JSONL file. Access by number takes one read and the memory of one row, as nothing is mapped."""
+    """One uncompressed JSONL file. It is not memory-mapped, so access to a row needs the memory of one row."""
 
     def __init__(
         self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]", edition: OpenedBuild | None = None
@@ -124,7 +126,7 @@ class PlainJsonl:
         if num_rows != self._num_rows:
             raise DatasetError(
                 f"{str(self._path)!r} is damaged: it has {counted(num_rows, 'row')}, but the manifest records "
-                f"{self._num_rows}."
+                f"{self._num_rows}. Build the dataset again."
             )
 
     def __getitem__(self, row: int) -> bytes:
@@ -136,7 +138,7 @@ class PlainJsonl:
         return os.pread(self._descriptor, max(end - start, 0), start)
 
     def _locate_in_front(self, row: int) -> tuple[int, int]:
-        """Return start and end of a row in the front of the file. Raises NotIndexedError for rows after it."""
+        """Return start and end of a row in the first FRONT_BYTES. Raises NotIndexedError for a later row."""
         with self._front_lock:
             if len(self._front_offsets) == 1:
                 content = os.pread(self._descriptor, FRONT_BYTES, 0)

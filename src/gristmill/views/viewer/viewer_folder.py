@@ -1,8 +1,8 @@
-"""The folder DIR.view beside a dataset, with the index and the key of its viewers. `gristmill clean` deletes it.
+"""The folder DIR.view beside a dataset, for the index and the key of viewers. `gristmill clean` deletes the folder.
 
 DIR.view/lock          held by the viewer that builds an index
-DIR.view/key           identifies the user's browser, also after a restart
-DIR.view/index-…/      complete index of the dataset with this stamp
+DIR.view/key           identifies the user's browser, also after a restart of the viewer
+DIR.view/index-…/      complete index, named after a digest of the dataset
 DIR.view/index-….tmp/  unfinished index, left if a viewer was killed
 """
 
@@ -24,7 +24,7 @@ from gristmill.pipeline.work_folder import TAG, TAG_TEXT, temporary_folder
 
 LOCK, KEY = "lock", "key"
 INDEX_PREFIX = "index-"
-OWN_FILES = (KEY, TAG, ".gitignore", LOCK)
+VIEWER_FILES = (KEY, TAG, ".gitignore", LOCK)
 KEY_BYTES = 43
 KEY_PATTERN = re.compile(rf"[\w-]{{{KEY_BYTES}}}")
 LOCK_RETRY_SECONDS = 0.1
@@ -39,7 +39,7 @@ def viewer_folder_path(dataset: Path) -> Path:
 class ViewerFolder:
     """The viewer folder of a dataset, created if necessary.
 
-    If it cannot be created beside the dataset, a temporary folder replaces it, and `close` deletes that.
+    If the folder cannot be created beside the dataset, a temporary folder is used, and `close` deletes it.
     """
 
     def __init__(self, dataset: Path) -> None:
@@ -58,7 +58,7 @@ class ViewerFolder:
         self._temporary.close()
 
     def load_or_create_key(self) -> str:
-        """Return the stored key. Replace it if it is missing, malformed or readable by other users."""
+        """Return the stored key, or a new key if it is missing, malformed or readable by other users."""
         with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:
             stored = stream.read(KEY_BYTES + 1).decode("ascii")
             if KEY_PATTERN.fullmatch(stored) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
@@ -71,7 +71,7 @@ class ViewerFolder:
     def hold_lock(self, on_wait: Callable[[], None]) -> Iterator[None]:
         """Hold the lock for building an index.
 
-        While another viewer holds it, `on_wait` is called before each retry and may raise to give up.
+        While another viewer holds the lock, `on_wait` is called before each retry. It raises an exception to give up.
         """
         with (self.folder / LOCK).open("r+b") as stream:
             while not _try_lock(stream.fileno()):
@@ -101,15 +101,15 @@ def _create(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise OSError("it is not a folder of the current user")
-    # The folder may come with a downloaded dataset. Writing through a link in it would change the file at its target.
-    own = {name: (folder / name).lstat().st_mode for name in OWN_FILES if os.path.lexists(folder / name)}
-    if (LOCK not in own and any(folder.iterdir())) or not all(map(stat.S_ISREG, own.values())):
-        raise OSError("it already exists and was not created by a viewer")
+        raise OSError("not a folder of the current user")
+    # The folder may be part of a download. Writing through a link in the folder would change the target of the link.
+    modes = {name: (folder / name).lstat().st_mode for name in VIEWER_FILES if os.path.lexists(folder / name)}
+    if (LOCK not in modes and any(folder.iterdir())) or not all(map(stat.S_ISREG, modes.values())):
+        raise OSError("the folder exists and was not created by a viewer")
     folder.chmod(0o700)
     (folder / LOCK).touch(0o600)
     for name, text in ((".gitignore", "*\n"), (TAG, TAG_TEXT)):
-        if name not in own:
+        if name not in modes:
             (folder / name).write_text(text)
 
 
@@ -122,7 +122,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def delete_viewer_folder(dataset: Path) -> int:
-    """Delete the viewer folder of a dataset and return the number of bytes deleted. Files of the user are kept.
+    """Delete the viewer folder of a dataset and return the number of bytes deleted. Other files are kept.
 
     Raises OutputError if a viewer is building its index or if a file cannot be deleted.
     """
@@ -132,7 +132,7 @@ def delete_viewer_folder(dataset: Path) -> int:
     try:
         with open_plain(folder / LOCK) as stream:
             if not _try_lock(stream.fileno()):
-                raise OutputError(f"a viewer is building its index in {str(folder)!r}. Wait for it, or stop it.")
+                raise OutputError(f"a viewer is building its index in {str(folder)!r}. Wait, or stop the viewer.")
             return _delete_contents(folder)
     except OSError as error:
         raise OutputError(f"cannot delete {str(folder)!r}: {error.strerror}.") from None
@@ -145,10 +145,10 @@ def _delete_contents(folder: Path) -> int:
             num_bytes += sum(file.lstat().st_size for file in entry.iterdir())
             shutil.rmtree(entry)
     unfinished_keys = [path.name for path in folder.glob(f"{KEY}.*{UNFINISHED}")]
-    for name in (*unfinished_keys, *OWN_FILES):
+    for name in (*unfinished_keys, *VIEWER_FILES):
         if (folder / name).is_file():
             num_bytes += (folder / name).lstat().st_size
             (folder / name).unlink()
-    with suppress(OSError):  # not empty if the user has put a file in it
+    with suppress(OSError):  # not empty if the user has put a file into the folder
         folder.rmdir()
     return num_bytes

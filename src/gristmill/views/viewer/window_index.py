@@ -1,6 +1,6 @@
-"""The index of the rows: the facts of each window as numbers in arrays, and the offset of each row in its file.
+"""Index of the rows: arrays with the facts of each window, and the offset of each row in its file.
 
-Rows are numbered consecutively over all splits. A row has one window, or several if it is packed.
+Row numbers count through all splits. A row has one window, or several windows if it is packed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,15 +34,15 @@ COLUMNS: dict[str, np.dtype[Any]] = {
 """Columns of the window table, 34 bytes per window."""
 OFFSET = np.dtype(np.uint64)
 VARIANT_KINDS = ("", *VariantKind)
-"""Variant kinds by code. Code 0 is the original file."""
+"""Variant kinds, indexed by code. Code 0 is the original file."""
 FIM_FORMS = ("", *FimForm)
-"""Fill-in-the-middle forms by code. Code 0 is a window without fill-in-the-middle."""
+"""Fill-in-the-middle forms, indexed by code. Code 0 is a window without fill-in-the-middle."""
 ROWS_PER_BLOCK = 256
-"""Small enough that a request hardly waits for a block to finish."""
+"""Blocks are so small that a request hardly waits for a block to finish."""
 
 Numbers = npt.NDArray[np.uint32]
 Advance = Callable[[int], None]
-"""Called with the number of rows read since the last call. Raises to stop."""
+"""Callback with the number of rows read since the last call. It raises an exception to stop the indexing."""
 
 
 def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: Path, advance: Advance) -> None:
@@ -56,7 +56,7 @@ def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: 
             row_offsets = _RowOffsets(dataset, split)
             lines = _record_sizes(dataset[split].lines(), sizes)
             rows = read_windows(dataset, split, lines) if files else (RowWindows(0, []) for _ in lines)
-            first = dataset.numbering.range_of(split).start
+            first = dataset.row_numbers.range_of(split).start
             for block in _blocks(rows):
                 if dataset.is_plain:
                     offsets.append(row_offsets.next_rows(sizes).tobytes())
@@ -160,21 +160,21 @@ def _keys(windows: Iterable[Window]) -> list[int]:
 def _require_file(number: int | None, window: Window, split: Split) -> int:
     if number is None:
         raise DatasetError(
-            f"a row of {split} has a window of {window.repo}/{window.path}, which is not in {FILES}. "
+            f"a row of {split} has a window of {window.repo}/{window.path}, but {FILES} does not list this file. "
             "Run `gristmill check` for details."
         )
     return number
 
 
-def _code(value: str, known: tuple[str, ...], what: str) -> int:
+def _code(value: str, known_values: tuple[str, ...], noun: str) -> int:
     try:
-        return known.index(value)
+        return known_values.index(value)
     except ValueError:
-        raise DatasetError(f"a row is damaged: unknown {what} {value!r}. Run `gristmill check` for details.") from None
+        raise DatasetError(f"a row is damaged: unknown {noun} {value!r}. Run `gristmill check` for details.") from None
 
 
 class WindowTable:
-    """The index of windows and row offsets, mapped into memory."""
+    """The memory-mapped index of windows and row offsets."""
 
     def __init__(self, folder: Path) -> None:
         columns = {name: map_array(folder / f"{name}.npy", kind) for name, kind in COLUMNS.items()}
@@ -193,7 +193,7 @@ class WindowTable:
     def __len__(self) -> int:
         return len(self.row)
 
-    def of_row(self, row: int) -> range:
-        """Return the numbers of the windows of a row."""
+    def windows_of_row(self, row: int) -> range:
+        """Return the indexes of the windows of a row in this table, given the number of the row."""
         first, end = np.searchsorted(self.row, np.array([row, row + 1], np.uint32))
         return range(int(first), int(end))

@@ -1,4 +1,4 @@
-// Addresses. Every state of the viewer has one.
+// Addresses of pages. Every state of the viewer has an address.
 
 const FILTERS = ["split", "language", "license", "variant", "path"];
 const LIST_FIELDS = [...FILTERS, "q", "case"];
@@ -10,7 +10,7 @@ function pick(query, names) {
 
 export const getFilters = (query) => pick(query, FILTERS);
 
-/** Returns the filters and the search that links between a list and its rows preserve. */
+/** Returns the filters and the search. Links between a list and its rows keep them. */
 export const getListFields = (query) => pick(query, LIST_FIELDS);
 
 export function withQuery(path, values) {

@@ -1,8 +1,9 @@
-// Requests to the server. It answers 202 while it builds the index. Such a request is repeated.
+// Requests to the server. If a request needs the index before it is built, the server answers 202, and the request is
+// repeated.
 
 const RETRY_MS = 400;
 
-/** An error of the server, with advice for the user. */
+/** An error message for the user, with advice. */
 class ApiError extends Error {
   constructor(message, advice) {
     super(message);
@@ -10,7 +11,7 @@ class ApiError extends Error {
   }
 }
 
-/** Requests an endpoint. While the index is not ready, `onWaiting` is called with its state before each retry. */
+/** Requests an endpoint. While the index is not ready, `onWaiting` is called with the state before each retry. */
 export async function fetchApi(endpoint, values, { signal, onWaiting } = {}) {
   for (;;) {
     const response = await send(endpoint, values, signal);

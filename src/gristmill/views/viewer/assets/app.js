@@ -38,7 +38,7 @@ function go(address, { replace = false } = {}) {
   return showPage();
 }
 
-/** Displays the page of the current address. */
+/** Displays the page at the current address. */
 async function showPage({ isBack = false } = {}) {
   visit.abort();
   visit = new AbortController();
@@ -88,9 +88,9 @@ function showError(error) {
   main.querySelector("h1").focus();
 }
 
-/** Refreshes the page, as licenses and filtered neighbors need the index. A search is not repeated. */
-function onIndexReady(fresh) {
-  dataset = fresh;
+/** Refreshes the page, because licenses and filtered neighbors need the index. A search is not repeated. */
+function onIndexReady(newDataset) {
+  dataset = newDataset;
   if (current && !current.route.query.get("q")) showPage();
 }
 

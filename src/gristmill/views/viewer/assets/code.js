@@ -8,7 +8,7 @@ const [BEFORE, AFTER] = [2, 4];
 export const MIDDLE = 8;
 
 const FEED = "feed";
-// Only these kinds become class names, so that a dataset cannot inject others.
+// Only these kinds become class names, so that a dataset cannot inject other class names.
 const KINDS = ["keyword", "name", "builtin", "string", "comment", "number", "operator", "odd", FEED];
 const SYNTAX = new Map(KINDS.map((kind) => [kind, `syntax-${kind}`]));
 const SHARED = new Map([[BEFORE, "before"], [AFTER, "after"], [BEFORE | AFTER, "both"]]);
@@ -16,8 +16,8 @@ const SHARED_MARKS = new Map([[BEFORE, "↑"], [AFTER, "↓"], [BEFORE | AFTER, 
 const LINES_PER_BLOCK = 60;
 
 /**
- * Returns the lines as elements. `starts` maps a token to what begins there: {line: line number or null, head: element
- * above the line, edge: element in the gutter}.
+ * Returns the lines as elements. `starts` has an entry for each token that begins a window or follows a gap:
+ * {line: line number or null, head: element above the line, edge: element in the gutter}.
  */
 function drawLines(tokens, strokes, starts) {
   const builder = new LineBuilder(tokens);
@@ -112,14 +112,14 @@ class LineBuilder {
   }
 }
 
-/** Returns the code with a status line, which describes the token under the pointer or selected by arrow keys. */
+/** Returns the code, and a status line for the token that is under the pointer or selected with arrow keys. */
 export function codeView(label, tokens, strokes, starts) {
   const status = make("p", { class: "token-status", role: "status" });
   const code = make("div", { class: "code", tabindex: 0, role: "region", "aria-label": label, "data-keep": "code" });
   code.append(drawLines(tokens, strokes, starts));
   const texts = tokenTexts(strokes);
   let selected = -1;
-  const advice = "Hover over a token to see its id, or click one and step through them with → and ←.";
+  const advice = "Hover over a token to see its id, or click a token and go to the next or previous one with → and ←.";
   const hint = `${counted(tokens.length, "token")}. ${advice}`;
   const showHint = () => (status.textContent = hint);
   const describe = (token) => (status.textContent = tokenText(token, tokens, texts));
@@ -160,7 +160,7 @@ function tokenTexts(strokes) {
 
 function tokenText(token, tokens, texts) {
   const [id, flags] = tokens[token];
-  const parts = [`Token ${count(token)} of ${count(tokens.length)}`, `id ${id}`];
+  const parts = [`Token index ${count(token)} of ${counted(tokens.length, "token")}`, `id ${id}`];
   const text = texts.get(token);
   if (flags & SPECIAL) parts.push(`special: ${text ?? ""}`);
   else parts.push(text ? JSON.stringify(text) : "part of the previous character");

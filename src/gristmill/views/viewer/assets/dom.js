@@ -1,6 +1,6 @@
 // Creation of elements. Content of a dataset is only ever inserted as text, never as markup.
 
-/** make("a", {class: "row", href: "/", on: {click: …}}, "text", child) */
+/** Returns a new element: make("a", {class: "row", href: "/", on: {click: …}}, "text", child) */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

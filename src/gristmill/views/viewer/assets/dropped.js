@@ -71,10 +71,10 @@ function noFilesNotice({ reason, path }) {
   return emptyNotice("No files were dropped.", null);
 }
 
-/** Explains the chosen reason, or all reasons if none is chosen. */
-function reasonTexts(chosen, reasons) {
-  const known = reasons.find(({ reason }) => reason === chosen);
-  if (known) return [make("p", {}, make("strong", {}, known.reason), `: ${printable(known.meaning)}.`)];
+/** Explains the selected reason, or all reasons if none is selected. */
+function reasonTexts(selectedName, reasons) {
+  const selected = reasons.find(({ reason }) => reason === selectedName);
+  if (selected) return [make("p", {}, make("strong", {}, selected.reason), `: ${printable(selected.meaning)}.`)];
   if (!reasons.length) return [];
   const items = reasons.map(({ reason, meaning, files }) => {
     const link = make("a", { href: droppedAddress({ reason }) }, reason);
@@ -109,7 +109,7 @@ function cellClass(cell, column) {
   return column ? null : "reason";
 }
 
-/** Returns the detail of the drop reason, with the duplicate that was kept unless the detail names it. */
+/** Returns the detail of the drop reason. Adds the duplicate that was kept, unless the detail names it. */
 function detailText({ detail, twin }) {
   const isNamed = !twin || detail?.includes(twin);
   return printable([detail, isNamed ? null : `duplicate of ${twin}`].filter(Boolean).join("; "));

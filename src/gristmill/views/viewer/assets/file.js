@@ -69,9 +69,9 @@ function fileFacts(file, commit) {
   ]);
 }
 
-const drawText = ([times, more]) => `each window ${counted(times, "time")}, plus ${counted(more, "window")} once`;
+const drawText = ([times, more]) => `each window ${counted(times, "time")}, plus ${counted(more, "window")} once more`;
 
-/** Links to the duplicate if it is in the same source. Otherwise it is unknown where the path begins in its name. */
+/** Links to a duplicate in the same source. In other names, it is unknown where the path begins. */
 function duplicateLink({ repo, twin }) {
   if (!twin.startsWith(`${repo}/`)) return printable(twin);
   const path = twin.slice(repo.length + 1);
@@ -90,7 +90,7 @@ function removedPart({ redactions, respellings, cuts, variants }) {
   ];
 }
 
-/** files.jsonl stores a cut as a list, to save space. */
+/** Returns the table cells of a cut, which files.jsonl stores as a list to save space. */
 function cutCells([start, end, sharedWith, first, last]) {
   return [`${count(first)}–${count(last)}`, `${count(start)} to ${count(end)}`, sharedWith];
 }
@@ -147,7 +147,7 @@ function textPart(found, query) {
   };
 }
 
-/** Maps the first token of each window to its line number, a link in the gutter, and a heading if a gap precedes it. */
+/** Maps the first token of each window to a line number, a link in the gutter, and a heading if it follows a gap. */
 function windowStarts({ windows, edges, gaps, file }) {
   const byRow = new Map(windows.map((window) => [window.row, window]));
   const starts = new Map();

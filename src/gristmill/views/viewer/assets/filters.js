@@ -1,11 +1,11 @@
-// The filters of a list. A choice applies immediately, typed text after a short pause.
+// The filters of a list. A choice applies immediately. Typed text applies after a short pause.
 
 import { make } from "./dom.js";
 import { count, printable } from "./format.js";
 
 const TYPING_PAUSE_MS = 300;
 
-/** Choices are pairs [value, text]. The value "" selects everything. */
+/** Returns a field with choices, which are pairs [value, text]. The value "" selects everything. */
 export function selectField(name, label, choices) {
   const options = choices.map(([value, text]) => make("option", { value }, printable(text)));
   return field(label, make("select", { id: `filter-${name}`, name }, options));
@@ -49,8 +49,8 @@ function setFields(form, query) {
   for (const control of form.elements) {
     if (!control.name || (control === document.activeElement && control instanceof HTMLInputElement)) continue;
     const value = query.get(control.name) ?? "";
-    const isKnown = !(control instanceof HTMLSelectElement) || [...control.options].some((one) => one.value === value);
-    if (!isKnown) control.append(make("option", { value }, printable(value)));
+    const hasValue = !(control instanceof HTMLSelectElement) || [...control.options].some((one) => one.value === value);
+    if (!hasValue) control.append(make("option", { value }, printable(value)));
     control.value = value;
   }
 }

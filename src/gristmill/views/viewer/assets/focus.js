@@ -12,13 +12,13 @@ export function focusedKey() {
  */
 export function restoreFocus(main, { before, route, key, back }) {
   if (before === null) return;
-  const isOther = before.kind !== route.kind;
-  const wanted = back ? back.key : isOther && before.kind === "row" ? `${before.split}:${before.row}` : key;
-  const item = wanted && [...main.querySelectorAll("[data-key]")].find((one) => one.dataset.key === wanted);
+  const isOtherPage = before.kind !== route.kind;
+  const wantedKey = back ? back.key : isOtherPage && before.kind === "row" ? `${before.split}:${before.row}` : key;
+  const item = wantedKey && [...main.querySelectorAll("[data-key]")].find((one) => one.dataset.key === wantedKey);
   if (back) window.scrollTo(0, back.scroll ?? 0);
-  else if (isOther) window.scrollTo(0, 0);
-  if (item) item.focus({ preventScroll: !isOther || back !== null });
-  else if (isOther) main.querySelector("h1")?.focus({ preventScroll: true });
+  else if (isOtherPage) window.scrollTo(0, 0);
+  if (item) item.focus({ preventScroll: !isOtherPage || back !== null });
+  else if (isOtherPage) main.querySelector("h1")?.focus({ preventScroll: true });
   else if (isLost(main)) (main.querySelector("h2.subheading") ?? main.querySelector("h1"))?.focus();
 }
 

@@ -1,14 +1,14 @@
-// Highlights the matches of a search in displayed code, without changing its elements.
+// Highlights the matches of a search in displayed code, without changing the elements of the code.
 
 const NAME = "searched";
 
-/** Highlights every match and returns their number. Does nothing in browsers without CSS highlights. */
-export function highlightMatches(root, searched, isCaseSensitive) {
+/** Highlights every match and returns the number of matches. Does nothing in browsers without CSS highlights. */
+export function highlightMatches(root, searchText, isCaseSensitive) {
   if (!globalThis.CSS?.highlights) return 0;
   CSS.highlights.delete(NAME);
-  if (!searched) return 0;
+  if (!searchText) return 0;
   const { text, nodes } = collectText(root);
-  const pattern = new RegExp(searched.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"), isCaseSensitive ? "gu" : "giu");
+  const pattern = new RegExp(searchText.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"), isCaseSensitive ? "gu" : "giu");
   const matches = [...text.matchAll(pattern)];
   const ranges = matches.map((match) => makeRange(nodes, match.index, match.index + match[0].length));
   if (ranges.length) {
@@ -18,7 +18,7 @@ export function highlightMatches(root, searched, isCaseSensitive) {
   return ranges.length;
 }
 
-/** Returns the text without special tokens, and its nodes with their offsets in it. */
+/** Returns the text without special tokens, and the text nodes with their offsets in this text. */
 function collectText(root) {
   const nodes = [];
   let text = "";

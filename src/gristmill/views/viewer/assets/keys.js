@@ -1,11 +1,11 @@
-// Keyboard shortcuts: the actions of each page, and the dialog that lists them.
+// Keyboard shortcuts: the actions of each page, and a dialog that lists all shortcuts.
 
 import { make } from "./dom.js";
 
 const HELP = [
   ["j k", "next / previous row, window, file or search hit"],
   ["↓ ↑", "next / previous row, if a row has the focus"],
-  ["→ ←", "next / previous window or search hit, or token if the code has the focus"],
+  ["→ ←", "next / previous row or search hit, or token if the code has the focus"],
   ["Enter", "open the focused item"],
   ["u", "back to the list"],
   ["/", "search"],
@@ -13,19 +13,19 @@ const HELP = [
   ["t", "show or hide token boundaries"],
   ["w", "wrap long lines"],
   ["?", "show these shortcuts"],
-  ["Escape", "close this dialog, leave a field"],
+  ["Escape", "close this dialog, or leave a field"],
 ];
 
 function isTyping(target) {
   return target instanceof Element && target.matches("input:not([type=checkbox]), select, textarea, [contenteditable]");
 }
 
-/** Shift is part of characters such as `?`. With other keys, such as arrows, it selects text. */
+/** Returns true if a modifier key is pressed. Shift is ignored for characters such as `?`, which need it. */
 function isChord(event) {
   return event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key.length > 1);
 }
 
-/** `getActions` returns the current page's actions by key. An action returns false to leave the key to the browser. */
+/** `getActions` returns the actions of the page by key. An action returns false to leave the key to the browser. */
 export function listenToKeys(getActions) {
   const dialog = helpDialog();
   document.body.append(dialog);
@@ -58,8 +58,8 @@ function helpDialog() {
 function moveFocus(root, selector, step) {
   const links = [...root.querySelectorAll(selector)];
   if (!links.length) return false;
-  const now = links.findIndex((link) => link === document.activeElement);
-  const next = now < 0 ? (step > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, now + step));
+  const index = links.findIndex((link) => link === document.activeElement);
+  const next = index < 0 ? (step > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, index + step));
   links[next].focus();
   links[next].scrollIntoView({ block: "nearest" });
   return true;

@@ -8,9 +8,9 @@ const LINKS = { list: "to-windows", dropped: "to-dropped" };
 const POLL_MS = 700;
 
 export function markNavigation(kind) {
-  for (const [own, id] of Object.entries(LINKS)) {
+  for (const [linkKind, id] of Object.entries(LINKS)) {
     const link = document.getElementById(id);
-    if (own === kind) link.setAttribute("aria-current", "page");
+    if (linkKind === kind) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
@@ -48,6 +48,6 @@ export async function watchIndex(onReady) {
     state.textContent = dataset.index.error ? `No index: ${printable(dataset.index.error)}` : "";
     if (dataset.index.is_ready) onReady(dataset);
   } catch {
-    state.hidden = true; // A page reports that the server is gone when it sends its next request.
+    state.hidden = true; // The next request of a page reports that the server is gone.
   }
 }

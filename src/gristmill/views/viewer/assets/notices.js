@@ -3,14 +3,14 @@
 import { button, make } from "./dom.js";
 import { percent, printable } from "./format.js";
 
-/** Returns an element for the progress of the index, and a function that updates it. */
+/** Returns an element for the progress of the index, and a function that updates the element. */
 function indexNotice() {
   const bar = make("progress", { max: 1, "aria-label": "Index" });
   const text = make("span", {});
   const element = make("p", { class: "notice" }, text, " ", bar);
   const update = (index) => {
     bar.value = index.fraction_done;
-    text.textContent = `Building the index: ${percent(index.fraction_done)}. The page updates when it is ready.`;
+    text.textContent = `Building the index: ${percent(index.fraction_done)}. The page updates when the index is ready.`;
   };
   return { element, update };
 }

@@ -30,16 +30,16 @@ export function rowPage({ go, announce, lastList }) {
   return { root, update, title: () => title, keys };
 }
 
-/** Returns the address of the last list if it has the filters of this row, otherwise of the first page of its list. */
+/** Returns the address of the last list if it has the same filters as this row, otherwise of the list's first page. */
 function upAddress(lastList, query) {
   const last = lastList();
-  const own = firstPage(query);
-  return last !== null && firstPage(new URLSearchParams(last.slice(1))) === own ? last : own;
+  const first = firstPage(query);
+  return last !== null && firstPage(new URLSearchParams(last.slice(1))) === first ? last : first;
 }
 
 const firstPage = (query) => listAddress(getListFields(query));
 
-/** Returns steps to the neighbors in the list. After a search, a step searches for the next or previous hit instead. */
+/** Returns steps to the neighboring rows of the list. After a search, a step goes to the next or previous hit. */
 function makeSteps({ view, next, previous }, query, { go, announce, signal }) {
   const listFields = getListFields(query);
   if (!query.get("q")) {
@@ -154,7 +154,7 @@ function packedList(windows, licenses) {
   return make("ol", { class: "packed", "aria-label": "Windows in this row" }, items);
 }
 
-/** Maps the first token of each window to its line number, and to a heading if the row is packed. */
+/** Maps the first token of each window to the line number, and to a heading if the row is packed. */
 function windowStarts(windows, haveLines) {
   const isPacked = windows.length > 1;
   return new Map(windows.map((window, number) => [window.at, windowStart(window, haveLines[number], isPacked)]));

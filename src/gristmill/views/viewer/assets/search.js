@@ -37,7 +37,7 @@ export function searchField(onSubmit) {
   };
 }
 
-/** Starts a search and returns its title. The search runs until it is complete or the user leaves the page. */
+/** Starts a search and returns the title of the page. The search pauses after HITS_PER_RUN hits or if it is stopped. */
 export function startSearch(results, query, { signal, announce }) {
   const values = { q: query.get("q"), case: query.get("case") === "1" ? 1 : 0, ...getFilters(query) };
   const isFiltered = Object.keys(getFilters(query)).length > 0;
@@ -74,8 +74,8 @@ async function run(state, view, announce) {
   }
 }
 
-/** Returns the display of a search: a summary with the progress, a button, and the hits. */
-function searchView(searched, clearAddress) {
+/** Returns the view of a search: a summary with the progress, a button, and the hits. */
+function searchView(searchText, clearAddress) {
   const summary = make("h2", { class: "subheading", tabindex: -1 });
   const bar = make("progress", { max: 1, value: 0, "aria-label": "Search progress" });
   const stop = button("Stop", () => stop.action?.());
@@ -86,7 +86,7 @@ function searchView(searched, clearAddress) {
 
   const summarize = (number, ending) => {
     const rows = `${count(progress.searched)} of ${counted(progress.total, "row")} searched`;
-    summary.textContent = `${counted(number, "hit")} for “${printable(searched)}”${ending}: ${rows}`;
+    summary.textContent = `${counted(number, "hit")} for “${printable(searchText)}”${ending}: ${rows}`;
     return summary.textContent;
   };
   return {
@@ -96,7 +96,7 @@ function searchView(searched, clearAddress) {
     running: (action) => {
       below.replaceChildren();
       [stop.textContent, stop.action, stop.hidden] = ["Stop", action, false];
-      if (!summary.textContent) summary.textContent = `Searching for “${printable(searched)}”…`;
+      if (!summary.textContent) summary.textContent = `Searching for “${printable(searchText)}”…`;
     },
     add: (found, state) => {
       progress = found;
