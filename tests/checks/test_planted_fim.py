@@ -160,7 +160,7 @@ def test_tokenizer_without_sentinels_is_reported(planted):
     for token in tree["added_tokens"]:
         token["content"] = token["content"].replace("fim_", "fam_")
     (planted.folder / "tokenizer.json").write_text(json.dumps(tree))
-    assert "no tokens for fill in the middle" in str(planted.check()["special_tokens"])
+    assert "no fill-in-the-middle tokens" in str(planted.check()["special_tokens"])
 
 
 def test_leak_across_the_edge_of_a_middle_is_reported(planted):

@@ -397,7 +397,7 @@ def test_code_llama_middle_ends_with_its_own_token(source, tmp_path):
 def test_tokenizer_without_sentinels_is_refused_before_any_work(source, tmp_path):
     code, line = refusal(called("build", source, "--out", tmp_path / "out", "--fim", "0.5"))
     assert code == 2
-    assert "'codebert' has no tokens for fill in the middle" in line
+    assert "'codebert' has no fill-in-the-middle tokens" in line
     assert not (tmp_path / "out.work/prepared").exists() or not any((tmp_path / "out.work/prepared").iterdir())
 
 

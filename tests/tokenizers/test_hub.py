@@ -187,7 +187,7 @@ def test_codeberts_hub_id_uses_the_bundled_copy_if_the_hub_is_unreachable(hub, t
     assert theirs.tokenizer == ours.tokenizer
     assert (theirs.tokenizer.name, theirs.tokenizer.revision) == ("codebert", None)
     (note,) = set(theirs.warnings) - set(ours.warnings)
-    assert note.startswith("microsoft/codebert-base could not be fetched: 'codebert', the same vocabulary")
+    assert note.startswith("microsoft/codebert-base could not be fetched: using the bundled 'codebert'")
     config = Config(
         sources=[str(source)], out=str(tmp_path / "none"), tokenizer=TokenizerConfig(name="microsoft/codebert-base")
     )

@@ -57,7 +57,7 @@ def test_the_end_token_is_configurable():
     assert window_frame(none, definition) == ((), (), (), None)
     with pytest.raises(ConfigError, match=r"has no such token.*Try --end-token none, or one of its special tokens"):
         window_frame(WindowConfig(special_tokens="documents", end_token="<end>"), definition)
-    with pytest.raises(ConfigError, match="has that token only as ordinary text"):
+    with pytest.raises(ConfigError, match="has this token only as ordinary text"):
         window_frame(WindowConfig(special_tokens="documents", end_token="the"), definition)
 
 

@@ -95,7 +95,8 @@ def test_answer_limit_is_twice_the_text_within_the_context(tmp_path):
         assert [asked["max_tokens"] for _, _, asked in server.requests] == [4096]
     assert results[1][1].why is WhyNoVariant.TEXT_TOO_LONG
     assert re.fullmatch(
-        r"about 10,\d+ tokens and an answer of 10,000 do not fit into the context of 15,000", results[1][1].reason
+        r"a prompt of about 10,\d+ tokens and an answer of 10,000 do not fit into the context of 15,000 tokens",
+        results[1][1].reason,
     )
     with ChatServer() as server:
         rewritten(server, tasks, tmp_path / "large", context_tokens=24_000)

@@ -1,1 +1,1 @@
-"""Convert text to token ids: tokenizer definitions, the CPU and GPU engines, the Hub and the bundled vocabulary."""
+"""Convert text to token ids: tokenizer definitions, CPU and GPU engines, the Hub and the bundled vocabulary."""

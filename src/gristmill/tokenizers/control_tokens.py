@@ -1,16 +1,16 @@
-"""List the names of control tokens: text boundaries, masks, fill in the middle, repositories, chat roles and tools.
+"""List the names of control tokens: text boundaries, masks, fill-in-the-middle, repositories, chat roles and tools.
 
-Tokenizers differ in which of these they mark as special. Qwen and DeepSeek do not mark the tokens for fill in the
-middle, repositories and tools. gristmill treats an added token with one of these names as a control token whether it is
-marked or not, so that the same text in a source remains text. Every other unmarked added token, such as Gemma's runs of
-spaces, is text.
+Tokenizers differ in which of these tokens they mark as special. Qwen and DeepSeek do not mark the tokens for
+fill-in-the-middle, repositories and tools. gristmill treats every added token with one of these names as a control
+token, marked or not, so that the same text in a source file remains text. All other unmarked added tokens, such as
+Gemma's runs of spaces, are text.
 """
 
 import re
 from typing import NamedTuple
 
 BEGIN_NAMES = ("<|begin_of_text|>", "<\uff5cbegin▁of▁sentence\uff5c>")
-"""Begin tokens of Llama 3 and DeepSeek. Training put one before every text, even if tokenizer.json has no template."""
+"""Begin tokens of Llama 3 and DeepSeek. They precede every text in training, even if tokenizer.json has no template."""
 END_NAMES = (
     "<|endoftext|>",  # StarCoder, Qwen, Granite, GPT
     "</s>",  # Llama 2, Code Llama, Mistral, T5
@@ -20,20 +20,20 @@ END_NAMES = (
     "<|eot_id|>",
     "[SEP]",
 )
-"""Tokens that ended texts in the training of base models."""
+"""Tokens that end texts in the training data of base models."""
 CHAT_END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|EOT|>", "<|eot|>", "<end_of_turn>", "<|end|>"})
-"""Tokens that end a turn in a chat. Instruct models use one as their eos_token, but it must not end a source file."""
+"""Tokens that end a turn in a chat. Instruct models use one as eos_token, but none may end a source file."""
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
 
 
 class FimFamily(NamedTuple):
-    """Tokens with which a family of models was trained for fill in the middle.
+    """Fill-in-the-middle tokens of a family of models.
 
     A text `a b c` with the middle `b` is written in one of two orders:
 
-    PSM   prefix a suffix c middle b
-    SPM   prefix suffix c middle a b
+    PSM   <prefix> a <suffix> c <middle> b
+    SPM   <prefix> <suffix> c <middle> a b
     """
 
     models: str
@@ -43,24 +43,24 @@ class FimFamily(NamedTuple):
     spm_share: float
     """Share of training rows in SPM order."""
     end: str | None = None
-    """Token after the middle, or None if it is the token that ends a text."""
+    """Token after the middle. None if the family uses the token that ends a text."""
 
 
 FIM_FAMILIES = (
     FimFamily("StarCoder, StarCoder 2, Granite", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", 0.5),
     FimFamily(
         "CodeGemma", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0, end="<|file_separator|>"
-    ),  # its SPM order starts with the suffix sentinel, and its prompts use PSM
+    ),  # in CodeGemma, SPM rows start with the suffix sentinel, and prompts use PSM
     FimFamily("Qwen coder", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0),
     FimFamily("SantaCoder", "<fim-prefix>", "<fim-middle>", "<fim-suffix>", 0.5),
     FimFamily("Code Llama", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5, end="▁<EOT>"),
     FimFamily("Code Llama", "<PRE>", "<MID>", "<SUF>", 0.5, end="<EOT>"),
-    # These names contain fullwidth bars. The hole is the start of the suffix.
+    # These names contain fullwidth bars. The token with `hole` marks the start of the suffix.
     FimFamily("DeepSeek coder", "<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>", 0.0),
-    FimFamily("tokenizers with such names", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", 0.5),
-    FimFamily("tokenizers with such names", "<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>", 0.5),
-    FimFamily("tokenizers with such names", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5),
-    FimFamily("tokenizers with such names", "<PRE>", "<MID>", "<SUF>", 0.5),
+    FimFamily("tokenizers with these names", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", 0.5),
+    FimFamily("tokenizers with these names", "<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>", 0.5),
+    FimFamily("tokenizers with these names", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5),
+    FimFamily("tokenizers with these names", "<PRE>", "<MID>", "<SUF>", 0.5),
 )
 """Families in order of precedence: a tokenizer belongs to the first family whose tokens it has.
 
@@ -76,14 +76,17 @@ REPO_NAMES = (
 ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "mask_token", "pad_token")
 """Settings of tokenizer_config.json that name a control token."""
 
-_AMBIGUOUS = frozenset({"<s>", "</s>"})
-"""Names that are also HTML tags, as in Gemma's vocabulary. They are control tokens only if marked or given a role."""
+_HTML_TAG_NAMES = frozenset({"<s>", "</s>"})
+"""Names that are also HTML tags, as in Gemma's vocabulary.
+
+A token with such a name is a control token only if it is marked as special or has a role.
+"""
 _NAMES_BY_PURPOSE = {
     "begin": ("<bos>", "[CLS]", "[BOS]"),
     "end": (*END_NAMES, "[EOS]", "<EOT>", "▁<EOT>"),
     "padding": (*PAD_NAMES, "<fim_pad>", "<fim-pad>"),
     "mask": MASK_NAMES,
-    "fill in the middle": tuple(name for names in FIM_NAMES for name in names),
+    "fill-in-the-middle": tuple(name for names in FIM_NAMES for name in names),
     "repositories and files": (
         *(name for names in REPO_NAMES for name in names),
         *("<gh_stars>", "<issue_start>", "<issue_comment>", "<issue_closed>", "<commit_before>", "<commit_msg>"),
@@ -105,20 +108,20 @@ _NAMES_BY_PURPOSE = {
         *("[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
     ),
 }
-_NAMES = frozenset(name for names in _NAMES_BY_PURPOSE.values() for name in names) - _AMBIGUOUS
+_NAMES = frozenset(name for names in _NAMES_BY_PURPOSE.values() for name in names) - _HTML_TAG_NAMES
 _NAME_PATTERN = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
 """Forms of names that only control tokens have, such as `<|im_start|>`, with ASCII or fullwidth bars."""
-_COMMON_IN_CODE = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
+_COMMON_IN_CODE = _HTML_TAG_NAMES | {"<PRE>", "<mask>", "<filename>"}
 """Names that are common in source code: elements of HTML and SVG, and placeholders in usage messages.
 
-In text, they count as control tokens only if the tokenizer has them.
+In a text, such a name is treated as a control token only if the tokenizer has this token.
 """
 KNOWN_SPELLINGS = tuple(sorted(_NAMES - _COMMON_IN_CODE))
 """Texts that the tokenizer of some model family would recognize as a control token."""
 _NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
 _NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
 SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
-"""Regular expressions for further control tokens, valid for str and for UTF-8 bytes.
+"""Regular expressions for other control tokens, valid for str and for UTF-8 bytes.
 
 Bars around punctuation, as in `<|-|>`, are ordinary code and do not match.
 """

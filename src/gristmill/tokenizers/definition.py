@@ -1,19 +1,19 @@
-"""Parse a tokenizer.json: its template, its control tokens, and a copy without control tokens for the engines.
+"""Parse tokenizer.json: its template, its control tokens, and a copy without control tokens for the engines.
 
-Source text is only text: a literal `</s>` in a file must not become the control token. Three measures ensure this:
+A literal `</s>` in a source file is text and must not become the control token. Three measures ensure this:
 
-1. Engines load a copy of the tokenizer (`plain_json`) that has no control tokens to recognize.
-2. Unigram, WordPiece and WordLevel models also match a control token by its text in the vocabulary. In their copy, the
-   token is renamed to a text that no source contains.
+1. Engines load a copy of the tokenizer (`plain_json`) without control tokens.
+2. Unigram, WordPiece and WordLevel models would still find a control token in the vocabulary by its text. In the copy
+   for these models, control tokens are renamed to texts that no source contains.
 3. If an engine still produces a control id, the build drops the file (pipeline/prepare.py).
 
-A control token is one of these:
+These tokens are control tokens:
 
-- a token that is marked as special, that the template adds to a window, or that pads a window;
-- an added token that has a role in tokenizer_config.json, that ends documents, or that has the name of a control token
+- tokens that are marked as special, that the template adds to a window, or that pad a window;
+- added tokens that have a role in tokenizer_config.json, that end documents, or that have the name of a control token
   (control_tokens.py).
 
-The vocabulary is most of the file. It is parsed only when it is needed.
+The vocabulary, which is most of the file, is parsed only when it is needed.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ HIDDEN_PREFIX = "".join(map(chr, range(0xFDD0, 0xFDE0)))
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
 T = TypeVar("T")
 MODELS_MATCHING_TOKEN_TEXT = ("Unigram", "WordPiece", "WordLevel")
-"""Types of models that match a control token by its text in the vocabulary."""
+"""Model types that would find a control token in the vocabulary by its text."""
 
 
 class Template(NamedTuple):
@@ -82,7 +82,7 @@ class Model(msgspec.Struct, frozen=True):
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
     ignore_merges: bool = False
-    """True if a word that is in the vocabulary is always one token, even if the merges would not produce it."""
+    """True if a word that is in the vocabulary is always one token, even if the merges do not produce this token."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     name: str
     json: bytes
-    """Unchanged content of tokenizer.json. AutoTokenizer reads it from the dataset."""
+    """Unchanged content of tokenizer.json. AutoTokenizer reads the copy in a dataset."""
     config: bytes
     """Content of tokenizer_config.json."""
     revision: str | None = None
@@ -107,7 +107,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def read(cls, folder: Path) -> "Definition":
-        """Read the tokenizer in a dataset folder. Raise TokenizerError if it cannot be read or is damaged."""
+        """Read the tokenizer in a dataset folder. Raise TokenizerError if the tokenizer is unreadable or damaged."""
         paths = folder / TOKENIZER, folder / TOKENIZER_CONFIG
         try:
             json, config = (read_plain(path) for path in paths)
@@ -118,7 +118,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return definition
 
     def write(self, folder: Path) -> None:
-        """Write both files. They are not synced: the caller syncs the complete folder."""
+        """Write tokenizer.json and tokenizer_config.json without fsync. The caller syncs the complete folder."""
         write_atomically(folder / TOKENIZER, self.json, is_synced=False)
         write_atomically(folder / TOKENIZER_CONFIG, self.config, is_synced=False)
 
@@ -128,7 +128,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of both files, which determine all ids."""
+        """SHA-256 of tokenizer.json and tokenizer_config.json, which together determine all ids."""
         return hashlib.sha256(self.json + b"\0" + self.config).hexdigest()
 
     @cached_property
@@ -154,7 +154,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def control_spellings(self) -> tuple[str, ...]:
-        """Texts that become a special token when a trainer encodes them with the unmodified tokenizer."""
+        """Texts that become a control token when a trainer encodes them with the unmodified tokenizer."""
         found = {token.content for token in self.added_tokens if token.special or token.id in self.control_ids}
         if others := self.control_ids - {token.id for token in self.added_tokens}:
             found |= {token for token, index in self.vocabulary.items() if index in others}
@@ -167,20 +167,20 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vocab_size(self) -> int:
-        """Largest id plus one, counting only the ids of the vocabulary and of added tokens."""
+        """Largest id of the vocabulary and the added tokens, plus one."""
         return 1 + max([*self.vocabulary.values(), *(token.id for token in self.added_tokens)])
 
     @cached_property
     def template(self) -> Template:
-        """Special tokens that the tokenizer's own post-processor adds around one sequence."""
+        """Special tokens that the tokenizer's post-processor adds around one sequence."""
         return _template(self.file.post_processor, self.name)
 
     @cached_property
     def control_ids(self) -> frozenset[int]:
-        """Ids of all control tokens. The unknown token is not one of them, as text may legitimately become it."""
+        """Ids of all control tokens. The unknown token is not included, because ordinary text may become it."""
         template_ids = {*self.template.prefix, *self.template.suffix}
-        more = self._configured("additional_special_tokens")
-        named = {self._configured(role) for role in ROLES} | {_content(one) for one in (more or ())}
+        additional = self._read_setting("additional_special_tokens")
+        named = {self._read_setting(role) for role in ROLES} | {_token_text(token) for token in (additional or ())}
         added = {
             token.id
             for token in self.added_tokens
@@ -192,7 +192,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def pad_id(self) -> int | None:
         """Id of the padding token, or None if the tokenizer has none."""
-        named = self._configured("pad_token")
+        named = self._read_setting("pad_token")
         if named is None and self.file.padding is not None:
             return int(self.file.padding["pad_id"])
         names = self._special_first(PAD_NAMES) if named is None else (named,)
@@ -202,8 +202,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def end_id(self) -> int | None:
-        """Id of the token that ends a text. For an instruct model, that of its base model, not the end of a turn."""
-        if self._configured("eos_token") in CHAT_END_NAMES:
+        """Id of the token that ends a text, or None if there is no such token.
+
+        For an instruct model, this is the end token of its base model, not the token that ends a turn of a chat.
+        """
+        if self._read_setting("eos_token") in CHAT_END_NAMES:
             added = {token.content: token.id for token in self.added_tokens}
             texts = [name for name in self._special_first(END_NAMES) if name in added and name not in CHAT_END_NAMES]
             if texts:
@@ -213,23 +216,26 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def begin_ids(self) -> tuple[int, ...]:
         """Ids that the model expects at the beginning of a text."""
-        wants_begin = self._configured("add_bos_token")
+        wants_begin = self._read_setting("add_bos_token")
         if self.template.prefix or wants_begin is False:
             return self.template.prefix
-        begin = self._configured("bos_token") if wants_begin else None
+        begin = self._read_setting("bos_token") if wants_begin else None
         names = (begin,) if begin is not None else BEGIN_NAMES
         added = {token.content: token.id for token in self.added_tokens}
         return next(((added[name],) for name in names if name in added), ())
 
     @cached_property
     def mask_id(self) -> int | None:
-        """Id of the mask token of a masked model. Gemma's `<mask>` does not count, as its template has no suffix."""
-        is_masked = self._configured("mask_token") is not None or bool(self.template.suffix)
+        """Id of the mask token, or None if the model is not a masked model.
+
+        A masked model configures a mask token, or its template has a suffix. Gemma has neither, only a token `<mask>`.
+        """
+        is_masked = self._read_setting("mask_token") is not None or bool(self.template.suffix)
         return self.named_id("mask_token", MASK_NAMES) if is_masked else None
 
     @cached_property
     def ids_by_token(self) -> dict[str, int]:
-        """Id of every token, control tokens included, keyed by its text."""
+        """Id of every token, including control tokens, keyed by text."""
         return {**self.vocabulary, **{token.content: token.id for token in self.added_tokens}}
 
     def id_of(self, token: str) -> int | None:
@@ -238,22 +244,25 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return by_name[token] if token in by_name else self.vocabulary.get(token)
 
     def named_id(self, setting: str, names: Sequence[str]) -> int | None:
-        """Return the id of the token in a setting of tokenizer_config.json, or of the first of `names` that exists."""
-        named = self._configured(setting)
+        """Return the id of the token that a setting of tokenizer_config.json names.
+
+        Without this setting, return the id of the first token of `names` that exists. Special tokens are tried first.
+        """
+        named = self._read_setting(setting)
         found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else self._special_first(names)))
         return next((index for index in found if index is not None), None)
 
-    def _configured(self, setting: str) -> Any:
+    def _read_setting(self, setting: str) -> Any:
         """Return a setting of tokenizer_config.json. A token object is reduced to its text."""
-        return _content(self._decode(self.config, dict[str, Any]).get(setting))
+        return _token_text(self._decode(self.config, dict[str, Any]).get(setting))
 
     def _special_first(self, names: Sequence[str]) -> list[str]:
-        """Sort names that are marked as special first. In Gemma, </s> is HTML and <eos> ends a text."""
+        """Sort special tokens to the front of `names`. In Gemma, </s> is an HTML tag and <eos> ends a text."""
         marked = {token.content for token in self.special_tokens}
         return sorted(names, key=lambda name: name not in marked)
 
     def plain_json(self) -> bytes:
-        """Return the tokenizer.json without control tokens, so that no text can become one."""
+        """Return tokenizer.json without control tokens, so that no text can become a control token."""
         tree = self._decode(self.json, dict[str, msgspec.Raw])
         matches_token_text = self.model.type in MODELS_MATCHING_TOKEN_TEXT
         changed = {
@@ -270,7 +279,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         If there are plain added tokens, control tokens outside the vocabulary are renamed instead of removed.
         """
-        # `tokenizers` numbers added tokens by their position in the list. Removing one would renumber those after it.
+        # `tokenizers` numbers added tokens by their position in the list. Removing one would change the ids after it.
         if not self.plain_tokens:
             return []
         plain_ids = {token.id for token in self.plain_tokens}
@@ -285,27 +294,27 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _model_with_control_tokens_renamed(self) -> dict[str, Any]:
         unknown = self.model.unk_token
 
-        def renamed(token: str, index: int) -> str:
-            # WordPiece and WordLevel look up their unknown token by its text. Unigram stores its id.
+        def rename(token: str, index: int) -> str:
+            # WordPiece and WordLevel look up the unknown token by its text. Unigram stores the id of its unknown token.
             return HIDDEN_PREFIX + token if index in hidden and token != unknown else token
 
         hidden = self.control_ids | {token.id for token in self.special_tokens}
         model = self._decode(self.file.model, dict[str, Any])
         vocab = model["vocab"]
         if isinstance(vocab, dict):
-            return {**model, "vocab": {renamed(token, index): index for token, index in vocab.items()}}
-        return {**model, "vocab": [[renamed(token, index), score] for index, (token, score) in enumerate(vocab)]}
+            return {**model, "vocab": {rename(token, index): index for token, index in vocab.items()}}
+        return {**model, "vocab": [[rename(token, index), score] for index, (token, score) in enumerate(vocab)]}
 
     @cached_property
     def without_prefix_space(self) -> "Definition":
-        """The same tokenizer for text that follows other tokens: it neither adds nor strips a space at the start.
+        """The same tokenizer without adding or stripping a space at the start, for text that follows other tokens.
 
-        It is this definition itself if the tokenizer does neither. With a tokenizer that adds spaces, a file that is
-        encoded in parts would get a space at each cut: `get` and `_version` would become `get` and ` _version`.
+        If a file is encoded in parts, a tokenizer that adds spaces would add one at each cut: `get` and `_version`
+        would become `get` and ` _version`. A tokenizer that neither adds nor strips a space is returned unchanged.
         """
         tree = self._decode(self.json, dict[str, Any])
         changed = {name: _without_prefix_space(tree.get(name)) for name in ("normalizer", "pre_tokenizer")}
-        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # it never strips a space, whatever its settings
+        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # the decoder ByteLevel never strips a space
             changed["decoder"] = _without_prefix_space(tree.get("decoder"))
         if all(step == tree.get(name) for name, step in changed.items()):
             return self
@@ -313,18 +322,21 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def adds_prefix_space(self) -> bool:
-        """True if the tokenizer encodes each part of a text as if a space preceded it."""
-        own, without = self.file, self.without_prefix_space.file
-        return (own.normalizer, own.pre_tokenizer) != (without.normalizer, without.pre_tokenizer)
+        """True if the tokenizer encodes each part of a text as if a space preceded the part."""
+        original, changed = self.file, self.without_prefix_space.file
+        return (original.normalizer, original.pre_tokenizer) != (changed.normalizer, changed.pre_tokenizer)
 
     def check(self) -> None:
-        """Raise TokenizerError if the tokenizer is damaged in any way, so that a build does not start with it."""
+        """Raise TokenizerError if the tokenizer is damaged, so that no build starts with a damaged tokenizer."""
         try:
             ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
             if not all(0 <= index < self.vocab_size <= MAX_VOCAB_SIZE for index in ids) or self.vocab_size <= 0:
-                raise ValueError(f"ids from {min(ids, default=0)} to {max(ids, default=0)} in {self.vocab_size}")
+                raise ValueError(
+                    f"the added and control ids are from {min(ids, default=0)} to {max(ids, default=0)}, but must be "
+                    f"from 0 to {self.vocab_size - 1}, and at most {MAX_VOCAB_SIZE} ids are supported"
+                )
             if min(self.vocabulary.values()) < 0:
-                raise ValueError("a negative id")
+                raise ValueError("the vocabulary has a negative id")
         except TokenizerError:
             raise
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -343,10 +355,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
-        """Id of each token of the model, keyed by its text. Added tokens outside the model are not included."""
+        """Id of each token of the model, keyed by text. Added tokens outside the model are not included."""
         vocab: dict[str, int] | list[tuple[str, float]] = self._decode(self.model.vocab, VOCABULARY)
         if not vocab:
-            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty.")
+            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty. Fetch it again.")
         return vocab if isinstance(vocab, dict) else {token: index for index, (token, _) in enumerate(vocab)}
 
     def _decode(self, content: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -356,15 +368,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. Fetch it again.") from None
 
 
-def _content(token: Any) -> Any:
-    """Return the text of a token in tokenizer_config.json, which is a string or an object with `content`."""
+def _token_text(token: Any) -> Any:
+    """Return the text of a token in tokenizer_config.json. The token is a string or an object with `content`."""
     return token.get("content") if isinstance(token, dict) else token
 
 
 def _without_prefix_space(step: dict[str, Any] | None) -> dict[str, Any] | None:
     """Change a normalizer, pre-tokenizer or decoder so that it neither adds nor strips a space at the start of a text.
 
-    Return None if nothing of the step remains.
+    Return None if the step does nothing else.
     """
     kind = step.get("type") if step is not None else None
     if step is None or kind == "Prepend" or (kind == "Strip" and step.get("start") and step.get("content") == " "):
@@ -386,7 +398,7 @@ def _template(processor: dict[str, Any] | None, name: str) -> Template:
     if kind in {"RobertaProcessing", "BertProcessing"}:
         return Template((int(processor["cls"][1]),), (int(processor["sep"][1]),))
     if kind == "TemplateProcessing":
-        return _from_pieces(processor)
+        return _template_from_pieces(processor)
     if kind == "Sequence":
         parts = [_template(part, name) for part in processor["processors"]]
         return Template(
@@ -396,8 +408,8 @@ def _template(processor: dict[str, Any] | None, name: str) -> Template:
     raise TokenizerError(f"the tokenizer {name!r} has the post-processor {kind!r}, which gristmill does not support.")
 
 
-def _from_pieces(processor: dict[str, Any]) -> Template:
-    """Read a template like `[{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, …]`."""
+def _template_from_pieces(processor: dict[str, Any]) -> Template:
+    """Read a template such as `[{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, …]`."""
     prefix: list[int] = []
     suffix: list[int] = []
     side = prefix

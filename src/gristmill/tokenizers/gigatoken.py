@@ -1,12 +1,15 @@
-"""Encode with gigatoken, which is much faster than `tokenizers` and returns the same ids for the tokenizers used here.
+"""Encode with gigatoken, which is much faster than `tokenizers` and returns the same ids for the supported tokenizers.
 
-Two kinds of tokenizers are supported: byte-level BPE, where the joined bytes of the tokens are the text, and
-SentencePiece BPE that changes nothing but spaces, which it writes as ▁. The normalizer may be NFC, which leaves nearly
-every text unchanged. `tokenizers` encodes the texts that NFC changes, and texts with characters that the two engines
-classify differently (unicode_versions.py).
+Two kinds of tokenizers are supported:
 
-All other tokenizers use `tokenizers`. With gigatoken, their token offsets would be wrong, or unusual added tokens would
-be handled differently.
+- byte-level BPE, where the joined bytes of the tokens are the text; the normalizer may be NFC
+- SentencePiece BPE that only replaces spaces with ▁ and may prepend a ▁
+
+Two kinds of texts are still encoded by `tokenizers`: those that NFC changes, and those with characters that the two
+engines classify differently (unicode_versions.py). Both are rare.
+
+`tokenizers` is used for all other tokenizers. With gigatoken, their token offsets would be wrong, or unusual added
+tokens would be handled differently.
 """
 
 import re
@@ -38,13 +41,13 @@ AnyIds = Ids | npt.NDArray[np.uint16]
 NO_IDS: Ids = np.zeros(0, np.uint32)
 NEWLINE = b"\n"
 META_SPACE = "▁".encode()
-CONTROL = 255
-"""Mark of a control token. The mark of any other token is its number of line feeds."""
+CONTROL_MARK = 255
+"""Mark of a control token. The mark of any other token is the number of line feeds in the token."""
 NFC = {"type": "NFC"}
 SPACES_TO_META_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_META_SPACE = {"type": "Prepend", "prepend": "▁"}
 SPLIT_AT_SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
-"""Has no effect: the normalizer has already replaced all spaces with ▁."""
+"""Pre-tokenizer without effect, because the normalizer has already replaced all spaces with ▁."""
 
 
 class FastTokenizer:
@@ -52,14 +55,14 @@ class FastTokenizer:
 
     def __init__(self, definition: Definition, engine: gigatoken.Tokenizer) -> None:
         self.definition = definition
-        self._with_nfc = _normalizer_steps(definition) == [NFC]
+        self._uses_nfc = _normalizer_steps(definition) == [NFC]
         self._has_pattern = not definition.model.byte_fallback
         self.engine = f"gigatoken {version('gigatoken')}"
-        if self._with_nfc:
+        if self._uses_nfc:
             self.engine += f" and {require_tokenizers(definition)}"
         self.vocab_size = max([engine.vocab_size, *(token.id + 1 for token in definition.added_tokens)])
         # Tokens do not show whether a ▁ was a space or a literal ▁ in the text, or whether NFC composed an é.
-        self.gives_text_back = not definition.model.byte_fallback and not self._with_nfc
+        self.gives_text_back = not definition.model.byte_fallback and not self._uses_nfc
         self._encode = engine.encode
         self._decode = engine.decode
         self._vocab = engine.vocab
@@ -71,16 +74,16 @@ class FastTokenizer:
         }
         self._engine_vocab_size = engine.vocab_size
         self._first_added_id = min((self._engine_vocab_size, *self._added_texts))
-        # One lookup per token returns both its number of line feeds and whether it is a control token.
+        # One lookup per token returns its mark: its number of line feeds, or CONTROL_MARK.
         self._marks = np.zeros(self.vocab_size, np.uint8)
         for index, token in self._vocab.items():
             if NEWLINE in token:
-                self._marks[index] = min(token.count(NEWLINE), CONTROL - 1)
-        self._marks[[index for index in definition.control_ids if index < self.vocab_size]] = CONTROL
+                self._marks[index] = min(token.count(NEWLINE), CONTROL_MARK - 1)
+        self._marks[[index for index in definition.control_ids if index < self.vocab_size]] = CONTROL_MARK
 
     @classmethod
     def load(cls, definition: Definition) -> "FastTokenizer | None":
-        """Load the engine, or return None if its results would differ from `tokenizers` or it cannot load the file."""
+        """Load the engine. Return None if gigatoken cannot load the file or its ids would differ from `tokenizers`."""
         is_exact = (
             _is_exact_sentencepiece(definition) if definition.model.byte_fallback else _is_exact_byte_level(definition)
         )
@@ -95,11 +98,11 @@ class FastTokenizer:
         return self._encode_one(to_utf8(text, self.definition.name), with_starts=with_starts)
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).each()
+        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).split()
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
         checked = all_to_utf8(texts, self.definition.name)
-        if self._with_nfc and not all(map(is_nfc, checked)):
+        if self._uses_nfc and not all(map(is_nfc, checked)):
             return EncodedTexts.of([self._encode_one(utf8, with_starts=with_starts) for utf8 in checked])
         ids = list(map(self._encode_ids, checked))
         edges = np.cumsum([0, *map(len, ids)])
@@ -108,13 +111,13 @@ class FastTokenizer:
     def annotate(
         self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool = False
     ) -> EncodedTexts:
-        """Derive the positions of ids that another engine has computed for these texts."""
-        if self._with_nfc and not all(map(is_nfc, texts)):  # the tokens' bytes differ from the text
+        """Return ids that a different engine has computed for these texts, with their positions."""
+        if self._uses_nfc and not all(map(is_nfc, texts)):  # the tokens' bytes differ from the text
             return self.encode_all(texts, with_starts=with_starts)
         return self._annotate(ids, edges, texts, with_starts=with_starts)
 
     def _encode_one(self, utf8: bytes, *, with_starts: bool) -> Encoded:
-        if self._with_nfc and not is_nfc(utf8):
+        if self._uses_nfc and not is_nfc(utf8):
             return self._reference.encode(utf8, with_starts=with_starts)
         ids = self._encode_ids(utf8)
         all_texts = self._annotate(ids, np.array([0, len(ids)]), [utf8], with_starts=with_starts)
@@ -125,7 +128,7 @@ class FastTokenizer:
 
     def _encode_ids(self, utf8: bytes) -> Ids:
         """Encode one text. If the tokenizer normalizes to NFC, `is_nfc` must be True for the text."""
-        is_exact = self._with_nfc or not self._has_pattern or is_within_unicode_16(utf8)
+        is_exact = self._uses_nfc or not self._has_pattern or is_within_unicode_16(utf8)
         return self._encode(utf8) if is_exact else self._reference.encode(utf8).ids
 
     @cached_property
@@ -134,15 +137,15 @@ class FastTokenizer:
 
     def _annotate(self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool) -> EncodedTexts:
         marks = self._marks.take(ids)
-        at = np.flatnonzero(marks != 0)  # flatnonzero is ten times as fast on booleans
-        newline_edges = np.searchsorted(at, edges)
-        newline_tokens = (at - np.repeat(edges[:-1], np.diff(newline_edges))).astype(np.int32)
+        marked = np.flatnonzero(marks != 0)  # flatnonzero is ten times as fast on booleans
+        newline_edges = np.searchsorted(marked, edges)
+        newline_tokens = (marked - np.repeat(edges[:-1], np.diff(newline_edges))).astype(np.int32)
         control_ids: dict[int, int] = {}
-        counts = marks[at]
+        counts = marks[marked]
         if counts.max(initial=0) > 1:
-            controls = at[counts == CONTROL][::-1]
-            numbers = np.searchsorted(edges, controls, "right") - 1
-            control_ids = dict(zip(numbers.tolist(), ids[controls].tolist(), strict=True))
+            controls = marked[counts == CONTROL_MARK][::-1]
+            text_indices = np.searchsorted(edges, controls, "right") - 1
+            control_ids = dict(zip(text_indices.tolist(), ids[controls].tolist(), strict=True))
             newline_tokens = np.repeat(newline_tokens, counts)
             newline_edges = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[newline_edges]
         ranges = zip(texts, pairwise(edges.tolist()), strict=True)
@@ -188,7 +191,7 @@ class FastTokenizer:
     def _starts_by_walking(self, ids: AnyIds, text: bytes) -> Offsets:
         """Compute token starts by walking along the text.
 
-        A literal ▁ takes three bytes and a space takes one, but both have the same token.
+        A literal ▁ takes three bytes and a space takes one, but both become the same token.
         """
         at, starts = -self._num_prepended, [0]
         for index in ids.tolist():
@@ -198,7 +201,7 @@ class FastTokenizer:
             starts.append(at)
         if at != len(text):
             name = self.definition.name
-            raise TokenizerError(f"the tokenizer {name!r} does not preserve every text, which --with-text needs.")
+            raise TokenizerError(f"the tokenizer {name!r} does not preserve every text, but --with-text requires this.")
         return np.array(starts, np.int64)
 
 
@@ -212,9 +215,9 @@ def _is_exact_byte_level(definition: Definition) -> bool:
 
 
 def _is_exact_sentencepiece(definition: Definition) -> bool:
-    """Return True if the normalizer only replaces spaces with ▁ and optionally prepends one."""
-    exact = ([SPACES_TO_META_SPACES], [PREPEND_META_SPACE, SPACES_TO_META_SPACES])
-    return definition.file.pre_tokenizer in (None, SPLIT_AT_SPACES) and _normalizer_steps(definition) in exact
+    """Return True if the normalizer only replaces spaces with ▁ and optionally prepends a ▁."""
+    supported = ([SPACES_TO_META_SPACES], [PREPEND_META_SPACE, SPACES_TO_META_SPACES])
+    return definition.file.pre_tokenizer in (None, SPLIT_AT_SPACES) and _normalizer_steps(definition) in supported
 
 
 def _normalizer_steps(definition: Definition) -> list[object]:

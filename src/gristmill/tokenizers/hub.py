@@ -1,6 +1,6 @@
 """Download tokenizers from the Hugging Face Hub into the cache. A cached tokenizer is read without network access.
 
-gigatoken's Hub client downloads the files. It respects HF_ENDPOINT and HF_TOKEN and uses the cache layout of
+gigatoken's Hub client downloads the files. The client respects HF_ENDPOINT and HF_TOKEN and uses the cache layout of
 huggingface_hub. A tokenizer that is already in the user's Hugging Face cache is not downloaded again. Each revision is
 a separate cache entry.
 """
@@ -20,7 +20,7 @@ VOCAB_AND_MERGES = ("vocab.json", "merges.txt")
 FILE_SETS = ((TOKENIZER,), VOCAB_AND_MERGES)
 
 
-class Downloaded(NamedTuple):
+class CachedTokenizer(NamedTuple):
     """A tokenizer in the cache."""
 
     folder: Path
@@ -32,37 +32,37 @@ class _NotFoundError(Exception):
 
 
 def is_repo_id(name: str) -> bool:
-    """Return True if the name has the form `org/name` or `org/name@revision` and does not look like a file."""
+    """Return True if the name has the form `org/name` or `org/name@revision` and does not look like a file path."""
     from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does not need it
 
     return name.isascii() and len(name) <= MAX_ID_CHARACTERS and looks_like_repo_id(name.partition("@")[0])
 
 
-def download(name: str, cache_dir: str | None) -> Downloaded:
-    """Return a tokenizer in the cache, and download it if needed.
+def download(name: str, cache_dir: str | None) -> CachedTokenizer:
+    """Return the location of a tokenizer in the cache. Download the tokenizer first if needed.
 
-    Raise HubError if the Hub cannot be reached, and TokenizerError if it has no such tokenizer or denies access.
+    Raise HubError if the Hub cannot be reached, and TokenizerError if the Hub has no such tokenizer or denies access.
     """
     repo, _, revision = name.partition("@")
     revision = revision or "main"
-    with _cache(cache_dir) as cache:
-        for names in sorted(FILE_SETS, key=lambda files: _cached(cache, repo, revision, files[-1]) is None):
+    with _use_cache_folder(cache_dir) as cache:
+        for names in sorted(FILE_SETS, key=lambda files: _find_cached_file(cache, repo, revision, files[-1]) is None):
             try:
                 files = [_fetch(cache, repo, revision, file) for file in names]
             except _NotFoundError:
                 continue
             _fetch_optional(cache, repo, files[0].parent.name, revision, TOKENIZER_CONFIG)
-            return Downloaded(files[0].parent, files[0].parent.name)
+            return CachedTokenizer(files[0].parent, files[0].parent.name)
     raise TokenizerError(
         f"{_endpoint()} has no tokenizer {repo!r} at revision {revision!r}: "
-        f"neither {TOKENIZER} nor {' and '.join(VOCAB_AND_MERGES)}. Check the name."
+        f"there is neither {TOKENIZER} nor {' and '.join(VOCAB_AND_MERGES)}. Check the name."
     )
 
 
 def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
     from gigatoken.gigatoken_rs import hub_file  # noqa: PLC0415
 
-    cached_file = _cached(cache, repo, revision, file)
+    cached_file = _find_cached_file(cache, repo, revision, file)
     if cached_file is not None:
         return cached_file
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
@@ -76,40 +76,40 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
     except PermissionError:
         raise TokenizerError(
             f"{_endpoint()} denies access to {repo!r}. "
-            "Set HF_TOKEN to a token that may read it, and accept the model's terms on its page if it has any."
+            "Set HF_TOKEN to a token with read access. If the model has terms of use, accept them on its page."
         ) from None
     except (OSError, RuntimeError) as error:
         raise HubError(
-            f"downloading {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. Run the command again."
+            f"downloading {file} of {repo!r} from {_endpoint()} failed: {_root_cause(error)}. Run the command again."
         ) from None
 
 
 def _fetch_optional(cache: Path, repo: str, commit: str, revision: str, file: str) -> None:
     """Download a file that a repository may not have.
 
-    If it is missing, record that in the cache as huggingface_hub does, so that later calls skip the request.
+    If the file is missing, record this in the cache as huggingface_hub does, so that later calls skip the request.
     """
-    absent = _entry(cache, repo) / ".no_exist" / commit / file
-    if absent.exists():
+    marker = _repo_folder(cache, repo) / ".no_exist" / commit / file
+    if marker.exists():
         return
     try:
         _fetch(cache, repo, revision, file)
     except _NotFoundError:
         with suppress(OSError):
-            absent.parent.mkdir(parents=True, exist_ok=True)
-            absent.touch()
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
 
 
-def _entry(cache: Path, repo: str) -> Path:
+def _repo_folder(cache: Path, repo: str) -> Path:
     return cache / f"models--{repo.replace('/', '--')}"
 
 
-def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
+def _find_cached_file(cache: Path, repo: str, revision: str, file: str) -> Path | None:
     """Return the path of a cached file, or None.
 
     In the layout of huggingface_hub, refs/REVISION holds the commit, and snapshots/COMMIT holds the files.
     """
-    entry = _entry(cache, repo)
+    entry = _repo_folder(cache, repo)
     try:
         commit = read_plain_text(entry / "refs" / revision, "ascii").strip()
     except (OSError, ValueError):
@@ -119,10 +119,10 @@ def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
 
 
 @contextmanager
-def _cache(cache_dir: str | None) -> Iterator[Path]:
-    """Set the cache folder in the environment, as gigatoken reads it only from there, and restore it afterwards."""
+def _use_cache_folder(cache_dir: str | None) -> Iterator[Path]:
+    """Set the cache folder in the environment, from which gigatoken reads it, and restore the variable afterwards."""
     variable = "HF_HUB_CACHE"
-    before = os.environ.get(variable)
+    previous = os.environ.get(variable)
     if cache_dir is not None:
         os.environ[variable] = os.path.abspath(os.path.expanduser(cache_dir))
     try:
@@ -130,8 +130,8 @@ def _cache(cache_dir: str | None) -> Iterator[Path]:
     finally:
         if cache_dir is not None:
             os.environ.pop(variable)
-            if before is not None:
-                os.environ[variable] = before
+            if previous is not None:
+                os.environ[variable] = previous
 
 
 def _cache_folder() -> Path:
@@ -146,7 +146,7 @@ def _endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
-def _cause(error: Exception) -> str:
-    """Return the last line of an error. The client reports a chain of causes, one per line, the root cause last."""
+def _root_cause(error: Exception) -> str:
+    """Return the root cause of an error. The client reports one cause per line, with the root cause last."""
     lines = [line.strip() for line in str(error).partition("Location:")[0].splitlines() if line.strip()]
     return lines[-1].partition(": ")[2] or lines[-1] if lines else type(error).__name__

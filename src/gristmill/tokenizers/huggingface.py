@@ -1,4 +1,4 @@
-"""Encode with Hugging Face `tokenizers`, which supports every model type. Tests compare the fast engine with it."""
+"""Encode with Hugging Face `tokenizers`, which supports every model type. Tests compare gigatoken with this engine."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -23,9 +23,9 @@ from gristmill.tokenizers.tokenizer import (
 
 
 def require_tokenizers(definition: Definition) -> str:
-    """Return the name and version of the package, without importing it.
+    """Return the name and version of the package `tokenizers`, without importing it.
 
-    Raise MissingExtraError if it is not installed.
+    Raise MissingExtraError if the package is not installed.
     """
     require(f"the tokenizer {definition.name!r} ({definition.model.type})", "tokenizers", "tokenizers")
     return f"tokenizers {version('tokenizers')}"
@@ -40,7 +40,7 @@ class ReferenceTokenizer:
 
         self.definition = definition
         self.vocab_size = definition.vocab_size
-        self.gives_text_back = False  # many models lose spaces or capitals, and none is known to be lossless
+        self.gives_text_back = False  # many models lose spaces or case, and no model is verified to be lossless
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
@@ -79,7 +79,7 @@ class ReferenceTokenizer:
 
 
 def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:
-    """Convert the character offsets of tokens to byte offsets of their starts, followed by the length in bytes."""
+    """Return the byte offset of each token, followed by the length of the text. `offsets` are in characters."""
     starts = np.zeros(len(offsets) + 1, np.int64)
     starts[:-1] = [start for start, _ in offsets]
     if num_bytes != len(characters):

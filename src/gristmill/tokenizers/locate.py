@@ -50,7 +50,10 @@ ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def locate(name: str, *, cache_dir: str | None = None) -> Definition:
-    """Return the definition of a tokenizer, given as in `load_tokenizer`. Raise TokenizerError if there is none."""
+    """Return the definition of a tokenizer. Raise TokenizerError if there is no such tokenizer.
+
+    `name` and `cache_dir` are as in `load_tokenizer`.
+    """
     if name == BUNDLED:
         return _bundled()
     path = Path(os.path.expanduser(name))
@@ -67,12 +70,12 @@ def locate(name: str, *, cache_dir: str | None = None) -> Definition:
 
 @cache
 def _bundled() -> Definition:
-    packed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
-    return Definition(name=BUNDLED, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+    compressed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
+    return Definition(name=BUNDLED, json=zstandard.decompress(compressed), config=_to_json(CODEBERT_CONFIG))
 
 
 def _from_hub(name: str, cache_dir: str | None) -> Definition:
-    """Download a tokenizer. If CodeBERT's is neither in the cache nor reachable on the Hub, use the bundled copy."""
+    """Download a tokenizer. If CodeBERT's is neither cached nor reachable on the Hub, use the bundled copy."""
     try:
         downloaded = hub.download(name, cache_dir)
     except TokenizerError as error:
@@ -87,7 +90,7 @@ def _from_hub(name: str, cache_dir: str | None) -> Definition:
 def substitution_notes(requested: str, used: Definition) -> Iterator[str]:
     """Yield a note if the bundled tokenizer replaced the requested one."""
     if requested == BUNDLED_HUB_ID and used.name == BUNDLED:
-        yield f"{requested} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."
+        yield f"{requested} could not be fetched: using the bundled {BUNDLED!r}, which has the same vocabulary."
 
 
 def _from_folder(
@@ -113,7 +116,7 @@ def _from_folder(
 
 
 def _guess_roles(json: bytes, name: str) -> dict[str, str]:
-    """Guess the roles of special tokens from their names: a collator needs them, and tokenizer.json lacks them."""
+    """Guess the roles of special tokens from their names. Collators need roles, and tokenizer.json has none."""
     special = {token.content for token in Definition(name=name, json=json, config=b"{}").special_tokens}
     return {role: token for token, roles in ROLES_BY_TOKEN.items() if token in special for role in roles}
 
@@ -127,9 +130,9 @@ def _checked_config(config: bytes, name: str) -> bytes:
 
 
 def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
-    """Convert vocab.json and merges.txt, which hold a byte-level BPE as in GPT-2.
+    """Convert vocab.json and merges.txt of a byte-level BPE like GPT-2's. Return tokenizer.json and its config.
 
-    A vocabulary with RoBERTa's five special tokens is taken for a RoBERTa tokenizer.
+    A vocabulary with RoBERTa's five special tokens is treated as a RoBERTa tokenizer.
     """
     try:
         vocab = msgspec.json.decode(read_plain(folder / "vocab.json"), type=dict[str, int])
@@ -137,10 +140,11 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
         raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}.") from None
     lines = read_plain_text(folder / "merges.txt").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
-    if unknown is not None:
+    invalid_merge = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
+    if invalid_merge is not None:
         raise TokenizerError(
-            f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} does not produce a token of vocab.json."
+            f"{str(folder / 'merges.txt')!r} is damaged: the merge {' '.join(invalid_merge)!r} does not produce a "
+            "token of vocab.json."
         )
     if config is None:
         config = _to_json(CODEBERT_CONFIG if _is_roberta(vocab) else {"tokenizer_class": "GPT2Tokenizer"})
@@ -152,7 +156,7 @@ def _is_roberta(vocab: dict[str, int]) -> bool:
 
 
 def byte_level_tree(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
-    """Return a tokenizer.json for GPT-2's byte-level BPE, with RoBERTa's special tokens if the vocabulary has them."""
+    """Return a tokenizer.json for a byte-level BPE like GPT-2's, with RoBERTa's special tokens if present."""
     specials = ROBERTA_TOKENS if _is_roberta(vocab) else tuple(token for token in vocab if token == "<|endoftext|>")
     return {
         "version": "1.0",

@@ -9,7 +9,7 @@ from gristmill.tokenizers.definition import Definition
 
 
 class RepoIds(NamedTuple):
-    """Markers of repositories and files."""
+    """Ids of the tokens that mark repositories and files."""
 
     repo: int
     """Id before the name of a repository."""
@@ -18,7 +18,7 @@ class RepoIds(NamedTuple):
 
 
 class FimIds(NamedTuple):
-    """Sentinels of fill in the middle."""
+    """Ids of the fill-in-the-middle sentinels."""
 
     prefix: int
     middle: int
@@ -31,7 +31,7 @@ def mask_id(definition: Definition) -> int:
     if found is None:
         raise ConfigError(
             f"the tokenizer {definition.name!r} has no mask token, which --variants noise needs. Leave out noise, or "
-            "use a tokenizer that has one, such as codebert."
+            "use a tokenizer with a mask token, such as codebert."
         )
     return found
 
@@ -44,35 +44,35 @@ def repo_ids(definition: Definition) -> RepoIds:
             return RepoIds(*found)
     raise ConfigError(
         f"the tokenizer {definition.name!r} has no tokens that mark repositories and files (such as <repo_name> and "
-        "<file_sep>), which --pack repo needs. Try --pack best-fit, a tokenizer such as bigcode/starcoder2-3b, or "
-        "train your own with 'gristmill tokenizer train'."
+        "<file_sep>), which --pack repo needs. Use --pack best-fit, use a tokenizer such as bigcode/starcoder2-3b, "
+        "or train your own with 'gristmill tokenizer train'."
     )
 
 
 def require_fim_as_text(definition: Definition, ids: Iterable[int], option: str) -> None:
-    """Raise ConfigError if a fill-in-the-middle row cannot be stored as text, because no text encodes to its ids.
+    """Raise ConfigError if fill-in-the-middle rows cannot be stored as text, because no text encodes to their ids.
 
-    `ids` are the special ids of such rows. `option` is the command-line option that requests text.
+    `ids` are the special ids of these rows. `option` is the command-line option that requests text.
     """
     tokens_by_id = {token.id: token for token in definition.added_tokens}
     tokens = [tokens_by_id.get(index) for index in ids]
     reason = None
     if definition.adds_prefix_space:
-        reason = "it adds a space before each part of a text"
+        reason = "this tokenizer adds a space before each part of a text"
     elif any(token is None or token.lstrip or token.rstrip or token.single_word for token in tokens):
-        reason = "it does not recognize its fill-in-the-middle tokens everywhere in a text"
+        reason = "this tokenizer does not recognize its fill-in-the-middle tokens everywhere in a text"
     if reason is not None:
         raise ConfigError(
             f"{option} cannot be combined with --fim and the tokenizer {definition.name!r}: {reason}, so no text "
-            "encodes to the ids of such a row. Leave out one of them."
+            f"encodes to the ids of a fill-in-the-middle row. Leave out {option} or --fim, or use another tokenizer."
         )
 
 
 def fim_family(definition: Definition) -> FimFamily | None:
-    """Return the family whose fill-in-the-middle tokens the tokenizer has, or None if it has no such tokens."""
+    """Return the model family whose fill-in-the-middle tokens the tokenizer has, or None if there is no such family."""
     for family in FIM_FAMILIES:
-        named = (family.prefix, family.middle, family.suffix, *(() if family.end is None else (family.end,)))
-        if all(definition.id_of(name) is not None for name in named):
+        names = (family.prefix, family.middle, family.suffix, *(() if family.end is None else (family.end,)))
+        if all(definition.id_of(name) is not None for name in names):
             return family
     return None
 
@@ -84,6 +84,6 @@ def fim_ids(definition: Definition) -> FimIds:
         found = [definition.id_of(name) for name in (family.prefix, family.middle, family.suffix)]
         return FimIds(*(index for index in found if index is not None))
     raise ConfigError(
-        f"the tokenizer {definition.name!r} has no tokens for fill in the middle (such as <fim_prefix>), which --fim "
-        "needs. Use a tokenizer that has them, such as bigcode/starcoder2-3b, or --fim 0."
+        f"the tokenizer {definition.name!r} has no fill-in-the-middle tokens (such as <fim_prefix>), which --fim "
+        "needs. Use a tokenizer with such tokens, for example bigcode/starcoder2-3b, or --fim 0."
     )

@@ -27,31 +27,31 @@ AnyText = bytes | str
 
 
 class Encoded(NamedTuple):
-    """Ids and positions of one text."""
+    """Token ids and positions of one text."""
 
     ids: Ids
     newline_tokens: Indices
-    """For each line feed in the text, the index of the last token that starts at or before it, or -1."""
+    """For each line feed in the text, the index of the last token that starts at or before the line feed, or -1."""
     starts: Offsets | None
     """Byte offset of each token, followed by the length of the text. None if not requested."""
     control_id: int | None
-    """A control token that the engine found in the text, or None. A text with one must not be used."""
+    """Id of a control token that the engine found in the text, or None. Such a text must not be used."""
 
 
 class EncodedTexts(NamedTuple):
-    """Ids and positions of several texts, concatenated."""
+    """Token ids and positions of several texts, concatenated."""
 
     ids: npt.NDArray[Any]
     edges: Offsets
     """Offset of each text's first id, followed by the number of ids."""
     newline_tokens: Indices
-    """As in Encoded, counted from the first token of each text."""
+    """Index of a token for each line feed, as in Encoded. It is relative to the first token of the text."""
     newline_edges: Offsets
     """Offset of each text's first entry in `newline_tokens`, followed by the number of entries."""
     starts: list[Offsets]
-    """Token starts of each text, as in Encoded. Empty if not requested."""
+    """Byte offsets of the tokens of each text, as in Encoded. Empty if not requested."""
     control_ids: dict[int, int]
-    """Control token that the engine found in a text, keyed by the number of the text."""
+    """Id of a control token that the engine found in a text, keyed by the index of the text."""
 
     @classmethod
     def of(cls, texts: Sequence[Encoded]) -> "EncodedTexts":
@@ -62,21 +62,21 @@ class EncodedTexts(NamedTuple):
             newline_tokens=np.concatenate([np.zeros(0, np.int32), *(one.newline_tokens for one in texts)]),
             newline_edges=np.cumsum([0, *(len(one.newline_tokens) for one in texts)]),
             starts=[one.starts for one in texts if one.starts is not None],
-            control_ids={number: one.control_id for number, one in enumerate(texts) if one.control_id is not None},
+            control_ids={index: one.control_id for index, one in enumerate(texts) if one.control_id is not None},
         )
 
-    def each(self) -> list[Encoded]:
-        """Split into one record for each text."""
+    def split(self) -> list[Encoded]:
+        """Return one record per text."""
         ids, newlines = (list(pairwise(edges.tolist())) for edges in (self.edges, self.newline_edges))
         starts: Sequence[Offsets | None] = self.starts or [None] * len(ids)
         return [
             Encoded(
-                self.ids[slice(*ids[number])].astype(np.uint32, copy=False),
-                self.newline_tokens[slice(*newlines[number])],
-                starts[number],
-                self.control_ids.get(number),
+                self.ids[slice(*ids[index])].astype(np.uint32, copy=False),
+                self.newline_tokens[slice(*newlines[index])],
+                starts[index],
+                self.control_ids.get(index),
             )
-            for number in range(len(ids))
+            for index in range(len(ids))
         ]
 
 
@@ -94,18 +94,18 @@ class Tokenizer(Protocol):
     def definition(self) -> Definition: ...
 
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
-        """Encode one text. A literal control token in it is encoded as ordinary text.
+        """Encode one text. Literal control tokens in the text are encoded as ordinary text.
 
-        Every engine raises TokenizerError if the text is not valid Unicode.
+        Raise TokenizerError if the text is not valid Unicode.
         """
         ...
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        """Encode each text. An error names the text by its number."""
+        """Encode each text. An error message contains the index of the text, from 0."""
         ...
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
-        """Encode all texts into one record, which is faster than `encode_many`."""
+        """Encode all texts into one record. This is faster than `encode_many`."""
         ...
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
@@ -114,10 +114,10 @@ class Tokenizer(Protocol):
 
 
 def to_utf8(text: AnyText, tokenizer: str) -> bytes:
-    """Return the text as UTF-8. Raise TokenizerError if it is not valid Unicode.
+    """Return the text as UTF-8. Raise TokenizerError if the text is not valid Unicode.
 
     Engines must not get invalid input: gigatoken aborts the process or returns wrong ids for a truncated character.
-    The check takes 1/40 of the time of the fastest engine.
+    The check takes 1/40 of the time that the fastest engine needs.
     """
     try:
         if isinstance(text, str):
@@ -130,19 +130,19 @@ def to_utf8(text: AnyText, tokenizer: str) -> bytes:
         unit, found = ("byte", text[error.start]) if isinstance(text, bytes) else ("character", ord(text[error.start]))
         raise TokenizerError(
             f"the tokenizer {tokenizer!r} accepts only valid Unicode: {unit} {error.start} ({found:#04x}) is not "
-            f"UTF-8, {error.reason}. Decode the text with its own encoding first."
+            f"valid UTF-8 ({error.reason}). Decode the text with its actual encoding first."
         ) from None
     raise TokenizerError(f"the tokenizer {tokenizer!r} accepts bytes or str, not {type(text).__name__}.")
 
 
 def all_to_utf8(texts: Sequence[AnyText], tokenizer: str) -> list[bytes]:
-    """Return each text as UTF-8. The TokenizerError for an invalid text names it by its number."""
+    """Return each text as UTF-8. Raise TokenizerError with the index of the first text that is not valid Unicode."""
     checked: list[bytes] = []
-    for number, text in enumerate(texts):
+    for index, text in enumerate(texts):
         try:
             checked.append(to_utf8(text, tokenizer))
         except TokenizerError as error:
-            raise TokenizerError(f"document {number}: {error}") from None
+            raise TokenizerError(f"document {index}: {error}") from None
     return checked
 
 
@@ -151,8 +151,8 @@ def decode_with_added(
 ) -> bytes:
     """Decode ids, and insert the text of added tokens that the engine does not have, such as <fim_prefix>.
 
-    `added_texts` has the text of these tokens, keyed by id. Raise LookupError for an id that is neither in it nor below
-    `engine_vocab_size`.
+    `added_texts` contains the text of these tokens, keyed by id. Raise LookupError for an id that is neither in
+    `added_texts` nor below `engine_vocab_size`.
     """
     pieces, done = list[bytes](), 0
     for at in np.flatnonzero((ids >= engine_vocab_size) | np.isin(ids, list(added_texts))).tolist():
@@ -187,8 +187,8 @@ def load_tokenizer(
 
 
 def _load_on_gpu(definition: Definition) -> "CudaTokenizer":
-    """Load a new tokenizer on the GPU. It is not shared, because its table of known words belongs to the caller."""
-    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - it imports this module
+    """Load a tokenizer on the GPU. Tokenizers are not shared, because each has its own table of known words."""
+    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - that module imports this one
 
     return CudaTokenizer.load(definition)
 
@@ -196,7 +196,8 @@ def _load_on_gpu(definition: Definition) -> "CudaTokenizer":
 def tokenizer_for(definition: Definition) -> Tokenizer:
     """Load the engine for a definition, once per process.
 
-    The engine is gigatoken if its ids and offsets equal those of `tokenizers`, otherwise `tokenizers` itself.
+    The engine is gigatoken if it returns the same ids and offsets as `tokenizers` for this definition. Otherwise the
+    engine is `tokenizers`.
     """
     from gristmill.tokenizers import gigatoken, huggingface  # noqa: PLC0415 - each imports its engine
 
@@ -206,7 +207,7 @@ def tokenizer_for(definition: Definition) -> Tokenizer:
 
 
 def tokenizer_in(folder: Path, key: str | None = None) -> Tokenizer:
-    """Load the tokenizer in a dataset folder. The folder is not read if the tokenizer with this `key` is loaded."""
+    """Load the tokenizer in a dataset folder. If a tokenizer with this `key` is loaded, the folder is not read."""
     return _loaded[key] if key is not None and key in _loaded else tokenizer_for(Definition.read(folder))
 
 

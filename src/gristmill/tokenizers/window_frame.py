@@ -1,4 +1,4 @@
-"""Determine the special ids around the windows of a dataset: the tokenizer's template, or marks around documents."""
+"""Determine the special ids around windows: the tokenizer's template, or the begin and end tokens of documents."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class WindowFrame(NamedTuple):
     closing: tuple[int, ...]
     """Ids after the last window of a document."""
     end_id: int | None
-    """Id that ends a document in a stream of tokens."""
+    """Id that ends a document in a stream of tokens. None if no token ends documents."""
 
 
 def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
@@ -30,7 +30,7 @@ def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
 
 
 class FimFrame(NamedTuple):
-    """Special ids of a window that is rearranged for fill in the middle."""
+    """Special ids of a window that is rearranged for fill-in-the-middle."""
 
     prefix: int
     """Sentinel before the prefix."""
@@ -39,11 +39,11 @@ class FimFrame(NamedTuple):
     suffix: int
     """Sentinel before the suffix."""
     end: int | None
-    """End token after the middle, inside the window. None if the ids after the window include it or there is none."""
+    """End token after the middle, inside the window. None if there is no end token or it follows the window."""
     closes: bool
     """True if the ids that end a document follow the window."""
     spm_share: float
-    """Share of windows in SPM order with which the model's family was trained."""
+    """Share of windows in SPM order (suffix, prefix, middle) in the training of the model family."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -54,8 +54,8 @@ class FimFrame(NamedTuple):
 def fim_frame(window: WindowConfig, definition: Definition, *, has_documents: bool = False) -> FimFrame:
     """Return the special ids of fill-in-the-middle windows. Raise ConfigError if the tokenizer has no sentinels.
 
-    With `has_documents`, rows are texts and not ids. The trainer adds the end token, unless the family has a separate
-    end token for fill in the middle.
+    With `has_documents`, rows are texts instead of ids. The trainer adds the usual end token, so `end` is set only if
+    the family has a separate end token for fill-in-the-middle.
     """
     sentinels, family, frame = fim_ids(definition), fim_family(definition), window_frame(window, definition)
     assert family is not None, "fim_ids raises if there is no family"
@@ -75,10 +75,10 @@ def _end_id(name: str | None, definition: Definition) -> int | None:
         return None
     found = definition.id_of(name)
     if found is None or found not in definition.control_ids:
-        problem = "no such token" if found is None else "that token only as ordinary text, which may occur in sources"
-        known = ", ".join(token.content for token in definition.special_tokens[:8])
+        problem = "no such token" if found is None else "this token only as ordinary text, which may occur in sources"
+        special_names = ", ".join(token.content for token in definition.special_tokens[:8])
         raise ConfigError(
             f"--end-token {name!r}: the tokenizer {definition.name!r} has {problem}. Try --end-token none"
-            + (f", or one of its special tokens: {known}." if known else ".")
+            + (f", or one of its special tokens: {special_names}." if special_names else ".")
         )
     return found

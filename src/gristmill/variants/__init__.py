@@ -1,1 +1,1 @@
-"""Variants of a source text: renamed, with other comments or layout, infilled, with noise, or rewritten by a model."""
+"""Variants of a source text: new names, comments, layout, fill-in-the-middle, noise, or rewriting by a model."""

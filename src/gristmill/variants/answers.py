@@ -1,4 +1,4 @@
-"""Read the answers of a model, extract their code, check that it can be used, and cache the answers."""
+"""Read the answers of a model, extract the code, check that the code can be used, and cache the answers."""
 
 import hashlib
 import re
@@ -17,15 +17,15 @@ Decoded = TypeVar("Decoded")
 FENCE_OPENING = re.compile(r"^ {0,3}(`{3,}+)[^`\n]*+$\n?", re.MULTILINE)
 CUT_OFF_REASON = "length"
 MAX_LENGTH_RATIO = 4
-"""Maximum ratio of the lengths of an answer and its parent, whichever is longer.
+"""Maximum ratio of the lengths of an answer and its parent, the text to rewrite, in either direction.
 
-Beyond it, the answer is another text or a piece of one.
+With a larger ratio, the answer is probably a different text or only a part.
 """
 MAX_NAME_CHARACTERS = 500
 
 
 class UnusableAnswerError(Exception):
-    """An answer cannot be used. The message has the reason and quotes nothing of the answer. Users never see it."""
+    """An answer cannot be used. The message gives the reason without quoting the answer, and is not shown to users."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 def read_reply(body: bytes) -> Reply:
-    """Read a chat completion. Raise NoAnswerError if the body is not one, because it then contains no answer."""
+    """Read a chat completion. Raise NoAnswerError if the body is not a chat completion."""
     completion = _decode(body, _COMPLETION, "chat completion")
     if not completion.choices:
         raise NoAnswerError(Fault.PERMANENT, "the chat completion has no choices")
@@ -73,7 +73,7 @@ def read_reply(body: bytes) -> Reply:
 
 
 def read_model_names(body: bytes) -> list[str]:
-    """Read the names of the models that a server lists. Raise NoAnswerError if there are none or they are invalid."""
+    """Read the names of the models that a server lists. Raise NoAnswerError if there are no valid names."""
     names = [model.id for model in _decode(body, _MODELS, "list of models").data]
     if not names:
         raise NoAnswerError(Fault.PERMANENT, "the list of models is empty")
@@ -83,7 +83,7 @@ def read_model_names(body: bytes) -> list[str]:
 
 
 def require_usable_text(reply: Reply) -> str:
-    """Return the text of a reply. Raise UnusableAnswerError if it is empty, cut off or has a NUL."""
+    """Return the text of a reply. Raise UnusableAnswerError if the text is empty, is cut off or has a NUL."""
     if reply.finish_reason == CUT_OFF_REASON:
         raise UnusableAnswerError("the answer is cut off at max_tokens")
     if not reply.content.strip():
@@ -94,7 +94,7 @@ def require_usable_text(reply: Reply) -> str:
 
 
 def extract_code(answer: str) -> str:
-    """Return the first fenced block of an answer, or the complete answer if it has none."""
+    """Return the first fenced block of an answer, or the complete answer if there is no such block."""
     answer = answer.replace("\r\n", "\n")
     opening = FENCE_OPENING.search(answer)
     if opening is None:
@@ -109,7 +109,7 @@ def extract_code(answer: str) -> str:
 
 
 def match_line_ends(parent: bytes, code: str) -> bytes:
-    """Return the code with the line ends of its parent. It ends with a line feed only if the parent does."""
+    """Return the code with the line ends of its parent. The result ends with a line feed only if the parent does."""
     text = code.replace("\r\n", "\n").encode()
     if not parent.endswith(b"\n"):
         text = text.rstrip(b"\n")
@@ -119,19 +119,19 @@ def match_line_ends(parent: bytes, code: str) -> bytes:
 
 
 def find_refusal_reason(parent: Parsed, answer: bytes) -> str | None:
-    """Return the reason to refuse an answer, or None if it has the language of its parent and differs from it."""
+    """Return the reason to refuse an answer, or None if the answer can be used as a variant of its parent."""
     if not is_parsable(parent.language):
-        return f"there is no grammar for {parent.language} to check it with"
+        return f"there is no grammar for {parent.language}, so the answer cannot be checked"
     if b"".join(answer.split()) == b"".join(parent.text.split()):
-        return "it differs from its parent only in whitespace"
+        return "the answer differs from its parent only in whitespace"
     if not len(parent.text) <= MAX_LENGTH_RATIO * len(answer) <= MAX_LENGTH_RATIO * MAX_LENGTH_RATIO * len(parent.text):
-        return f"it has {len(answer)} bytes and its parent has {len(parent.text)}"
+        return f"the answer has {len(answer)} bytes and its parent has {len(parent.text)}, which differ too much"
     parsed = parse(answer, parent.language)
     if is_hard_to_query(parsed):
-        return "its syntax tree is too deep to check"
+        return "the syntax tree of the answer is too large to check"
     num_errors, num_allowed = parsed.num_errors, parent.num_errors
     if num_errors > num_allowed:
-        return f"it has {num_errors} syntax errors and its parent has {num_allowed}"
+        return f"the answer has {num_errors} syntax errors and its parent has {num_allowed}"
     return None
 
 
@@ -150,11 +150,11 @@ def _decode(body: bytes, decoder: "msgspec.json.Decoder[Decoded]", expected: str
     raise NoAnswerError(Fault.PERMANENT, reason)
 
 
-# Cache of answers, one file each: `cache/3f/3fa9…` contains the digest of the content, a line feed, and the content.
+# Cache with one file per answer: `cache/3f/3fa9…` contains the digest of the content, a line feed, and the content.
 
-VERSION = b"gristmill answer 1\n"
+CACHE_VERSION = b"gristmill answer 1\n"
 MAX_FILE_BYTES = 64 << 20
-"""Eight times the maximum size of an answer. JSON writes a control character in six bytes."""
+"""Maximum size of a cached file: eight times that of an answer. JSON writes a control character in six bytes."""
 
 
 class AnswerCache:
@@ -184,5 +184,5 @@ class AnswerCache:
         write_atomically(path, hashlib.sha256(content).hexdigest().encode() + b"\n" + content, is_synced=False)
 
     def _path(self, request: bytes) -> Path:
-        name = hashlib.sha256(VERSION + request).hexdigest()
+        name = hashlib.sha256(CACHE_VERSION + request).hexdigest()
         return self.folder / name[:2] / name

@@ -1,8 +1,8 @@
-"""`format`: change the indent, the quotes and the blank lines of a program, but not its tokens.
+"""`format`: change the indent, the quotes and the blank lines of a program, but not its meaning.
 
 A line keeps its indent level, and its alignment beyond that level. In Python, indents define the blocks, so all lines
-of a block must get the same column. The columns at which blocks begin are read from the tree and are always levels. In
-other languages, indents have no meaning.
+of a block must begin at the same column. The columns at which blocks begin are read from the syntax tree and always
+become levels. In other languages, indents have no meaning.
 """
 
 import re
@@ -25,29 +25,29 @@ from gristmill.variants.edits import (
 )
 from gristmill.variants.grammars import Parsed, captures
 
-# Lines of a text, and which of them begin inside a token.
+# Lines of a text, and the changes that are allowed in each line.
 
-FREE, IN_COMMENT, FROZEN = range(3)
-"""Allowed changes of a line: all of its whitespace, only its indent, or nothing."""
+FREE, INDENT_ONLY, FROZEN = range(3)
+"""Parts of a line that may change: all of its whitespace, only its indent, or nothing."""
 
 RUST_DOCUMENTATION = (b"/**", b"/*!")
-"""Comments that are attributes in Rust. Their value includes every byte."""
+"""Beginnings of comments that are attributes in Rust. Every byte of such a comment is part of its value."""
 
 
 class Lines(NamedTuple):
-    """Lines of a text, and the allowed changes of each."""
+    """Lines of a text, and the changes that are allowed in each line."""
 
     texts: list[bytes]
     """Lines without their line feeds, but with carriage returns."""
     kinds: bytearray
-    """FREE, IN_COMMENT or FROZEN for each line."""
+    """FREE, INDENT_ONLY or FROZEN for each line."""
 
     def starts(self) -> list[int]:
-        """Return the offset of each line, and the length of the text plus 1."""
+        """Return the offset of each line, followed by the length of the text plus 1."""
         return [0, *accumulate(len(text) + 1 for text in self.texts)]
 
     def with_text(self, text: bytes) -> "Lines":
-        """Return the lines of another text that has line ends at the same offsets."""
+        """Return the lines of a different text that has line ends at the same offsets."""
         return Lines(text.split(b"\n"), self.kinds)
 
 
@@ -58,16 +58,16 @@ def split_lines(parsed: Parsed) -> Lines:
     starts = lines.starts()
     for span in find_multiline_tokens(parsed, COMMENT_QUERIES[parsed.language]):
         is_documentation = parsed.language == "rust" and parsed.text.startswith(RUST_DOCUMENTATION, span.start)
-        _mark_span(kinds, starts, span, FROZEN if is_documentation else IN_COMMENT)
+        _mark_span(kinds, starts, span, FROZEN if is_documentation else INDENT_ONLY)
     for span in find_multiline_tokens(parsed, STRING_QUERIES[parsed.language]):
         _mark_span(kinds, starts, span, FROZEN)
     if parsed.language in LANGUAGES_WITH_CONTINUATIONS:
-        _mark_continuations(texts, kinds, FROZEN if parsed.language in LANGUAGES_WITH_PREPROCESSOR else IN_COMMENT)
+        _mark_continuations(texts, kinds, FROZEN if parsed.language in LANGUAGES_WITH_PREPROCESSOR else INDENT_ONLY)
     return lines
 
 
 def _mark_span(kinds: bytearray, starts: list[int], span: Span, kind: int) -> None:
-    """Mark the lines that begin inside a span. The last byte of a span may be its line feed."""
+    """Mark the lines that begin inside a span. The last byte of a span may be a line feed."""
     first, last = bisect_right(starts, span.start), bisect_right(starts, span.end - 1)
     kinds[first:last] = bytes([kind]) * (last - first)
 
@@ -78,7 +78,7 @@ def _mark_continuations(texts: list[bytes], kinds: bytearray, kind: int) -> None
             kinds[row] = max(kind, kinds[row])
 
 
-# Blank lines. Their number changes, but no run of them appears or disappears.
+# Blank lines. The length of a run of blank lines changes, but no run appears or disappears.
 
 CLOSING = (b"}", b")", b"]")
 INDENT_STARTS = (b" ", b"\t")
@@ -88,7 +88,7 @@ class Spacing(Enum):
     TIGHT = "tight"
     """Each run of blank lines becomes one blank line."""
     WIDE = "wide"
-    """Each run of blank lines before an unindented line gets one more."""
+    """Each run of blank lines before an unindented line gets one more blank line."""
 
 
 def possible_spacings(lines: Lines) -> list[Spacing]:
@@ -133,13 +133,13 @@ INDENT_UNITS = (b"  ", b"    ", b"        ", TAB)
 UNIT_WIDTHS = (2, 3, 4, 8)
 """Common widths of an indent level, in spaces."""
 MAX_LEVEL_STEP = 2
-"""Maximum step in levels from one line to the next. A line that is deeper is aligned with something above it."""
+"""Maximum step in levels from one line to the next. A line with a larger step is aligned with text above it."""
 MIN_SHARE_ON_LEVELS = 0.5
-"""Minimum share of indented lines that are on a level. With fewer, the text has no consistent unit."""
+"""Minimum share of indented lines that are on a level. If fewer are, the text has no consistent unit."""
 
 SPACES_AND_TABS = b" \t"
 FORM_FEED_INDENT = re.compile(rb"(?m)^[ \t]*\f[\f]*[ \t]+\S")
-"""Form feed before an indent. After it, Python counts columns from the first one again."""
+"""Form feed before an indent. After a form feed, Python counts columns from 0 again."""
 
 
 class Indents(NamedTuple):
@@ -148,7 +148,7 @@ class Indents(NamedTuple):
     prefixes: list[bytes | None]
     """Indent of each line. None if the line is blank or must not change."""
     level_columns: frozenset[int]
-    """Columns that are levels, regardless of the lines above."""
+    """Columns that are always levels, regardless of the lines above."""
 
 
 def find_prefixes(lines: Lines) -> list[bytes | None]:
@@ -165,7 +165,7 @@ def is_mixed(prefixes: list[bytes | None]) -> bool:
 
 
 def find_indents(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> Indents | None:
-    """Return the indents of a text, or None if it has none or they have no consistent unit."""
+    """Return the indents of a text, or None if there are no indents or no consistent unit."""
     if parsed.language == "python":
         return _python_indents(parsed, lines, prefixes)
     free = [prefix for prefix, kind in zip(prefixes, lines.kinds, strict=True) if prefix is not None and kind == FREE]
@@ -190,7 +190,7 @@ def apply_indent(lines: Lines, indents: Indents, unit: bytes) -> Lines:
 def _split_prefix(indents: Indents, prefix: bytes, base: int) -> tuple[int, bytes]:
     """Split an indent into its number of levels and the spaces beyond them.
 
-    `base` is the level of the last line without spaces beyond its level.
+    `base` is the level of the last line that has no spaces beyond its level.
     """
     if indents.unit == TAB:
         rest = prefix.lstrip(TAB)
@@ -224,9 +224,9 @@ def _block_columns(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -
 
 
 def _tab_unit(prefixes: list[bytes]) -> bytes | None:
-    """Return a tab, or None if some indents have another unit.
+    """Return a tab, or None if some indents have a different unit.
 
-    Spaces after tabs are alignment. A space before a tab, or an indent of spaces only, is another unit.
+    Spaces after tabs are alignment. A space before a tab, or two spaces at the start, are a different unit.
     """
     has_other_unit = any(prefix.startswith(b"  ") or b" \t" in prefix for prefix in prefixes)
     return None if has_other_unit else TAB
@@ -240,7 +240,7 @@ def _space_unit(widths: list[int]) -> bytes | None:
     return b" " * unit if steps[unit] and num_on_levels >= MIN_SHARE_ON_LEVELS * len(indented) else None
 
 
-# Quotes: 'x' becomes "x" and vice versa, in the languages where both mean the same.
+# Quotes: 'x' becomes "x" and vice versa, in the languages where both quotes mean the same.
 
 QUOTES = (b"'", b'"')
 
@@ -255,13 +255,13 @@ SIMPLE_STRING = re.compile(rb"""[A-Za-z]{0,2}(['"])[^'"\\\r\n]*\1""")
 
 
 def find_quotes(parsed: Parsed) -> dict[bytes, list[int]]:
-    """Return the positions of the quotes that can be replaced, keyed by the quote to replace them with."""
+    """Return the positions of the quotes that can be replaced, keyed by the new quote."""
     positions: dict[bytes, list[int]] = {quote: [] for quote in QUOTES}
     if parsed.language not in QUOTE_QUERIES:
         return positions
     text, last_end = parsed.text, 0
     found = captures(parsed, QUOTE_QUERIES[parsed.language])
-    attribute_ends = {node.end_byte for node in found.get("attribute", ())}  # these follow the rules of HTML
+    attribute_ends = {node.end_byte for node in found.get("attribute", ())}  # attributes follow the rules of HTML
     for start, end in sorted((node.start_byte, node.end_byte) for node in found.get("string", ())):
         if start >= last_end and end not in attribute_ends and not _adjoins_quote(text, start, end):
             match = SIMPLE_STRING.fullmatch(text, start, end)
@@ -282,7 +282,7 @@ def _adjoins_quote(text: bytes, start: int, end: int) -> bool:
     return text[start - 1 : start] in QUOTES or text[end : end + 1] in QUOTES
 
 
-# The variant: another indent, other quotes, or more or fewer blank lines.
+# The variant: a different indent, different quotes, or more or fewer blank lines.
 
 Choice = TypeVar("Choice")
 
@@ -296,9 +296,10 @@ class Layout(NamedTuple):
 
 
 def vary_layout(parsed: Parsed, rng: SeededRandom) -> bytes | None:
-    """Return the text with another layout, or None if there is none.
+    """Return the text with a different layout.
 
-    There is none if the text has syntax errors, if Python code mixes tabs and spaces, or if nothing can change.
+    Return None if the text has syntax errors or is unsafe to rewrite, if Python code mixes tabs and spaces, or if
+    nothing can change.
     """
     if parsed.tree.root_node.has_error or not is_safe_to_rewrite(parsed):
         return None

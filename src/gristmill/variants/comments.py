@@ -1,4 +1,4 @@
-"""`comments`: remove all comments or some, or move each by a line. Comments that programs read are kept."""
+"""`comments`: remove all or some comments, or move comments by one line. Comments that programs read are kept."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -64,20 +64,23 @@ _DIRECTIVES = {
 LICENSE = re.compile(_LICENSE)
 
 RUN_MARKERS = {"python": b"# /// ", "go": b"utput:"}
-"""Markers of comments that are read together with the comments next to them, keyed by language.
+"""Markers of comments that programs read together with adjacent comments, keyed by language.
 
-They are a script's requirements (PEP 723) in Python, and the expected output of an example in Go.
+In Python, these comments are a script's requirements (PEP 723). In Go, they are the expected output of an example.
 """
 
 CODE_COMMENT_MARKERS = {"go": b'"C"'}
-"""Text of files whose comments are all kept, keyed by language. In a Go file that imports "C", comments are C code."""
+"""Text that marks files in which all comments are kept, keyed by language.
+
+In a Go file that imports "C", comments are C code.
+"""
 
 
 @cache
 def directive_pattern(language: str) -> Any:
     """Return the pattern of comments that must be kept.
 
-    RE2 applies it to all comments at once, joined by line feeds. Python's own engine takes 10 us per comment.
+    RE2 applies the pattern to all comments at once, joined by line feeds. Python's own engine takes 10 us per comment.
     """
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
@@ -112,12 +115,12 @@ def find_comments(parsed: Parsed) -> Comments:
     if not spans or CODE_COMMENT_MARKERS.get(parsed.language, b"\0") in parsed.text:
         return Comments(spans, [])
     unsure = sorted(Span(node.start_byte, node.end_byte) for node in found.get("unsure", ()))
-    kept = _overlapping(spans, unsure) | _in_kept_runs(parsed, spans) | _in_special_positions(parsed, spans)
-    kept |= _with_directives(parsed, spans)
+    kept = _find_overlapping(spans, unsure) | _find_kept_runs(parsed, spans) | _find_in_special_positions(parsed, spans)
+    kept |= _find_directives(parsed, spans)
     return Comments(spans, [index for index in range(len(spans)) if index not in kept])
 
 
-def _with_directives(parsed: Parsed, spans: list[Span]) -> set[int]:
+def _find_directives(parsed: Parsed, spans: list[Span]) -> set[int]:
     pieces = [parsed.text[start:end] for start, end in spans]
     starts = [0, *accumulate(len(piece) + 1 for piece in pieces)]
     found = directive_pattern(parsed.language).finditer(b"\n".join(pieces))
@@ -125,12 +128,12 @@ def _with_directives(parsed: Parsed, spans: list[Span]) -> set[int]:
 
 
 def _comment_span(text: bytes, start: int, end: int) -> Span:
-    """Return the span of a comment without the carriage return that most grammars include in it."""
+    """Return the span of a comment without the carriage return that most grammars include."""
     return Span(start, end - 1 if text[end - 1] == CARRIAGE_RETURN else end)
 
 
-def _overlapping(spans: list[Span], outer: list[Span]) -> set[int]:
-    """Return the indices of the spans that overlap one of `outer`. Both lists must be sorted."""
+def _find_overlapping(spans: list[Span], outer: list[Span]) -> set[int]:
+    """Return the indices of the spans that overlap a span of `outer`. Both lists must be sorted."""
     overlapping: set[int] = set()
     remaining = iter(outer)
     outer_end, following = 0, next(remaining, None)
@@ -142,8 +145,8 @@ def _overlapping(spans: list[Span], outer: list[Span]) -> set[int]:
     return overlapping
 
 
-def _in_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
-    """Return the comments of the first run, if it is a license, and of runs that are read together."""
+def _find_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
+    """Return the indices of comments in kept runs: the first run if it is a license, and runs with a marker."""
     text, marker = parsed.text, RUN_MARKERS.get(parsed.language)
     has_marker = marker is not None and marker in text
     kept: set[int] = set()
@@ -163,16 +166,17 @@ def _comment_runs(text: bytes, spans: list[Span]) -> Iterator[range]:
             start = index
 
 
-def _in_special_positions(parsed: Parsed, spans: list[Span]) -> set[int]:
+def _find_in_special_positions(parsed: Parsed, spans: list[Span]) -> set[int]:
     if parsed.language in LANGUAGES_WITH_CONTINUATIONS:
-        return _on_continued_lines(parsed, spans)
-    return _alone_in_braces(parsed.text, spans) if parsed.language in BRACE_COMMENT_LANGUAGES else set()
+        return _find_on_continued_lines(parsed, spans)
+    return _find_alone_in_braces(parsed.text, spans) if parsed.language in BRACE_COMMENT_LANGUAGES else set()
 
 
-def _on_continued_lines(parsed: Parsed, spans: list[Span]) -> set[int]:
-    """Return the comments on lines that continue the previous one, and for C also those in preprocessor directives.
+def _find_on_continued_lines(parsed: Parsed, spans: list[Span]) -> set[int]:
+    """Return the indices of comments on lines that continue the previous line, and in preprocessor directives.
 
-    If the line of such a comment were removed, the backslash before it would continue to the line after it.
+    If the line of such a comment were removed, the backslash at the end of the line above would apply to the line
+    below.
     """
     text, has_preprocessor = parsed.text, parsed.language in LANGUAGES_WITH_PREPROCESSOR
     kept: set[int] = set()
@@ -194,8 +198,8 @@ def _is_preprocessor_line(text: bytes, line_start: int) -> bool:
     return text[line_start : line_start + 200].lstrip()[:2].startswith((b"#", b"%:", b"??"))
 
 
-def _alone_in_braces(text: bytes, spans: list[Span]) -> set[int]:
-    """Return the comments that are alone in braces.
+def _find_alone_in_braces(text: bytes, spans: list[Span]) -> set[int]:
+    """Return the indices of comments that are alone in braces.
 
     Examples are {/* in JSX */} and function () {/* a text that toString() reads */}.
     """
@@ -215,7 +219,7 @@ DOCSTRING_READERS = (
     *(b"yacc", b"import ply", b"def p_", b"def t_", b"zope", b"IPython", b"mcp", b"langchain", b"dspy"),
     *(b"pydantic", b"fastapi", b"graphene", b"strawberry", b"apispec", b"flasgger", b"restx"),
 )
-"""Words of files that may read docstrings. A match inside a longer word counts too, because caution costs little."""
+"""Words that suggest that a file reads docstrings. They are also found inside longer words, to be safe."""
 
 BODY = "body: (block . (expression_statement . (string) @docstring .)) @body"
 DOCSTRINGS = f"""
@@ -258,7 +262,7 @@ def _docstring_removal(text: bytes, body: "Node", docstring: Span) -> Iterator[E
         return
     if following is None:
         yield Edit(start, end, b"pass")
-    elif following.type != "expression_statement":  # it would become the docstring
+    elif following.type != "expression_statement":  # a string would become the docstring
         yield Edit(line_start, line_end + 1, b"")
 
 
@@ -270,7 +274,7 @@ def _statement_after_docstring(body: "Node") -> "Node | None":
     return next((child for child in body.named_children[1:] if child.type != "comment"), None)
 
 
-# Moving: a comment at the end of a line moves above it, and some comments alone above a line move to its end.
+# Moving: a comment at the end of a line moves above the line, and some comments above a line move to its end.
 
 MAX_LINE_BYTES = 100
 LINE_END_SHARE = 0.5
@@ -298,7 +302,7 @@ class CommentedText(NamedTuple):
 
 
 class CommentLocation(NamedTuple):
-    """Location of a comment that is alone on its line or at the end of it."""
+    """Location of a comment that is alone on its line or at the end of the line."""
 
     span: Span
     line_start: int
@@ -337,7 +341,8 @@ def _move(source: CommentedText, index: int, rng: SeededRandom) -> list[Edit]:
 def _locate_comment(source: CommentedText, index: int) -> CommentLocation | None:
     """Return the location of a comment.
 
-    None if the comment contains a line feed or is followed by code, or if the line has another comment or no line feed.
+    Return None if the comment contains a line feed or is followed by code, or if the line has a second comment or no
+    line feed.
     """
     text, spans = source.parsed.text, source.comments.spans
     start, end = spans[index]
@@ -354,7 +359,7 @@ def _locate_comment(source: CommentedText, index: int) -> CommentLocation | None
 def _move_above(source: CommentedText, location: CommentLocation, before: bytes) -> list[Edit]:
     """Move a comment from the end of a line to a new line above.
 
-    It is not moved between a directive and its line, or away from comments below that continue it.
+    A comment is not moved if it would separate a directive from its line, or if comments below continue it.
     """
     text, (start, end) = source.parsed.text, location.span
     code = before.strip(SPACES_AND_TABS)
@@ -385,11 +390,11 @@ def _move_to_line_end(source: CommentedText, location: CommentLocation) -> list[
     return [Edit(location.line_start, location.line_end + 1, b""), Edit(position, position, moved)]
 
 
-# Removal: the tokens around a comment remain separated, by a line feed if the comment has one, otherwise by a space.
+# Removal: the tokens around a comment remain separated, by a line feed if the comment contains one, or by a space.
 
 
 def remove_comments(text: bytes, removed: list[Span]) -> Iterator[Edit]:
-    """Yield the edits that remove comments, in linear time even if they are all on one line."""
+    """Yield the edits that remove comments, in linear time even if all comments are on one line."""
     spans = [Span(0, 0), *_join_adjacent(text, removed), Span(len(text), len(text))]
     for index in range(1, len(spans) - 1):
         edit = _remove_comment(text, spans[index], spans[index - 1].end, spans[index + 1].start)
@@ -408,14 +413,14 @@ def _join_adjacent(text: bytes, spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _remove_comment(text: bytes, span: Span, last_end: int, following: int) -> Edit | None:
+def _remove_comment(text: bytes, span: Span, previous_end: int, next_start: int) -> Edit | None:
     """Return the edit that removes a comment, or None if the line would then end in a backslash."""
     start, end = span
-    line_start = max(last_end, text.rfind(b"\n", last_end, start) + 1)
-    line_end = text.find(b"\n", end, following)
-    before, after = text[line_start:start], text[end : following if line_end < 0 else line_end]
-    is_first = not before.strip(SPACES_AND_TABS) and (line_start > last_end or not last_end)
-    is_last = not after.strip() and (line_end >= 0 or following == len(text))
+    line_start = max(previous_end, text.rfind(b"\n", previous_end, start) + 1)
+    line_end = text.find(b"\n", end, next_start)
+    before, after = text[line_start:start], text[end : next_start if line_end < 0 else line_end]
+    is_first = not before.strip(SPACES_AND_TABS) and (line_start > previous_end or not previous_end)
+    is_last = not after.strip() and (line_end >= 0 or next_start == len(text))
     if is_first and is_last:
         return Edit(line_start, len(text) if line_end < 0 else line_end + 1, b"")
     if is_first:
@@ -443,12 +448,12 @@ def _num_trailing_spaces(piece: bytes) -> int:
     return len(piece) - len(piece.rstrip(SPACES_AND_TABS))
 
 
-# The variant: all comments are removed, some are removed, or each is moved by a line.
+# The variant: all comments are removed, some are removed, or comments are moved by one line.
 
 MIN_REMOVED_SHARE = 0.3
-"""Minimum share of comments that _strip_some removes. With fewer, the text hardly changes."""
+"""Minimum share of comments that _strip_some removes. With a smaller share, the text hardly changes."""
 MAX_REMOVED_SHARE = 0.8
-"""Maximum share of comments that _strip_some removes. More is nearly all of them."""
+"""Maximum share of comments that _strip_some removes. With a larger share, nearly all are removed."""
 
 Mode = Callable[[Parsed, Comments, SeededRandom], list[Edit]]
 
@@ -475,7 +480,7 @@ def vary_comments(parsed: Parsed, rng: SeededRandom) -> bytes | None:
 def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
     """Return True if the variant has more syntax errors than the text.
 
-    Only a text that has errors can get more of them. Parsing the other variants again would halve the speed.
+    Only a text that already has errors can get more. Parsing all variants again would halve the speed.
     """
     if not parsed.tree.root_node.has_error:
         return False
@@ -485,7 +490,7 @@ def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
 def _is_other_language(parsed: Parsed) -> bool:
     """Return True if a Python text has syntax errors.
 
-    Python's grammar covers all of Python, so such a text is in another language. C's grammar does not cover all of C.
+    Python's grammar covers all of Python, so such a text is not Python. C's grammar does not cover all of C.
     """
     return parsed.language == "python" and parsed.tree.root_node.has_error
 
@@ -493,7 +498,7 @@ def _is_other_language(parsed: Parsed) -> bool:
 def _match_last_line_end(text: bytes, variant: bytes) -> bytes:
     """Remove the line end of the variant's last line if the original text has none.
 
-    If the last line was removed, the line before it is now the last, and that one ends in a line feed.
+    If the last line was removed, the line before it is now the last line and still ends in a line feed.
     """
     return variant if text.endswith(b"\n") else variant.rstrip(b"\r\n")
 

@@ -30,7 +30,7 @@ def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
     return b"".join(pieces)
 
 
-# Tokens that can contain line feeds, such as raw strings. A line that begins inside such a token is part of it.
+# Tokens that can contain line feeds, such as raw strings. A line that begins inside such a token is part of the token.
 
 _QUOTED = "(string_literal) @token"
 _RAW = "(raw_string_literal) @token"
@@ -56,14 +56,15 @@ JSX_ELEMENT_QUERIES = dict.fromkeys(
 
 
 LANGUAGES_WITH_CONTINUATIONS = {"python", "c", "c++"}
-"""Languages in which a backslash at the end of a line continues it on the next line."""
+"""Languages in which a backslash at the end of a line continues the line on the next one."""
 LANGUAGES_WITH_PREPROCESSOR = {"c", "c++"}
 
 
 def find_multiline_tokens(parsed: Parsed, query: str) -> list[Span]:
-    """Return the captured tokens that contain a line feed, in text order. Of nested tokens, return the outermost.
+    """Return the captured tokens that contain a line feed, in text order. If tokens are nested, return the outermost.
 
-    Only byte offsets are read, because tree-sitter 0.26.0 crashes on the row and column of a node (its issue 472).
+    Read only byte offsets, because tree-sitter 0.26.0 crashes when the row or column of a node is read (tree-sitter
+    issue 472).
     """
     nodes = captures(parsed, query).get("token", ())
     ranges = sorted((node.start_byte, -node.end_byte) for node in nodes)
@@ -76,31 +77,32 @@ def find_multiline_tokens(parsed: Parsed, query: str) -> list[Span]:
     return spans
 
 
-# Texts that are safe to rewrite: all readers agree on the line ends, and the program does not read its own source.
+# Texts that are safe to rewrite: all parsers and compilers split them into the same lines, and the program does not
+# read its own source.
 
-LINE_SEPARATORS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
-"""NUL, U+2028 and U+2029, which end a line or the text for some readers and not for others."""
+AMBIGUOUS_LINE_ENDS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+"""NUL, U+2028 and U+2029. Only some parsers and compilers treat them as the end of a line or of the text."""
 
-SELF_READING_WORDS = {"python": (b"lineno", b"getsource", b"getcomments", b"linecache")}
-"""Words of programs that may read their own source lines, keyed by language."""
+SOURCE_INTROSPECTION_WORDS = {"python": (b"lineno", b"getsource", b"getcomments", b"linecache")}
+"""Words that suggest that a program reads its own source lines, keyed by language."""
 
 MAX_LOOKBACK_BYTES = 200
-"""Number of bytes to search for a backslash before a line. If all are whitespace, a backslash is assumed."""
+"""Number of bytes to search for a backslash before a line. If all of them are whitespace, a backslash is assumed."""
 
 
 def is_safe_to_rewrite(parsed: Parsed) -> bool:
     """Return True if the text can be rewritten without changing its meaning.
 
-    A text with lone carriage returns is not safe. They end a line in Python and JavaScript, but in no grammar do they
-    end a comment.
+    A text with lone carriage returns is not safe. Carriage returns end a line in Python and JavaScript, but no grammar
+    ends a comment at them.
     """
     text = parsed.text
-    if text.count(b"\r") != text.count(b"\r\n") or any(separator in text for separator in LINE_SEPARATORS):
+    if text.count(b"\r") != text.count(b"\r\n") or any(separator in text for separator in AMBIGUOUS_LINE_ENDS):
         return False
     return (
         _is_utf8(text)
         and not is_hard_to_query(parsed)
-        and not any(word in text for word in SELF_READING_WORDS.get(parsed.language, ()))
+        and not any(word in text for word in SOURCE_INTROSPECTION_WORDS.get(parsed.language, ()))
     )
 
 

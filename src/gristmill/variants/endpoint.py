@@ -1,4 +1,4 @@
-"""Endpoint of the language model that rewrites texts: its settings, and requests to it.
+"""Endpoint of the language model that rewrites texts: settings and requests.
 
 A URL that may contain a secret is refused, so that messages can show the URL. The key is read from the environment for
 each request and is not stored.
@@ -29,7 +29,7 @@ MAX_TEMPERATURE = 2.0
 MIN_ANSWER_TOKENS = 4096
 """Lowest default of `max_tokens`, even for a short text. Some models reason before they answer."""
 BYTES_PER_TOKEN = 3
-"""Estimate, because the model's tokenizer is unknown. Most have three to four bytes of code per token."""
+"""Estimate, because the model's tokenizer is unknown. Most tokens of code have three to four bytes."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     """Base URL. It may end with `/chat/completions`."""
     model: str | None = None
-    """Name of the model. None for the first one that the server lists."""
+    """Name of the model. None for the first model that the server lists."""
     key_variable: str = "GRISTMILL_REWRITE_KEY"
     """Environment variable that contains the key. If it is not set, no key is sent."""
     timeout_seconds: float = 300.0
@@ -49,7 +49,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     num_retries: int = 4
     concurrency: int = 8
     max_tokens: int | None = None
-    """Maximum number of tokens in an answer. None for twice those of the text, but at least MIN_ANSWER_TOKENS."""
+    """Maximum number of tokens in an answer. None for twice as many as in the text, but at least MIN_ANSWER_TOKENS."""
     context_tokens: int | None = None
     """Maximum number of tokens in a prompt and its answer together. None if unknown."""
     temperature: float = 0.7
@@ -75,17 +75,17 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         _check_range("max_tokens", 1 if self.max_tokens is None else self.max_tokens, 1, 1 << 30)
         _check_range("context_tokens", 1 if self.context_tokens is None else self.context_tokens, 1, 1 << 30)
         _check_range("temperature", self.temperature, 0, MAX_TEMPERATURE)
-        if not VARIABLE_NAME.fullmatch(self.key_variable):  # not shown, because it may be the key itself
+        if not VARIABLE_NAME.fullmatch(self.key_variable):  # the value is not shown, because it may be the key itself
             raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
         if self.model is not None and not self.model.strip():
-            raise ConfigError("the model of the rewrite endpoint is empty. Omit it to use the first one listed.")
+            raise ConfigError("the model of the rewrite endpoint is empty. Omit it to use the first model listed.")
 
     @property
     def base_url(self) -> str:
         return self.url.rstrip("/").removesuffix(COMPLETIONS_PATH).rstrip("/")
 
     def max_answer_tokens(self, prompt: str, text: bytes) -> int | None:
-        """Return the maximum length of an answer, or None if the context has no room for one as long as the text."""
+        """Return the maximum number of tokens in an answer, or None if an answer of the text's length would not fit."""
         text_tokens = estimate_tokens(text)
         limit = max(MIN_ANSWER_TOKENS, 2 * text_tokens) if self.max_tokens is None else self.max_tokens
         if self.context_tokens is None:
@@ -154,13 +154,14 @@ class EndpointClient:
         self._last_error: str | None = None
 
     def stop(self) -> None:
-        """Stop all requests. Those in progress end within a moment."""
+        """Stop all requests. Requests in progress end within a moment."""
         self._stop.set()
 
     def ask(self, request: bytes) -> Reply:
         """Send a request and return the reply.
 
-        Raises NoAnswerError if there is none, and InputError after MAX_CONSECUTIVE_FAILURES requests without one.
+        Raises NoAnswerError if there is no reply, and InputError after MAX_CONSECUTIVE_FAILURES requests in a row
+        without a reply.
         """
         try:
             reply = read_reply(self._send_with_retries(COMPLETIONS_PATH, request))
@@ -179,7 +180,7 @@ class EndpointClient:
         except NoAnswerError as error:
             raise InputError(
                 f"the rewrite endpoint {self._endpoint.base_url} does not list its models: {error.reason}. "
-                f"Start it, or set the model. {RESUME_HINT}."
+                f"Start the server, or set the model. {RESUME_HINT}."
             ) from None
 
     def _send_with_retries(self, path: str, body: bytes | None) -> bytes:
@@ -217,13 +218,13 @@ class EndpointClient:
 def encode_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_tokens: int) -> bytes:
     """Return a request as JSON.
 
-    It contains everything that decides the answer and nothing else, because it is also the key of the cache.
+    The request contains only the values that determine the answer, because it is also the key of the cache.
     """
     request = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
         "temperature": float(endpoint.temperature),
-        "seed": seed & 0x7FFFFFFF,  # some servers store it in 32 bits
+        "seed": seed & 0x7FFFFFFF,  # some servers store the seed in 32 bits
         "max_tokens": max_tokens,
         "stream": False,
     }
@@ -233,7 +234,8 @@ def encode_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_t
 def retry_delay_seconds(attempt: int, retry_after: str | None) -> float:
     """Return the delay before the next attempt.
 
-    `retry_after` is the header of the server, `120` or `Fri, 31 Dec 1999 23:59:59 GMT`. Other values are ignored.
+    `retry_after` is the value of the header, such as `120` or `Fri, 31 Dec 1999 23:59:59 GMT`. Invalid values are
+    ignored.
     """
     requested = _parse_retry_after(retry_after) if retry_after else None
     if requested is None:

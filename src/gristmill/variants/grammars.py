@@ -1,7 +1,7 @@
 """Parse source text into a syntax tree with the tree-sitter grammar of its language.
 
-The grammars are part of the extra gristmill[variants]. Each is a self-contained wheel, so nothing is downloaded at run
-time.
+The grammars are part of the extra gristmill[variants]. Each grammar is a self-contained wheel, so nothing is downloaded
+at run time.
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ GRAMMARS = {
     "c": ("tree_sitter_c", "language"),
     "c++": ("tree_sitter_cpp", "language"),
 }
-"""Package of the grammar and the function that returns it, keyed by language as in files.jsonl."""
+"""Package of each grammar, and its function that returns the grammar, keyed by language as in files.jsonl."""
 
 GRAMMAR_PACKAGES = ("tree-sitter", *sorted({package.replace("_", "-") for package, _ in GRAMMARS.values()}))
 
@@ -41,7 +41,7 @@ class Parsed(NamedTuple):
 
     @property
     def num_errors(self) -> int:
-        """Number of places that the grammar cannot parse, or where it assumes a missing token."""
+        """Number of syntax errors: places that the grammar cannot parse, and missing tokens."""
         root = self.tree.root_node
         return sum(map(len, captures(self, ERROR_QUERY).values())) if root.has_error else 0
 
@@ -115,9 +115,9 @@ NODE_STEP = 5_000
 def is_hard_to_query(parsed: Parsed) -> bool:
     """Return True if the tree is deeper than MAX_DEPTH or has an error node with more than MAX_ERROR_WIDTH children.
 
-    Such a tree is too slow to query. Only every NODE_STEPth node is inspected, which finds everything that exceeds a
-    limit by NODE_STEP. A path of that depth has NODE_STEP consecutive nodes below the level MAX_DEPTH, and a wide error
-    node contains all its tokens, so no step skips them.
+    Such a tree is too slow to query. Only every NODE_STEPth node is inspected. This finds every tree that exceeds a
+    limit by NODE_STEP: a path that is this deep has NODE_STEP consecutive nodes below MAX_DEPTH, and an error node that
+    is this wide has more than NODE_STEP consecutive descendants. At least one of these nodes is inspected.
     """
     cursor = parsed.tree.walk()
     for index in range(NODE_STEP, parsed.tree.root_node.descendant_count, NODE_STEP):

@@ -1,11 +1,11 @@
-"""Fill in the middle: rewrite a document piece by piece, so that the middle of each piece comes last.
+"""Fill-in-the-middle: rewrite a document piece by piece, so that the middle of each piece comes last.
 
     PSM   <prefix> a <suffix> c <middle> b <end>
     SPM   <prefix> <suffix> c <middle> a b <end>        (Bavarian et al. 2022)
 
 variants/middles.py chooses the middle. Cuts are between characters, not between tokens, like the cursor of an editor.
-Each part is encoded separately, as an editor sends it. A piece is as long as a window allows, so no rewritten piece is
-split between windows. Decoding the parts gives the piece, byte for byte.
+Each part is encoded separately, as in a request from an editor. A piece is as long as a window allows, so no rewritten
+piece is split between windows. The decoded parts are equal to the piece, byte for byte.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ NUM_SENTINELS = 3
 MIN_PIECE_TOKENS = 8
 """Minimum length of a piece to rewrite. Shorter pieces have no middle worth predicting and remain unchanged."""
 RESERVED_TOKENS = 4
-"""Number of tokens kept free in a window, because a token that is cut in two becomes two or three. Usually enough."""
+"""Number of tokens kept free in a window, because a token that is cut becomes two or three tokens."""
 MAX_TRIES = 4
-"""Maximum number of attempts to find a middle that is short enough and, in rows with text, begins between tokens."""
+"""Maximum number of attempts to find a middle that is short enough and, if rows have a text, begins between tokens."""
 
 Ids = npt.NDArray[Any]
 NO_IDS = np.zeros(0, np.uint32)
@@ -53,9 +53,9 @@ class LossyTokenizerError(ValueError):
 
 
 class Infiller(NamedTuple):
-    """Rewriter of documents for fill in the middle.
+    """Rewriter of documents for fill-in-the-middle.
 
-    `encode` and `decode` take a part that continues after other tokens, so they add no space before it.
+    `encode` and `decode` are for parts that follow other tokens, so they do not add a space before a part.
     """
 
     encode: Callable[[bytes], Ids]
@@ -73,17 +73,16 @@ class Infiller(NamedTuple):
     end: Sentinel | None = None
     """Optional token after each middle. It counts towards `num_content`."""
     with_text: bool = False
-    """True if rows have a text, which must encode to their ids.
+    """True if rows have a text. The text must encode to the ids of the row.
 
-    If the tokenizer would merge the end of the prefix with the beginning of the middle, another middle is tried. If
-    that fails, the row is PSM, which has a sentinel between the two.
+    If the tokenizer would merge the end of the prefix with the beginning of the middle, a different middle is tried. If
+    all attempts fail, the row is in PSM order, which has a sentinel between the prefix and the middle.
     """
 
     def infill(self, document: "InfillText", rng: SeededRandom) -> list[Infilled] | WhyNotRewritten:
         """Rewrite a document, or return the reason why it remains unchanged.
 
-        Only the last window may have no middle. Otherwise the end token of the window before it would end the document
-        early.
+        Only the last window may have no middle. If any other window has none, the document is not rewritten.
         """
         made: list[Infilled] = []
         start = 0
@@ -133,13 +132,13 @@ class Infiller(NamedTuple):
             if middle is None:
                 return result
             edges = (first, middle.start, middle.end, last)
-            before, between, after = (self._encode_part(document.text[left:right]) for left, right in pairwise(edges))
-            if len(between.ids) > self.max_middle_tokens:
-                max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(between.ids)
+            prefix, infix, suffix = (self._encode_part(document.text[left:right]) for left, right in pairwise(edges))
+            if len(infix.ids) > self.max_middle_tokens:
+                max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(infix.ids)
                 continue
-            is_merged = form is FimForm.SPM and self.with_text and self._would_merge(before, between)
+            is_merged = form is FimForm.SPM and self.with_text and self._would_merge(prefix, infix)
             used = FimForm.PSM if is_merged else form
-            result = _Cut(used, middle.kind, len(between.ids), self._order_parts(before, between, after, used))
+            result = _Cut(used, middle.kind, len(infix.ids), self._order_parts(prefix, infix, suffix, used))
             if not is_merged:
                 return result
         return result
@@ -150,16 +149,18 @@ class Infiller(NamedTuple):
             raise LossyTokenizerError(text[:20])
         return _Part(ids, text)
 
-    def _order_parts(self, before: "_Part", between: "_Part", after: "_Part", form: FimForm) -> tuple["_Part", ...]:
-        prefix, middle, suffix = (_sentinel_part(one) for one in (self.prefix, self.middle, self.suffix))
+    def _order_parts(self, prefix: "_Part", infix: "_Part", suffix: "_Part", form: FimForm) -> tuple["_Part", ...]:
+        prefix_sentinel, middle_sentinel, suffix_sentinel = (
+            _sentinel_part(one) for one in (self.prefix, self.middle, self.suffix)
+        )
         end = () if self.end is None else (_sentinel_part(self.end),)
         if form is FimForm.SPM:
-            return (prefix, suffix, after, middle, before, between, *end)
-        return (prefix, before, suffix, after, middle, between, *end)
+            return (prefix_sentinel, suffix_sentinel, suffix, middle_sentinel, prefix, infix, *end)
+        return (prefix_sentinel, prefix, suffix_sentinel, suffix, middle_sentinel, infix, *end)
 
-    def _would_merge(self, before: "_Part", between: "_Part") -> bool:
-        joined = self.encode(before.text + between.text)
-        return not np.array_equal(joined, np.concatenate((before.ids, between.ids)))
+    def _would_merge(self, prefix: "_Part", infix: "_Part") -> bool:
+        joined = self.encode(prefix.text + infix.text)
+        return not np.array_equal(joined, np.concatenate((prefix.ids, infix.ids)))
 
 
 class InfillText(NamedTuple):
@@ -168,16 +169,19 @@ class InfillText(NamedTuple):
     text: bytes
     ids: Ids
     starts: Indices
-    """Offset of each token in the text, and the length of the text."""
+    """Byte offset of each token in the text, followed by the length of the text."""
     nodes: Nodes | None
-    """Nodes of its syntax tree. None if its language has no grammar."""
+    """Nodes of the syntax tree. None if the language has no grammar."""
 
     @property
     def num_tokens(self) -> int:
         return len(self.starts) - 1
 
     def find_end(self, start: int, end: int) -> int:
-        """Return the last index after `start` and up to `end` at which a token begins with a complete character."""
+        """Return the largest index of a token after `start`, up to `end`, that does not begin inside a character.
+
+        If there is none, return `end`, but at least `start + 1`.
+        """
         end = min(end, self.num_tokens)
         for index in range(end, start, -1):
             offset = int(self.starts[index])

@@ -1,7 +1,7 @@
 """Make variants of a document, with one function for each kind.
 
-The table VARIANTS in core/records.py describes the kinds. pipeline/ decides whether a variant is used: it must not
-contain a secret, be a duplicate, or contain held-out text.
+The table VARIANTS in core/records.py describes the kinds. The package pipeline decides whether a variant is used: a
+variant must not contain a secret or held-out text, and must not be a duplicate.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,9 +80,9 @@ def make_variant(kind: VariantKind, original: Original, context: VariantContext,
     made = MAKERS[kind](original, context, SeededRandom(seed))
     if isinstance(made, WhyNoVariant) or traits.makes == "windows":
         return made or WhyNoVariant.NOTHING_TO_VARY
-    assert isinstance(made, bytes), f"{kind} makes text"
-    # A kind that keeps the tree is not parsed again, which would double the cost. tests/variants/test_rename.py checks
-    # that it does keep the tree.
+    assert isinstance(made, bytes), f"{kind} must make text"
+    # A variant of a kind that keeps the tree is not parsed again, because this would double the cost.
+    # tests/variants/test_rename.py checks that the tree is kept.
     may_differ = traits.needs_grammar and "tree" not in traits.keeps
     if may_differ and _has_more_errors(made, original.parsed):
         return WhyNoVariant.MORE_ERRORS
@@ -120,7 +120,7 @@ def _maker_by_grammar(change: Callable[[Parsed, SeededRandom], bytes | None]) ->
 
 
 def _make_rewrite(original: Original, _context: VariantContext, _rng: SeededRandom) -> Content | WhyNoVariant:
-    """Return the answer that the model gave earlier (variants/rewrite.py), unless it is refused."""
+    """Return the answer that the model gave earlier (variants/rewrite.py), unless the answer is refused."""
     if original.answer is None:
         return original.why_no_answer
     text = read_plain(original.answer)

@@ -7,8 +7,8 @@
     lines         some complete lines
     characters    the characters between two random cuts (Bavarian et al. 2022)
 
-One of the three is drawn by its share. If the piece has no such middle, the next one in this order is used. The kind
-of a middle is the one that was used.
+One of the three methods is drawn by its share. If the piece has no such middle, the next method in this order is used.
+The kind of a middle records the method that was used, and for syntax also the kind of node.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ IntArray = npt.NDArray[np.int64]
 
 class Middle(NamedTuple):
     start: int
-    """Offset of the first byte in the file."""
+    """Byte offset of the start in the file."""
     end: int
-    """Offset after the last byte. Both offsets are between characters."""
+    """Byte offset of the end in the file. `start` and `end` are never inside a character."""
     kind: MiddleKind
 
 
 class Shares(NamedTuple):
-    """Relative frequencies. All are 0 or more and one is above 0. They need not sum to 1."""
+    """Relative frequencies of the three methods. They need not sum to 1, but at least one is above 0."""
 
     syntax: float
     lines: float
@@ -157,20 +157,20 @@ PATTERNS = {MiddleKind.BODY: "({} body: (_) @{})"}
 DEFAULT_PATTERN = "({}) @{}"
 
 SYNTAX_KINDS = (MiddleKind.BODY, MiddleKind.BLOCK, MiddleKind.ARGUMENTS, MiddleKind.STATEMENT)
-"""Kinds of nodes by priority. Of nodes with the same bytes, like a body and its only statement, the first is used."""
+"""Kinds of nodes by priority. If a body and its only statement have the same bytes, the kind is BODY."""
 
 MAX_PARSED_BYTES = 1 << 16
 """Maximum number of bytes to parse at once."""
 UNINDENTED_STARTS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#/_"
 """First bytes of the lines at which a long file is cut."""
 MAX_NODES = 50_000
-"""Maximum number of nodes per file. If there are more, this many are kept, spread evenly."""
+"""Maximum number of nodes per parsed text. If there are more, evenly spaced nodes are kept."""
 MAX_ERRORS_PER_NODE = 0.5
-"""Maximum ratio of syntax errors to nodes. Macros in C and C++ stay below it. A C++ header parsed as C exceeds it."""
+"""Maximum ratio of syntax errors to nodes. C code with macros is below it. A C++ header parsed as C is above it."""
 MIN_CONTENT_BYTES = 2
 """Minimum number of bytes in a middle that are not whitespace, brackets, commas, semicolons or comments."""
 WHITESPACE = b" \t\n\r\v\f"
-NO_CONTENT = WHITESPACE + b"()[]{},;"
+NON_CONTENT_BYTES = WHITESPACE + b"()[]{},;"
 
 
 class Nodes(NamedTuple):
@@ -206,9 +206,9 @@ def _piece_edges(text: bytes) -> list[int]:
 
 
 def find_nodes(parsed: Parsed) -> Nodes:
-    """Find the nodes of a file, except nodes with a syntax error.
+    """Find the nodes of a text that may be a middle, except nodes with a syntax error.
 
-    Returns no nodes if the text has too many errors or would take too long to query.
+    Return no nodes if the text has too many errors or would take too long to query.
     """
     if is_hard_to_query(parsed):
         return _make_nodes([])
@@ -251,7 +251,7 @@ def _make_nodes(found: list[tuple[int, int, int]]) -> Nodes:
 
 def _count_content(comments: list[Range], text: bytes) -> IntArray:
     """Return the number of content bytes before each byte of the text, and before its end."""
-    is_content = ~_is_in(np.frombuffer(text, np.uint8), NO_CONTENT)
+    is_content = ~_is_in(np.frombuffer(text, np.uint8), NON_CONTENT_BYTES)
     for start, end in comments:
         is_content[start:end] = False
     return np.concatenate(([0], np.cumsum(is_content)))
@@ -286,15 +286,15 @@ class _Piece(NamedTuple):
 def choose_middle(  # noqa: PLR0917 - all six are needed
     text: bytes, piece: Range, nodes: Nodes | None, shares: Shares, max_bytes: int, rng: SeededRandom
 ) -> Middle | None:
-    """Draw a middle in a piece. It is neither the complete piece nor blank.
+    """Draw a middle of a piece. The middle is neither the complete piece nor only whitespace.
 
     `text` must be UTF-8. `nodes` is None if the language has no grammar.
 
-    Returns None if no character of the piece can be a middle: all are whitespace or longer than max_bytes, or there is
-    only one.
+    Return None if no character of the piece can be a middle: all characters are whitespace or longer than max_bytes, or
+    the piece has only one character.
     """
     start, end = piece
-    if end - start < 2 or max_bytes < 1:  # noqa: PLR2004 - a middle and one byte more
+    if end - start < 2 or max_bytes < 1:  # noqa: PLR2004 - the middle and at least one more byte
         return None
     bounded_piece = _Piece(text, start, end, min(max_bytes, end - start - 1), nodes)
     for choose in CHOOSERS[_draw_index(shares, rng) :]:
@@ -313,7 +313,7 @@ def _draw_index(shares: Shares, rng: SeededRandom) -> int:
 
 
 def _choose_node(piece: _Piece, rng: SeededRandom) -> Middle | None:
-    """Draw a kind, then a node of it. Otherwise most middles would be arguments and short statements."""
+    """Draw a kind, then a node of that kind. Without the first draw, most would be arguments or short statements."""
     if piece.nodes is None:
         return None
     starts, ends, kinds = piece.nodes
@@ -348,7 +348,7 @@ def _choose_lines(piece: _Piece, rng: SeededRandom) -> Middle | None:
 
 
 def _line_boundaries(piece: _Piece) -> IntArray:
-    """Return the starts of all lines that are completely in the piece, and the end of the last one."""
+    """Return the starts of all lines that are completely in the piece, and the end of the last line."""
     text, start, end = piece.text, piece.start, piece.end
     boundaries = np.flatnonzero(piece.octets[: end - start] == NEWLINE) + start + 1
     if start == 0 or text[start - 1] == NEWLINE:
@@ -361,7 +361,8 @@ def _line_boundaries(piece: _Piece) -> IntArray:
 def _choose_characters(piece: _Piece, rng: SeededRandom) -> Middle | None:
     """Draw two cuts. If they are too far apart, move the second one closer to the first.
 
-    If only whitespace is between them, use the next character that is not whitespace, or otherwise the last one before.
+    If there is only whitespace between the cuts, use the next character that is not whitespace. If none follows, use
+    the last such character before the cuts.
     """
     boundaries = _character_boundaries(piece)
     if len(boundaries) == 0:
@@ -383,7 +384,7 @@ def _choose_characters(piece: _Piece, rng: SeededRandom) -> Middle | None:
 
 
 def _character_boundaries(piece: _Piece) -> IntArray:
-    """Return the starts of all characters that are completely in the piece, and the end of the last one."""
+    """Return the starts of all characters that are completely in the piece, and the end of the last character."""
     boundaries = np.flatnonzero(piece.octets & 0xC0 != 0x80) + piece.start  # noqa: PLR2004 - bytes inside a character
     return np.append(boundaries, piece.end) if piece.end == len(piece.text) else boundaries
 
@@ -393,4 +394,4 @@ CHOOSERS: tuple[Callable[[_Piece, SeededRandom], Middle | None], ...] = (
     _choose_lines,
     _choose_characters,
 )
-"""Functions in the order of Shares. If one finds no middle in a piece, the next one is tried."""
+"""Functions in the order of Shares. If a function finds no middle in a piece, the next function is tried."""

@@ -1,7 +1,7 @@
 """`noise`: mask spans and delete tokens in windows, for a model that learns to restore the clean window.
 
-A span of about three tokens becomes one mask token, so the model must also predict its length. Other tokens are
-deleted. This is text infilling and token deletion as in BART (Lewis et al. 2020).
+A span of about three tokens becomes one mask token, so the model must also predict the length of the span.
+Some other tokens are deleted. These are the text infilling and token deletion of BART (Lewis et al. 2020).
 """
 
 import math
@@ -24,7 +24,7 @@ class Noise(NamedTuple):
     delete_share: float
 
     def corrupt(self, ids: Ids, rng: SeededRandom) -> Ids | None:
-        """Return the window with noise, or None if nothing changed. The result is never longer and never empty."""
+        """Return the window with noise, or None if nothing changed. A result is neither empty nor longer than `ids`."""
         is_span_start, is_removed = self._draw_spans(len(ids), rng)
         is_removed |= rng.fractions(len(ids)) < self.delete_share
         out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_removed | is_span_start]

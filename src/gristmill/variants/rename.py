@@ -1,8 +1,8 @@
-"""`rename`: give other names to local variables, without changing the syntax tree or the meaning.
+"""`rename`: give new names to local variables, without changing the syntax tree or the meaning.
 
 Only names that are not visible outside a function are renamed. A name gets the same new name in the complete file, and
-the new name occurs nowhere else in the file, so it cannot collide, and shadowing does not matter. What remains is
-to find the names that must be kept: scopes.py does so with a query for each language.
+the original file does not contain the new name. Therefore new names cannot collide, and shadowing is preserved.
+scopes.py finds the names that must be kept, with a query for each language.
 """
 
 import re
@@ -16,7 +16,7 @@ from gristmill.variants.grammars import ERROR_QUERY, Parsed, captures, is_hard_t
 from gristmill.variants.scopes import Captures, NameUse, NameUses
 
 MAX_ERRORS = 100
-"""Maximum number of syntax errors. A text with more is probably not in the language that was detected."""
+"""Maximum number of syntax errors. A text with more errors is probably not in the detected language."""
 
 QUERY_FILES = {
     "javascript": ("ecmascript", "javascript"),
@@ -35,11 +35,11 @@ NAME_LOOKUP_WORDS = frozenset(
     f_locals _getframe currentframe getinnerframes getclosurevars tb_frame gi_frame cr_frame ag_frame
     settrace setprofile co_varnames co_freevars co_cellvars capture_locals""".split()
 )
-"""Words of code that finds variables or parameters by name. Files with one of these words are not renamed."""
+"""Words that suggest that code looks up variables or parameters by name. Nothing is renamed in such files."""
 
 
 def rename(parsed: Parsed, rng: SeededRandom) -> bytes | None:
-    """Return the text with other names for its local variables, or None if there is nothing to rename."""
+    """Return the text with new names for its local variables, or None if there is nothing to rename."""
     if is_hard_to_query(parsed):
         return None
     found = captures(parsed, load_query(parsed.language))
@@ -84,7 +84,7 @@ def _add_normalized_words(words: set[bytes]) -> set[bytes]:
 
 
 def _has_escaped_names(parsed: Parsed, found: Captures) -> bool:
-    r"""Return True if an identifier has an escape in it. In JavaScript and Java, \u0061 is the letter a."""
+    r"""Return True if an identifier contains an escape. In JavaScript and Java, \u0061 is the letter a."""
     if parsed.language in LANGUAGES_WITHOUT_ESCAPES or b"\\u" not in parsed.text:
         return False
     return any(b"\\" in parsed.text[node.start_byte : node.end_byte] for node in found.get("use", ()))
@@ -108,32 +108,33 @@ def _replace_names(parsed: Parsed, uses: Iterable[NameUse], generator: "NameGene
 # New names that resemble the old ones: the same number of words, the same style, and not yet in the file.
 
 MAX_SHORT_LENGTH = 2
-"""Maximum length of a name that is replaced by one from words/short.txt."""
+"""Maximum length of a name that is replaced by a name from words/short.txt."""
 
 MAX_WORDS = 3
 TRIES_PER_LENGTH = 8
 
 RENAMABLE_NAME = re.compile(rb"_?[a-z][A-Za-z0-9_]*")
-"""Names that can be local variables: no constants, types, special names, or names private to a class.
+"""Pattern of names that can be local variables: no constants, types, special names, or names private to a class.
 
-Other names than ASCII are excluded, because they can be written in several ways.
+Non-ASCII names are excluded, because Unicode has several ways to write the same name.
 """
 
 NAME_PARTS = re.compile(rb"[A-Z]?[a-z0-9]+|[A-Z]+")
 SNAKE_CASE_LANGUAGES = frozenset({"python", "rust", "c", "c++"})
-"""Languages in which words are joined by _, unless the old name joins them in another way."""
+"""Languages in which new names join words with _, unless the old name is in camel case."""
 
-WORD_BYTES = bytes(
+NON_NAME_BYTES_TO_SPACES = bytes(
     byte if chr(byte).isalnum() or not chr(byte).isascii() or chr(byte) == "_" else ord(" ") for byte in range(256)
 )
-"""Translation table that turns all bytes that cannot be in a name into spaces."""
+"""Translation table that replaces each byte that cannot be in a name with a space."""
 
 
 @cache
 def read_word_list(name: str) -> tuple[str, ...]:
     """Read words/`name`.txt.
 
-    New names consist of words from nouns, modifiers and short. They are never in keywords or builtins.
+    New names consist of words from the lists nouns, modifiers and short. Words in the lists keywords and builtins are
+    never used as new names.
     """
     lines = (files(__package__) / "words" / f"{name}.txt").read_text("utf-8").splitlines()
     return tuple(word for line in lines if not line.startswith("#") for word in line.split())
@@ -151,8 +152,8 @@ def reserved_words() -> frozenset[str]:
 
 
 def find_words(text: bytes) -> set[bytes]:
-    """Return all words that could be names, in code or comments. 2x faster than a regular expression."""
-    return set(text.translate(WORD_BYTES).split())
+    """Return all words that could be names, in code or comments. This is 2x faster than a regular expression."""
+    return set(text.translate(NON_NAME_BYTES_TO_SPACES).split())
 
 
 @cache
@@ -162,13 +163,13 @@ def may_be_renamed(name: bytes) -> bool:
 
 
 class NameGenerator:
-    """Generator of new names that are not in use.
+    """Generator of new names that do not occur in a text.
 
     `NameGenerator(find_words(text), rng).similar_to(b"user_count", "python")` -> `b"active_margin"`
     """
 
-    def __init__(self, taken: set[bytes], rng: SeededRandom) -> None:
-        self._taken = taken
+    def __init__(self, names_in_use: set[bytes], rng: SeededRandom) -> None:
+        self._names_in_use = names_in_use
         self._rng = rng
         self._reserved_words = reserved_words()
 
@@ -183,8 +184,8 @@ class NameGenerator:
         while True:
             for _ in range(TRIES_PER_LENGTH):
                 new = prefix + self._draw_name(num_words, is_snake=is_snake)
-                if new not in self._taken and new.decode() not in self._reserved_words:
-                    self._taken.add(new)
+                if new not in self._names_in_use and new.decode() not in self._reserved_words:
+                    self._names_in_use.add(new)
                     return new
             num_words += 1
 

@@ -6,9 +6,10 @@
     with Rewriter(Endpoint(url="http://localhost:8000/v1"), cache) as rewriter:
         for task, outcome in rewriter.rewrite_all(tasks): ...
 
-A model may answer the same question differently. The cache makes a build repeatable. It has one file per answer, named
-after everything that decides the answer: the model's name, prompt, seed, temperature and length. The address of the
-server is not included, because the same model may run on another machine tomorrow.
+A model may give different answers to the same request. A cache of answers makes a build repeatable. The name of a
+cached file is a hash of everything that determines the answer: the model's name, the prompt, the seed, the temperature
+and the maximum length. The address of the server is not included, because the same model may later run on a different
+machine.
 """
 
 import re
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-# Prompts. Every word decides the answers, so a changed prompt asks for all of them again.
+# Prompts. If a prompt changes, no cached answer is used, and the model is asked again for each text.
 
 FENCE = "`"
 MIN_FENCE_LENGTH = 3
@@ -88,22 +89,22 @@ def implementation_prompt(description: str, signatures: list[str], language: str
 
 
 def _fence_text(text: str) -> str:
-    """Put a text between fences that are longer than any in it. A docstring may contain fenced code, too."""
+    """Put a text between fences that are longer than any fence in the text. A docstring may contain fenced code."""
     longest = max(map(len, re.findall(f"{FENCE}+", text)), default=0)
     fence = FENCE * max(MIN_FENCE_LENGTH, longest + 1)
     return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
 
 
-# Signatures in a syntax tree. Code written from a description must keep them, so that it fits its callers.
+# Signatures in a syntax tree. Code written from a description must keep the signatures, so that callers still work.
 
 MAX_SIGNATURES = 200
 MAX_SIGNATURE_CHARACTERS = 300
 MAX_DEPTH = 12
-"""Maximum depth of nodes. A method in a class in a namespace in a preprocessor block is at 8."""
+"""Maximum depth of nodes. A method in a class in a namespace in a preprocessor block has depth 8."""
 
 NAME_FIELDS = ("name", "declarator", "left", "type")
 HEAD_END_FIELDS = ("body", "value", "right")
-"""Fields at which a head ends."""
+"""Fields at which the head of a definition ends."""
 HEAD_ONLY_TYPES = frozenset(
     {
         "declaration",
@@ -119,9 +120,9 @@ HEAD_ONLY_TYPES = frozenset(
         "type_spec",
     }
 )
-"""Types of nodes that may have none of these fields, and are only a head."""
+"""Types of nodes that may consist of only a head, without any of HEAD_END_FIELDS."""
 LOCAL_SCOPE_TYPES = ("function", "method", "constructor", "lambda", "call", "closure", "for", "comprehension", "while")
-"""Parts of the types of nodes in which all names are local."""
+"""Words in the types of nodes in which all names are local."""
 
 
 def find_signatures(parsed: Parsed) -> list[str]:
@@ -135,7 +136,7 @@ def _find_heads(node: "Node", text: bytes, depth: int = 0, indent: str = "") -> 
         end = None if is_local_scope and child.child_by_field_name("left") else _find_head_end(child)
         if end is not None:
             yield indent + _join_lines(text[child.start_byte : end])
-        # Of a node with a head, only the body is searched. A table of a million numbers defines nothing.
+        # If a node has a head, only its body is searched. A value, such as a million numbers, defines nothing.
         inner = child if end is None else child.child_by_field_name("body")
         if inner is not None and not is_local_scope and depth < MAX_DEPTH:
             yield from _find_heads(inner, text, depth + 1, indent if end is None else f"{indent}  ")
@@ -160,14 +161,14 @@ def _join_lines(head: bytes) -> str:
 Way = Literal["paraphrase", "back_translation"]
 
 TASKS_PER_THREAD = 4
-"""Number of tasks per thread that are started ahead of the next result.
+"""Maximum number of unfinished tasks per thread.
 
-The other threads stay busy during one slow answer, and memory use is limited.
+With several tasks, the other threads stay busy during one slow answer. The limit bounds memory use.
 """
 
 
 class RewriteTask(NamedTuple):
-    """A text to rewrite, and how."""
+    """A text to rewrite, and the way to rewrite it."""
 
     key: Hashable
     """Any value that identifies the task to the caller."""
@@ -189,9 +190,9 @@ class Failure(NamedTuple):
     """Reason why a text could not be rewritten."""
 
     why: Literal[WhyNoVariant.NO_ANSWER, WhyNoVariant.ANSWER_REFUSED, WhyNoVariant.TEXT_TOO_LONG]
-    """Kind of failure. Only after NO_ANSWER does another run ask again."""
+    """Kind of failure. A later run asks the model again only after NO_ANSWER."""
     reason: str
-    """Message of one line. It contains nothing of the text or the key."""
+    """Message of one line, without any part of the text or the key."""
 
 
 Outcome = Rewritten | Failure
@@ -201,17 +202,17 @@ class _TooLongError(Exception):
     """The prompt and its answer do not fit into the context, so the prompt is not sent."""
 
 
-def _unchanged(text: str, _language: str) -> str:
+def _return_unchanged(text: str, _language: str) -> str:
     return text
 
 
 class Rewriter:
     """Context manager that rewrites texts with a model, in several threads.
 
-    On exit, requests in progress are canceled and all threads have ended.
+    On exit, requests in progress are canceled, and all threads end.
     """
 
-    def __init__(self, endpoint: Endpoint, cache: Path, clean: Callable[[str, str], str] = _unchanged) -> None:
+    def __init__(self, endpoint: Endpoint, cache: Path, clean: Callable[[str, str], str] = _return_unchanged) -> None:
         """`clean` takes an answer and the language of its text, and returns the answer to store."""
         self._endpoint, self._clean = endpoint, clean
         self._cache = AnswerCache(cache)
@@ -236,15 +237,18 @@ class Rewriter:
 
     @cached_property
     def model(self) -> str:
-        """Name of the model. The server is asked for it at most once."""
+        """Name of the model. If it is not configured, the server is asked once."""
         return self._endpoint.model or self._client.fetch_first_model()
 
     def rewrite_all(self, tasks: Iterable[RewriteTask]) -> Iterator[tuple[RewriteTask, Outcome]]:
-        """Yield each task with its outcome, in the given order. Raise InputError if the endpoint stops answering."""
+        """Yield each task with its outcome, in the order of `tasks`.
+
+        Raise InputError if the endpoint stops answering.
+        """
         pending: deque[tuple[RewriteTask, Future[Outcome]]] = deque()
         try:
             for task in tasks:
-                # Two identical requests in progress might get two answers, of which the cache stores one.
+                # Two identical requests in progress might get different answers, but the cache stores only one.
                 identical = [future for other, future in pending if other[1:] == task[1:]]
                 pending.append((task, identical[0] if identical else self._start_task(task)))
                 if len(pending) == TASKS_PER_THREAD * self._endpoint.concurrency:
@@ -258,12 +262,12 @@ class Rewriter:
     def _start_task(self, task: RewriteTask) -> Future[Outcome]:
         """Start a task. The text is parsed here, because several threads cannot share a parser."""
         if not is_parsable(task.language):
-            return _refused(f"there is no grammar for {task.language} to check it with")
+            return _refused_future(f"there is no grammar for {task.language}, so a rewritten file could not be checked")
         try:
             text = task.text.decode()
         except UnicodeDecodeError:
-            return _refused("the text is not UTF-8")
-        _ = self.model  # asked here, because several threads might ask at once
+            return _refused_future("the text is not UTF-8")
+        _ = self.model  # fetched here, so that threads do not fetch it at the same time
         needs_description = task.way == "back_translation"
         signatures = find_signatures(parse(task.text, task.language)) if needs_description else []
         return self._threads.submit(self._rewrite_one, task, text, signatures)
@@ -289,7 +293,9 @@ class Rewriter:
         max_tokens = self._endpoint.max_answer_tokens(prompt, task.text)
         if max_tokens is None:
             lengths = f"{estimate_tokens(prompt.encode()):,} tokens and an answer of {estimate_tokens(task.text):,}"
-            raise _TooLongError(f"about {lengths} do not fit into the context of {self._endpoint.context_tokens:,}")
+            raise _TooLongError(
+                f"a prompt of about {lengths} do not fit into the context of {self._endpoint.context_tokens:,} tokens"
+            )
         request = encode_request(self._endpoint, self.model, prompt, task.seed, max_tokens)
         reply = self._cache.load(request)
         if reply is None:
@@ -303,7 +309,7 @@ def _wait_for(task: RewriteTask, future: Future[Outcome]) -> tuple[RewriteTask, 
     return task, future.result()
 
 
-def _refused(reason: str) -> Future[Outcome]:
+def _refused_future(reason: str) -> Future[Outcome]:
     future: Future[Outcome] = Future()
     future.set_result(Failure(WhyNoVariant.ANSWER_REFUSED, reason))
     return future

@@ -1,20 +1,21 @@
 """Find the binding that each name in a source text refers to, and the names that can be renamed.
 
-The input are the captures of the query of a language (queries/*.scm):
+The input is the captures of the query for a language (queries/*.scm):
 
     scope               block with its own names
     scope.function      function: its names are local
     scope.local         comprehension: its names are local, but define.function binds in the function around it
     scope.class         class body, whose names are not visible in the functions inside it
-    scope.wall          body in which an outer name may have another meaning: an outer variable used in it is kept
+    scope.wall          body in which an outer name may have a different meaning: outer variables used there are kept
     scope.item          function that is also a wall
-    outside             range that belongs to the scope around its scope, such as a default value
-    late                declaration whose names are visible from its end on
+    outside             range that belongs to the scope around the enclosing scope, such as a default value
+    late                declaration whose names are visible only after its end
     define              name that is bound in the innermost scope
     define.function     name that is bound in the innermost function
-    keep, keep.outer    name that is bound in the innermost scope, or in the one around it, and is kept
+    keep                name that is bound in the innermost scope and kept
+    keep.outer          name that is bound in the scope around the innermost scope and kept
     hold                node whose words are all bound in the innermost scope and kept
-    pin                 node whose words keep all variables of that name that are visible there
+    pin                 node with names: all variables with one of these names that are visible there are kept
     pin.format          format string, in which the names between braces are pinned
     pin.tokens          tokens of a macro, in which names of fields and arguments are pinned
     forbid              node whose words are kept in the complete file
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 200
-"""Maximum nesting of scopes. A name is looked up through all of them."""
+"""Maximum nesting of scopes. A name may be looked up in all scopes around it."""
 
 SCOPE_KINDS = ("outside", "scope.class", "scope.wall", "scope.item", "scope.function", "scope.local", "scope")
-"""Captures that are scopes. Of two with the same range, the earlier in this list encloses the other."""
+"""Captures that are scopes. If two have the same range, the earlier one in this list encloses the other."""
 
 FUNCTIONS = ("scope.item", "scope.function")
 WALLS = ("scope.wall", "scope.item")
@@ -62,10 +63,10 @@ class Binding:
         self.root = root
         self.is_kept = is_kept
         self.visible_from = 0
-        """Position before which the name refers to another binding."""
+        """Position before which the name refers to a different binding."""
         self.num_uses = 0
         self.linked: list[Binding] = []
-        """Bindings that are renamed with this one or not at all, because a use may refer to either."""
+        """Bindings that are renamed only together with this one, because some use may refer to either."""
 
     def link(self, other: "Binding") -> None:
         self.linked.append(other)
@@ -147,7 +148,7 @@ class Scopes:
         return roots
 
     def roots_touching(self, start: int, end: int) -> set[int]:
-        """Return the outermost functions that overlap the range or are next to it."""
+        """Return the outermost functions that overlap or adjoin the range."""
         first = bisect_left(self.ranges, start, key=itemgetter(0))
         last = bisect_right(self.ranges, end, key=itemgetter(0))
         return {self.roots[self.index_at(max(start - 1, 0))], self.roots[self.index_at(start)], *self.roots[first:last]}
@@ -159,7 +160,7 @@ class Scopes:
         return scope
 
     def bind(self, scope: int, name: bytes) -> Binding:
-        """Return the binding of a name in a scope. It is created if needed.
+        """Return the binding of a name in a scope. Create the binding if needed.
 
         Names bound in the file scope or in a class are kept, because other code may use them.
         """
@@ -183,8 +184,8 @@ class Scopes:
     def resolve(self, position: int, name: bytes) -> Binding | None:
         """Return the binding that a name refers to at a position, or None if the name is not bound.
 
-        If the innermost binding is declared after the position, it is linked to the next outer one, because the name
-        may refer to either. Without an outer one, it is kept.
+        If the innermost binding is declared after the position, it is linked to the next outer binding, because the
+        name may refer to either. If there is no outer binding, the innermost binding is kept.
         """
         innermost = scope = self.index_at(position)
         binding = self.bindings[innermost].get(name)
@@ -216,10 +217,10 @@ NameUse: TypeAlias = tuple[int, bytes, Binding]
 """Start of an identifier, its name, and the binding that it refers to."""
 
 DECLARED_BEFORE_USE = frozenset({"rust", "go", "java", "c", "c++"})
-"""Languages in which a name is visible from its declaration on. In the others it is visible in all of its scope."""
+"""Languages in which a name is visible after its declaration. In other languages, it is visible in all of its scope."""
 
 PREPROCESSED = frozenset({"c", "c++"})
-"""Languages in which a macro may use a variable by its name. A variable without other uses is kept."""
+"""Languages in which a macro may use a variable by its name. A variable without any other use is kept."""
 
 LOOKUP_FUNCTIONS = {
     "python": frozenset(b"locals vars dir eval exec _getframe currentframe stack query evaluate".split()),
@@ -227,7 +228,7 @@ LOOKUP_FUNCTIONS = {
 }
 """Functions that may look up a variable by its name, keyed by language."""
 UNCALLED_LOOKUP_FUNCTIONS = frozenset({b"locals", b"vars", b"eval", b"exec"})
-"""Functions that count even if they are only passed on, as in map(eval, names)."""
+"""Lookup functions that may also be called indirectly, as in map(eval, names)."""
 
 CALL_START = re.compile(rb"\s*\(")
 
@@ -241,7 +242,7 @@ WORD_PATTERNS = {
 """Pattern of the words in a captured node, keyed by capture."""
 
 MEMBER_DOT = re.compile(rb"(?<!\.)\.(?=\w)")
-"""Dot before a member. Among the tokens of a Rust macro, a field otherwise looks like a variable."""
+"""Dot before a member. In the tokens of a Rust macro, only this dot distinguishes a field from a variable."""
 
 
 class NameUses:
@@ -290,7 +291,7 @@ class NameUses:
     def _bind_in_functions(self) -> None:
         """Bind names in the innermost function.
 
-        In catch (e) { var e = 1 }, the second e may refer to two bindings, so they are linked.
+        In catch (e) { var e = 1 }, the second e may refer to two bindings, so the two are linked.
         """
         hoisted = list(self._captured_names("define.function"))
         for start, name in hoisted:
@@ -309,8 +310,8 @@ class NameUses:
     def _visibility_start(self, start: int, scope: int) -> int:
         """Return the position from which a name is visible.
 
-        This is the end of its declaration, or `start` if the declaration surrounds the scope, as for b in
-        let a = |b| b + 1.
+        This is the end of its declaration, or `start` if the declaration surrounds the scope, as for `b` in
+        `let a = |b| b + 1`.
         """
         declaration_start, negated_end, _ = self._declarations.range_at(start)
         return -negated_end if declaration_start > self._scopes.ranges[scope][0] else start
@@ -371,7 +372,7 @@ class NameUses:
 
 
 def _propagate_kept(bindings: Iterable[Binding]) -> None:
-    """Keep all bindings that are linked to a kept one."""
+    """Keep all bindings that are linked to a kept binding."""
     pending = [binding for binding in bindings if binding.is_kept]
     while pending:
         for linked in pending.pop().linked:

@@ -57,13 +57,15 @@ def test_an_older_gpu_is_rejected_by_name(with_driver, major, minor):
 
 def test_a_driver_without_gpus_is_an_error(with_driver):
     with_driver(count=0)
-    with pytest.raises(DeviceError, match=r"^there is no GPU: the NVIDIA driver reports none\. Leave"):
+    with pytest.raises(DeviceError, match=r"^--device cuda needs a GPU: the NVIDIA driver reports no GPU\. Leave"):
         availability.require_cuda()
 
 
 def test_a_failing_driver_is_an_error(with_driver):
     with_driver(error=100)
-    with pytest.raises(DeviceError, match=r"^there is no GPU: the NVIDIA driver failed with error 100\. Leave"):
+    with pytest.raises(
+        DeviceError, match=r"^--device cuda needs a GPU: the NVIDIA driver failed with error 100\. Leave"
+    ):
         availability.require_cuda()
 
 

@@ -173,12 +173,12 @@ def test_texts_of_windows_are_the_same(built, source, tmp_path):
 @pytest.mark.parametrize(
     "case",
     [
-        (fake_encoders.DyingEncoder, "socket", r"its process died \(exit code -9\)"),
+        (fake_encoders.DyingEncoder, "socket", r"the GPU process died \(exit code -9\)"),
         (fake_encoders.FailingEncoder, "socket", "RuntimeError: an illegal memory access was encountered"),
-        (fake_encoders.WrongEncoder, "socket", "its answer makes no sense"),
-        (fake_encoders.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
+        (fake_encoders.WrongEncoder, "socket", "the GPU process sent invalid ids or offsets"),
+        (fake_encoders.never_ready, "start", r"the GPU process was not ready at the end of step 1, after [\d.]+ s"),
         (fake_encoders.refusing, "end", "this tokenizer has its own rules"),
-        (fake_encoders.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
+        (fake_encoders.broken, "end", r"the GPU process died \(exit code 3\): libnvrtc.so.12: cannot open"),
     ],
 )
 def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, tmp_path, workers, case):
@@ -193,7 +193,7 @@ def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_pat
     """It hangs for ten minutes. Each worker waits for a quarter of its own time limit."""
     gpu, notes = built(fake_encoders.HangingEncoder)
     assert everything(tmp_path / "out") == expected
-    assert gpu.trouble == "its process no longer answers"
+    assert gpu.trouble == "the GPU process no longer answers"
     assert len(notes) == 1
 
 
@@ -378,7 +378,7 @@ def test_a_tokenizer_without_gigatoken_is_left_to_the_cpu(tmp_path):
     )
     make_encoder = partial(fake_encoders.never_ready, tmp_path)
     with server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
-        assert server.end() == GpuFacts(trouble="the tokenizer 'wp' runs on the CPU alone")
+        assert server.end() == GpuFacts(trouble="the tokenizer 'wp' is supported only on the CPU")
     assert client.with_gpu_server(tokenizer, Address.new(1.0)) is tokenizer
 
 
@@ -396,7 +396,7 @@ def test_a_missing_gpu_stops_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(availability, "find_spec", lambda name: name)
     source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(
-        DeviceError, match=r"^there is no GPU: .*\. Leave out --device cuda: the CPU gives the same ids\.$"
+        DeviceError, match=r"^--device cuda needs a GPU: .*\. Leave out --device cuda: the CPU gives the same ids\.$"
     ):
         build(config_for(source, tmp_path / "out"))
 

@@ -61,7 +61,7 @@ def test_files_give_the_ids_of_their_content(tokenizer, paths):
 
 def test_an_invalid_file_is_named_by_its_number_and_the_next_call_works(tokenizer, paths, tmp_path):
     (tmp_path / "latin.py").write_bytes(b"x = '\xe9'\n")
-    with pytest.raises(TokenizerError, match=r"document 2: .* byte 5 \(0xe9\) is not UTF-8"):
+    with pytest.raises(TokenizerError, match=r"document 2: .* byte 5 \(0xe9\) is not valid UTF-8"):
         tokenizer.encode_files([*paths[:2], str(tmp_path / "latin.py"), *paths[2:]])
     assert_read(tokenizer, paths)
     assert_read(tokenizer, paths[::-1])
@@ -129,4 +129,4 @@ def test_a_file_fits_if_a_byte_remains_free(tmp_path):
     assert read_files(memory, paths) == ([3, 0, 4], None)
     assert bytes(memory[:7]) == b"aaacccc"
     assert read_files(memory[:7], paths) == ([3, 0], None)
-    assert read_files(memory, [paths[0], os.fsencode(tmp_path)]) == ([3], "it is not an ordinary file")
+    assert read_files(memory, [paths[0], os.fsencode(tmp_path)]) == ([3], "not a regular file")

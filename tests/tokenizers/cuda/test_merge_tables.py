@@ -74,7 +74,7 @@ def test_tables_of_any_size_are_at_most_half_full_and_searchable():
         keys = np.random.default_rng(num_merges).choice(1 << 42, num_merges, replace=False).astype(np.uint64)
         bits = max(4, (2 * num_merges - 1).bit_length())
         tables = MergeTables._make(
-            [None, None, merging._table(keys, bits), bits, *[None] * (len(MergeTables._fields) - 4)]
+            [None, None, merging._build_table(keys, bits), bits, *[None] * (len(MergeTables._fields) - 4)]
         )
         assert 2 * num_merges <= len(tables.table)
         found = [rank_of(tables, key >> 21, key & (1 << 21) - 1) for key in keys.tolist()]
@@ -84,7 +84,9 @@ def test_tables_of_any_size_are_at_most_half_full_and_searchable():
 def test_entries_beyond_the_end_of_the_table_wrap_around():
     candidates = np.arange(1, 200_000, dtype=np.uint64)
     at_the_end = candidates[first_slots(candidates, 4) == 15][:5]
-    tables = MergeTables._make([None, None, merging._table(at_the_end, 4), 4, *[None] * (len(MergeTables._fields) - 4)])
+    tables = MergeTables._make(
+        [None, None, merging._build_table(at_the_end, 4), 4, *[None] * (len(MergeTables._fields) - 4)]
+    )
     assert [rank_of(tables, 0, key) for key in at_the_end.tolist()] == [0, 1, 2, 3, 4]
 
 
@@ -208,13 +210,13 @@ BYTES_ALONE = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": T
 SPLIT = {"type": "Split", "pattern": {"Regex": r"\s+"}, "behavior": "Isolated", "invert": False}
 KNOWN_SPLIT = {**SPLIT, "pattern": {"Regex": made.CL100K_REGEX}}
 REFUSALS = {
-    "model WordLevel is not BPE": set_in("model", type="WordLevel"),
+    "model is WordLevel, not BPE": set_in("model", type="WordLevel"),
     "normalizer NFKC is": lambda tree: tree.update(normalizer={"type": "NFKC"}),
     "byte_fallback is": set_in("model", byte_fallback=True),
     "dropout is": set_in("model", dropout=0.1),
     "continuing_subword_prefix is": set_in("model", continuing_subword_prefix="##"),
     "end_of_word_suffix is": set_in("model", end_of_word_suffix="</w>"),
-    "added tokens in text, like '    '": with_a_plain_token,
+    "added tokens for ordinary text, such as '    '": with_a_plain_token,
     r"ByteLevel\(add_prefix_space": set_in("pre_tokenizer", add_prefix_space=True),
     r"pre-tokenizer \(none\)": lambda tree: tree.update(pre_tokenizer=None),
     r"pre-tokenizer ByteLevel\(trim_offsets\) is": lambda tree: tree.update(pre_tokenizer=BYTES_ALONE),
@@ -224,12 +226,12 @@ REFUSALS = {
     r"Sequence\[Split\(.*use_regex": sequence(KNOWN_SPLIT, {**BYTES_ALONE, "use_regex": True}),
     r"Sequence\[Digits, ": sequence({"type": "Digits", "individual_digits": False}, {**BYTES_ALONE, "use_regex": True}),
     "Whitespace is": lambda tree: tree.update(pre_tokenizer={"type": "Whitespace"}),
-    "lacks 1 of the 256 bytes, the first 0x21": without_a_byte,
+    "lacks 1 of the 256 bytes, such as 0x21": without_a_byte,
     "merge 'a b' is listed twice": with_a_merge_twice,
-    "name 'notthere', which is not in its vocabulary": partial(with_a_merge, merge=["notthere", "a"]),
-    "name '!~', which is not": lambda tree: tree["model"].update(merges=["! ~"]),
-    "merge 'a b c' is not of two parts": lambda tree: tree["model"].update(merges=["a b c"]),
-    "over 2097152": lambda tree: tree["model"]["vocab"].update(far=1 << 21),
+    "contain 'notthere', which is not in its vocabulary": partial(with_a_merge, merge=["notthere", "a"]),
+    "contain '!~', which is not": lambda tree: tree["model"].update(merges=["! ~"]),
+    "merge 'a b c' does not have two parts": lambda tree: tree["model"].update(merges=["a b c"]),
+    r"ids \(maximum: 2097152\)": lambda tree: tree["model"]["vocab"].update(far=1 << 21),
     "have the same id": lambda tree: tree["model"]["vocab"].update(again=5),
 }
 
@@ -237,13 +239,13 @@ REFUSALS = {
 @pytest.mark.parametrize("named", REFUSALS)
 def test_unsupported_tokenizers_are_rejected_with_the_reason(named):
     refused = changed(made.byte_level(), REFUSALS[named])
-    with pytest.raises(NotOnGpuError, match=f"'test' cannot be encoded exactly on a GPU: .*{named}.*The CPU serves it"):
+    with pytest.raises(NotOnGpuError, match=f"'test' is not supported on a GPU: .*{named}.*Leave out --device cuda"):
         Pattern.of(refused), MergeTables.of(refused)
 
 
 def test_too_many_merges_are_rejected(monkeypatch):
     monkeypatch.setattr(merging, "MAX_MERGES", 3)
-    with pytest.raises(NotOnGpuError, match="4 merges, and 3 is the most"):
+    with pytest.raises(NotOnGpuError, match=r"4 merges \(maximum: 3\)"):
         MergeTables.of(definition(made.byte_level_with([("a", letter) for letter in "bcde"])))
 
 

@@ -11,9 +11,9 @@ from gristmill.core.errors import DeviceError, MissingExtraError
 
 DRIVER = "libcuda.so.1"
 MIN_CAPABILITY = (8, 0)
-"""Ampere, the first architecture with an instruction for the minimum over a warp, which every merge round uses."""
+"""Ampere. Every round of merges uses an instruction for the minimum over a warp, which older GPUs do not have."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
-"""Numbers of these GPU attributes in the CUDA driver API."""
+"""Codes of the two parts of the compute capability in the CUDA driver API."""
 MAX_NAME_BYTES = 256
 PACKAGES_BY_CUDA = {13: "cupy-cuda13x", 12: "cupy-cuda12x"}
 USE_CPU = "Leave out --device cuda: the CPU gives the same ids."
@@ -36,7 +36,7 @@ def require_cuda() -> None:
     cupy is not imported, because that takes 0.5 s or more. The driver is queried directly.
     """
     if sys.platform != "linux":
-        raise DeviceError(f"--device cuda needs Linux, and this is {sys.platform}. {USE_CPU}")
+        raise DeviceError(f"--device cuda needs Linux, but this system is {sys.platform}. {USE_CPU}")
     if find_spec("cupy") is None:
         raise MissingExtraError(
             "--device cuda needs the cupy package: pip install 'gristmill[gpu]' "
@@ -45,21 +45,21 @@ def require_cuda() -> None:
     try:
         gpu = _first_gpu()
     except _NoGpuError as error:
-        raise DeviceError(f"there is no GPU: {error}. {USE_CPU}") from None
+        raise DeviceError(f"--device cuda needs a GPU: {error}. {USE_CPU}") from None
     _check_capability(gpu)
     _check_package(gpu)
 
 
 def _check_capability(gpu: _Gpu) -> None:
     if gpu.capability < MIN_CAPABILITY:
-        own, minimum = (".".join(map(str, version)) for version in (gpu.capability, MIN_CAPABILITY))
+        found, minimum = (".".join(map(str, version)) for version in (gpu.capability, MIN_CAPABILITY))
         raise DeviceError(
-            f"{gpu.name} has compute capability {own}, but {minimum} (Ampere) or higher is required. {USE_CPU}"
+            f"{gpu.name} has compute capability {found}, but {minimum} (Ampere) or higher is required. {USE_CPU}"
         )
 
 
 def _check_package(gpu: _Gpu) -> None:
-    """Raise DeviceError if cupy is built for a newer CUDA than the driver supports. An older CUDA works."""
+    """Raise DeviceError if cupy is built for a newer CUDA than the driver supports. Builds for an older CUDA work."""
     newer = next((package for cuda, package in PACKAGES_BY_CUDA.items() if cuda > gpu.driver_cuda), None)
     older = PACKAGES_BY_CUDA.get(gpu.driver_cuda)
     if newer is not None and older is not None and _is_installed(newer) and not _is_installed(older):
@@ -85,7 +85,7 @@ def _first_gpu() -> _Gpu:
         raise _NoGpuError(f"the NVIDIA driver is not installed ({DRIVER})") from None
     _call(driver.cuInit, 0)
     if not _query_int(driver.cuDeviceGetCount):
-        raise _NoGpuError("the NVIDIA driver reports none")
+        raise _NoGpuError("the NVIDIA driver reports no GPU")
     gpu, name = _query_int(driver.cuDeviceGet, 0), ctypes.create_string_buffer(MAX_NAME_BYTES)
     _call(driver.cuDeviceGetName, name, MAX_NAME_BYTES, gpu)
     major = _query_int(driver.cuDeviceGetAttribute, CAPABILITY_MAJOR, gpu)

@@ -1,7 +1,7 @@
-"""Load the class of each character for the regexes that split text into words: letter, number, whitespace or other.
+"""Load the class of each character: letter, number, whitespace or other. Classes decide where a word starts.
 
 The classes are those of the regex engine in `tokenizers`, not Python's. That engine has a newer Unicode version and
-does not treat U+001C to U+001F as whitespace. tools/write_classes.py queries it for every character and writes
+does not treat U+001C to U+001F as whitespace. tools/write_classes.py queries the engine for every character and writes
 classes.txt, one range per line, such as `41 5a letter`. tests/tokenizers/cuda/test_word_starts.py verifies the file.
 """
 
@@ -19,7 +19,7 @@ UNUSABLE_CATEGORIES = {"Cn", "Cs"}
 
 
 def stable_code_points() -> npt.NDArray[np.uint32]:
-    """Return the characters that NFC leaves unchanged, whatever their neighbors are."""
+    """Return the characters that NFC leaves unchanged, regardless of the characters around them."""
     characters = [one for one in map(chr, range(0x110000)) if unicodedata.category(one) not in UNUSABLE_CATEGORIES]
     unchanged = [one for one in characters if unicodedata.normalize("NFC", one) == one]
     composable = _composable(unchanged)
@@ -28,7 +28,7 @@ def stable_code_points() -> npt.NDArray[np.uint32]:
 
 
 def _composable(composed: Iterable[str]) -> set[str]:
-    """Return the characters that may compose with a preceding one, such as U+0301 in é and the vowels of Hangul."""
+    """Return the characters that NFC may compose with a preceding one: U+0301 in é, vowels of Hangul and others."""
     return {later for one in composed for later in unicodedata.normalize("NFD", one)[1:]}
 
 
@@ -37,15 +37,15 @@ Classes = npt.NDArray[np.uint8]
 NUM_CODE_POINTS = 0x110000
 OTHER, LETTER, NUMBER, WHITESPACE = 0, 1, 2, 3
 NEWER_NUMBER = 4
-"""Number for the pre-tokenizer Digits, whose Unicode is newer, and other for a regex. Used only in the file."""
+"""Class in classes.txt: number for the pre-tokenizer Digits, whose Unicode version is newer, and other for a regex."""
 NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
 LEFT_TO_CPU = 5
-"""Character that NFC may change, or that may change its neighbors. Used only if the tokenizer normalizes text."""
+"""Class of characters that NFC may change or compose. Used only if the tokenizer normalizes text to NFC."""
 CLASSES_FILE = "classes.txt"
 
 
 def character_classes(pattern: Pattern) -> Classes:
-    """Return the class of each code point. Surrogates, which UTF-8 cannot encode, are other."""
+    """Return the class of each code point. The class of surrogates, which UTF-8 cannot encode, is other."""
     classes = np.zeros(NUM_CODE_POINTS, np.uint8)
     for line in resources.files(__package__).joinpath(CLASSES_FILE).read_text("ascii").splitlines():
         if not line.startswith("#"):

@@ -1,10 +1,10 @@
 """Group concatenated documents into chunks that the GPU processes at once, and stage their text in pinned memory.
 
-A chunk holds complete documents. A document larger than a chunk is cut into pieces where no word can cross the cut:
-after a line feed between two visible ASCII characters. This holds for every supported pattern. GPT-2's splits "a⏎b"
-into a|⏎|b, and cl100k's splits "}⏎b" into }⏎|b. In both, the words before the cut are the same as in the complete text.
-NFC does not compose an ASCII character with a preceding one. If a document has no such position, the CPU encodes the
-rest of it.
+A chunk holds complete documents. A document larger than a chunk is cut into pieces after a line feed between two
+visible ASCII characters. In every supported pattern, a word ends with such a line feed: GPT-2's pattern splits "a⏎b"
+into a|⏎|b, and cl100k's pattern splits "}⏎b" into }⏎|b. The words before the cut are therefore the same as in the
+complete text. NFC does not compose an ASCII character with a preceding character. If there is no position for a cut,
+the CPU encodes the rest of the document.
 """
 
 from collections import deque
@@ -24,14 +24,14 @@ LINE_FEED = 0x0A
 
 
 class Pieces(NamedTuple):
-    """Documents and parts of large documents. Together they cover the complete text."""
+    """Documents, and parts of large documents. Together, the pieces cover the complete text."""
 
     offsets: Offsets
-    """Start of each piece, followed by the end of the last."""
+    """Start of each piece, followed by the end of the last piece."""
     first_pieces: Offsets
     """Index of each document's first piece, followed by the number of pieces."""
     too_long: npt.NDArray[np.bool_]
-    """True for a piece that is longer than a chunk. The CPU encodes it."""
+    """True for each piece that is longer than a chunk. The CPU encodes these pieces."""
 
 
 class PieceRange(NamedTuple):
@@ -73,11 +73,11 @@ def _last_safe_cut(text: Bytes) -> int | None:
 
 
 def _is_visible(characters: Bytes) -> npt.NDArray[np.bool_]:
-    return (characters > ord(" ")) & (characters < 0x7F)  # noqa: PLR2004 - the last visible one in ASCII
+    return (characters > ord(" ")) & (characters < 0x7F)  # noqa: PLR2004 - DEL, which follows the visible characters
 
 
 def group_into_chunks(pieces: Pieces, chunk_bytes: int, max_documents: int) -> Iterator[PieceRange]:
-    """Group consecutive pieces, as many as fit into each chunk. Pieces that are too long are left out."""
+    """Group consecutive pieces, with as many pieces as fit in each chunk. Pieces that are too long are left out."""
     offsets, num_pieces = pieces.offsets, len(pieces.offsets) - 1
     stops = [*np.flatnonzero(pieces.too_long).tolist(), num_pieces]
     first = 0
@@ -95,33 +95,33 @@ NUM_AHEAD = 4
 """Number of buffers that are filled while the GPU still reads others."""
 
 Fill = Callable[[npt.NDArray[np.uint8], PieceRange], Text]
-"""Copy the text of some pieces into a buffer, and return it."""
+"""Function that copies the text of some pieces into a buffer, and returns the text in the buffer."""
 
 
 class StagingBuffers:
     """Pinned buffers of one chunk each, used in turn.
 
-    When the engine requests the next text, it has read all but the last NUM_SLOTS - 1.
+    When the engine requests the next text, it has finished reading all earlier texts but the last NUM_SLOTS - 1.
     """
 
     def __init__(self, gpu: Gpu, chunk_bytes: int) -> None:
         self._buffers = [gpu.pinned(chunk_bytes) for _ in range(NUM_SLOTS + NUM_AHEAD)]
 
     def fill_each(self, spans: Iterable[PieceRange], fill: Fill) -> Iterator[Text]:
-        """Fill one buffer for each request, while the GPU processes the earlier ones."""
+        """Fill one buffer for each request, while the GPU processes the texts of earlier requests."""
         for number, span in enumerate(spans):
             yield fill(self._buffers[number % len(self._buffers)], span)
 
     def fill_ahead(self, spans: Iterable[PieceRange], fill: Fill) -> Iterator[Text]:
-        """Fill buffers ahead of the requests, with a few threads. For text that is copied in large pieces."""
-        under_way: deque[Future[Text]] = deque()
+        """Fill buffers before they are requested, with a few threads. Used for text that is copied in large pieces."""
+        in_flight: deque[Future[Text]] = deque()
         with ThreadPoolExecutor(NUM_THREADS) as threads:
             for number, span in enumerate(spans):
-                under_way.append(threads.submit(fill, self._buffers[number % len(self._buffers)], span))
-                if len(under_way) == NUM_AHEAD:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
+                in_flight.append(threads.submit(fill, self._buffers[number % len(self._buffers)], span))
+                if len(in_flight) == NUM_AHEAD:
+                    yield in_flight.popleft().result()
+            while in_flight:
+                yield in_flight.popleft().result()
 
 
 class JoinedDocuments(NamedTuple):
@@ -138,7 +138,7 @@ class JoinedDocuments(NamedTuple):
 
 
 class DocumentList(NamedTuple):
-    """Separate documents, none of them larger than a chunk."""
+    """Separate documents, none larger than a chunk."""
 
     texts: list[bytes]
     offsets: npt.NDArray[np.int64]

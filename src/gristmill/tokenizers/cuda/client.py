@@ -1,6 +1,6 @@
-"""Tokenizer of a worker that sends batches to the GPU process.
+"""Encode the batches of a worker in the GPU process.
 
-The CPU encodes until the GPU process is ready, and for good after the first failure.
+The CPU encodes until the GPU process is ready, and permanently after the first failure.
 """
 
 import os
@@ -40,7 +40,7 @@ from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, all_to_utf8
 
 MAX_BATCH_BYTES = 64 << 20
-"""Maximum size of a batch for the GPU. Its shared memory takes up to five times that. Only a large file exceeds it."""
+"""Maximum size of a batch for the GPU. Shared memory takes up to five times as much. Only large files exceed it."""
 
 
 class _RequestError(Exception):
@@ -52,7 +52,7 @@ class ServedTokenizer:
 
     def __init__(self, cpu: FastTokenizer, address: Address) -> None:
         self._cpu, self._address = cpu, address
-        self.engine = cpu.engine  # the ids are equal, and the dataset must be the same on both devices
+        self.engine = cpu.engine  # the ids are equal, and the dataset must not depend on the device
         self.vocab_size = cpu.vocab_size
         self.gives_text_back = cpu.gives_text_back
         self.encode = cpu.encode
@@ -66,7 +66,7 @@ class ServedTokenizer:
 
     @property
     def is_connected(self) -> bool:
-        """True if the GPU process is ready. Connects to it if needed, which does not block."""
+        """True if the GPU process is ready. Connects to the process if needed, without blocking."""
         if self._server is None and not self._has_given_up:
             try:
                 self._server = _ServerConnection.open(self._address, self.vocab_size)
@@ -75,7 +75,7 @@ class ServedTokenizer:
         return self._server is not None
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).each()
+        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).split()
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
         checked = all_to_utf8(texts, self.definition.name)
@@ -108,7 +108,7 @@ class _ServerConnection:
     def open(cls, address: Address, vocab_size: int) -> "_ServerConnection | None":
         """Connect without waiting. Return None if no process listens yet.
 
-        Raise OSError if the connection fails or another user's process is at the other end.
+        Raise OSError if the connection fails or the GPU process belongs to a different user.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
             connected.settimeout(address.answer_seconds)
@@ -125,7 +125,7 @@ class _ServerConnection:
         columns.text[:] = np.frombuffer(joined, np.uint8)
         columns.offsets[:] = np.cumsum([0, *map(len, texts)])
         self._request(request)
-        edges = columns.id_offsets.astype(np.int64)  # a copy, as the next batch reuses the memory
+        edges = columns.id_offsets.astype(np.int64)  # a copy, because the next batch reuses the memory
         ids = columns.ids[: edges[-1]].copy()
         self._check_answer(edges, ids)
         return ids, edges
@@ -148,28 +148,28 @@ class _ServerConnection:
     def _request(self, request: Request) -> None:
         send(self._connection, request)
         if not self._connection.poll(self._seconds):
-            raise _RequestError(f"no answer within {self._seconds:g} s")
+            raise _RequestError(f"the GPU process did not answer within {self._seconds:g} s")
         answer = msgspec.msgpack.decode(self._connection.recv_bytes(MAX_MESSAGE_BYTES), type=ToClient)
         if not isinstance(answer, Done):
             raise _RequestError(answer.reason)
 
     def _check_answer(self, id_offsets: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
-        """Raise if no tokenizer could have produced the answer. Invalid ids would fail the build at a later step."""
+        """Raise if the answer is invalid. Otherwise invalid ids would fail the build in a later step."""
         is_in_order = id_offsets[0] == 0 and bool((np.diff(id_offsets) >= 0).all())
         if not is_in_order or len(ids) != id_offsets[-1] or (len(ids) and int(ids.max()) >= self._vocab_size):
-            raise _RequestError("its answer makes no sense")
+            raise _RequestError("the GPU process sent invalid ids or offsets")
 
     def close(self, reason: str) -> None:
-        """Report the reason and disconnect. The memory is not reused, as a late answer may still be written to it."""
+        """Report the reason and disconnect. The memory is not reused, because a late answer may still arrive in it."""
         with suppress(OSError):
             send(self._connection, GaveUp(reason[:MAX_REASON_CHARACTERS]))
         self._connection.close()
 
 
 def with_gpu_server(tokenizer: Tokenizer, address: Address) -> Tokenizer:
-    """Return a tokenizer that uses the GPU process, or the tokenizer itself if the GPU does not support it.
+    """Return a tokenizer that uses the GPU process, or the given tokenizer if the GPU does not support it.
 
-    Each process has its own connection. A forked process does not use the connection that it inherits.
+    Each process has its own connection. A forked process does not use the connection of its parent.
     """
     if not isinstance(tokenizer, FastTokenizer):
         return tokenizer

@@ -43,52 +43,52 @@ from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Ids, 
 Offsets = npt.NDArray[np.int64]
 
 
-class Spliced(NamedTuple):
+class SplicedIds(NamedTuple):
     """Ids of all pieces, and the offset of each piece's ids."""
 
     ids: Ids
     offsets: Offsets
 
 
-def splice(ids: Ids, offsets: Offsets, missing: Sequence[int], encode: Callable[[int], Ids]) -> Spliced:
-    """Replace the ids of the missing pieces with those from `encode`, which gets the number of a piece.
+def splice(ids: Ids, offsets: Offsets, missing: Sequence[int], encode: Callable[[int], Ids]) -> SplicedIds:
+    """Replace the ids of the missing pieces. `encode` returns the ids of a piece, given its index.
 
     If `encode(1)` returns y y:
 
     ids a a x b, offsets 0 2 3 4, missing [1] -> ids a a y y b, offsets 0 2 4 5
     """
     if not len(missing):
-        return Spliced(ids, offsets)
+        return SplicedIds(ids, offsets)
     parts, counts, done = list[Ids](), np.diff(offsets), 0
-    for number in missing:
-        found = encode(number).astype(ids.dtype)
-        counts[number] = len(found)
-        parts += [ids[offsets[done] : offsets[number]], found]
-        done = number + 1
+    for piece in missing:
+        found = encode(piece).astype(ids.dtype)
+        counts[piece] = len(found)
+        parts += [ids[offsets[done] : offsets[piece]], found]
+        done = piece + 1
     parts.append(ids[offsets[done] :])
-    return Spliced(np.concatenate(parts), np.concatenate(([0], np.cumsum(counts))))
+    return SplicedIds(np.concatenate(parts), np.concatenate(([0], np.cumsum(counts))))
 
 
 Bytes = npt.NDArray[np.uint8]
 Destination = Literal["machine", "card"]
 """Memory for the ids: "machine" is host memory, "card" is GPU memory."""
-TextOf = Callable[[int], bytes]
-"""Return the text of a piece, given its number."""
+GetText = Callable[[int], bytes]
+"""Function that returns the text of a piece, given the index of the piece."""
 NO_BYTES: Bytes = np.zeros(0, np.uint8)
 MakeGpu = Callable[[tuple[str, ...]], Gpu]
-"""Open a GPU, given the options to compile its kernels with."""
+"""Function that opens a GPU, given the compiler options for the kernels."""
 
 DEFAULT_CHUNK_BYTES = MAX_CHUNK_BYTES
-"""Smaller chunks use less of the GPU. Larger ones increase the wait for the first and the last chunk."""
+"""Smaller chunks leave part of the GPU idle. Larger chunks increase the wait for the first and the last chunk."""
 MIN_CHUNK_BYTES = 1 << 20
 IDS_PER_FILE = 8192
-"""Expected number of ids per file. The buffer grows if there are more."""
+"""Expected number of ids per file. If there are more, the buffer grows."""
 IDS_PER_BYTE = 0.6
-"""Expected number of ids per byte of text. Code has 0.45 to 0.5. The buffer grows if there are more."""
+"""Expected number of ids per byte of text. Code has 0.45 to 0.5. If there are more, the buffer grows."""
 
 
 class CudaTokenizer:
-    """Tokenizer protocol over a GPU, with a CPU engine for texts that the GPU leaves out. It is thread-safe."""
+    """Thread-safe Tokenizer on a GPU, with a CPU engine for texts that the GPU leaves out."""
 
     def __init__(self, cpu: Tokenizer, gpu: Gpu, engine: Engine) -> None:
         self._cpu, self._gpu, self._engine = cpu, gpu, engine
@@ -107,8 +107,9 @@ class CudaTokenizer:
     ) -> "CudaTokenizer":
         """Load a tokenizer on the first GPU.
 
-        `architecture` compiles the kernels for an older GPU, such as "80" for Ampere. Raise DeviceError or
-        MissingExtraError if the machine cannot run it, and NotOnGpuError if the GPU cannot encode it exactly.
+        Set `architecture`, for example to "80" for Ampere, to compile the kernels for an older GPU. Raise DeviceError
+        or MissingExtraError if the machine has no usable GPU, and NotOnGpuError if the tokenizer is not supported on a
+        GPU.
         """
 
         def cupy_gpu(options: tuple[str, ...]) -> Gpu:
@@ -130,7 +131,8 @@ class CudaTokenizer:
     ) -> "CudaTokenizer":
         """Load a tokenizer on any implementation of a GPU.
 
-        `num_slots` is the number of entries of the word table. By default, a chunk of only new words fills half of it.
+        `num_slots` is the number of entries of the word table. By default, a chunk of new words fills half of the
+        table.
         """
         pattern, tables = Pattern.of(definition), MergeTables.of(definition)
         gpu = make_gpu(compile_options(pattern, tables.id_bits))
@@ -142,12 +144,12 @@ class CudaTokenizer:
         return self._cpu.encode(text, with_starts=with_starts)
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).each()
+        return self.encode_all(all_to_utf8(texts, self.definition.name), with_starts=with_starts).split()
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
         """Encode all texts into one record.
 
-        Only gigatoken derives positions from ids. If the CPU engine is another one, it encodes everything.
+        Only gigatoken can derive positions from ids. If the CPU engine is not gigatoken, the CPU encodes all texts.
         """
         if not isinstance(self._cpu, FastTokenizer):
             return self._cpu.encode_all(texts, with_starts=with_starts)
@@ -158,7 +160,7 @@ class CudaTokenizer:
         return self._cpu.decode(ids)
 
     def encode_batch(self, texts: Sequence[AnyText], *, to: Destination = "machine") -> Batch:
-        """Encode each text. Raise TokenizerError with the number of the document if one is not valid UTF-8.
+        """Encode each text. Raise TokenizerError with the index of a text that is not valid UTF-8.
 
         The GPU validates UTF-8 while it searches for words, at no extra cost.
         """
@@ -172,13 +174,13 @@ class CudaTokenizer:
         pieces = cut_into_pieces(NO_BYTES, offsets, self._engine.sizes.chunk_bytes)
         with self._exclusive_use():
             staged = self._get_staging().fill_each(self._spans(pieces), DocumentList(list(texts), offsets).fill)
-            return self._encode(staged, pieces, lambda number: texts[number], to)
+            return self._encode(staged, pieces, lambda piece: texts[piece], to)
 
     def encode_joined(self, text: Bytes, offsets: Offsets, *, to: Destination = "machine") -> Batch:
         """Encode concatenated documents. Document n is `text[offsets[n] : offsets[n + 1]]`.
 
         Text in memory from `pinned()` is copied at the full speed of the bus. Raise InputError if the offsets do not
-        ascend within the text.
+        ascend or are outside the text.
         """
         _check_offsets(text, offsets)
         pieces = cut_into_pieces(text, offsets, self._engine.sizes.chunk_bytes)
@@ -188,7 +190,7 @@ class CudaTokenizer:
             else:
                 texts = self._get_staging().fill_ahead(self._spans(pieces), JoinedDocuments(text, pieces.offsets).fill)
             edges = pieces.offsets
-            return self._encode(texts, pieces, lambda number: text[edges[number] : edges[number + 1]].tobytes(), to)
+            return self._encode(texts, pieces, lambda piece: text[edges[piece] : edges[piece + 1]].tobytes(), to)
 
     def pinned(self, num_bytes: int) -> Bytes:
         """Return new page-locked host memory, which the GPU reads directly."""
@@ -217,9 +219,9 @@ class CudaTokenizer:
         return self._gpu.wire_seconds(num_bytes_in, num_bytes_out)
 
     def encode_files(self, paths: Sequence[str], *, to: Destination = "machine") -> Batch:
-        """Encode files, one document each. A few processes read them directly into memory that the GPU reads.
+        """Encode each file as one document. A few processes read the files into memory that the GPU accesses directly.
 
-        Raise InputError if a file cannot be read, and TokenizerError if one is not valid UTF-8.
+        Raise InputError if a file cannot be read, and TokenizerError if a file is not valid UTF-8.
         """
         sizes: list[int] = []
         with self._exclusive_use():
@@ -229,13 +231,13 @@ class CudaTokenizer:
                 self._engine.run(self._reader.texts([os.fsencode(path) for path in paths], sizes), buffer)
             except FileTooLargeError:
                 pass
-            except BaseException:  # the processes may be busy with anything, so the next call starts new ones
+            except BaseException:  # the processes may still be busy, so the next call starts new ones
                 self._reader.close()
                 self._reader = None
                 raise
             else:
                 pieces = cut_into_pieces(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
-                return self._merge_cpu_ids(buffer, pieces, lambda number: _read_file(paths[number]), to)
+                return self._merge_cpu_ids(buffer, pieces, lambda piece: _read_file(paths[piece]), to)
         return self.encode_batch([_read_file(path) for path in paths], to=to)
 
     @contextmanager
@@ -259,21 +261,21 @@ class CudaTokenizer:
     def _new_buffer(self, expected_ids: int, to: Destination) -> IdBuffer:
         return (GpuIdBuffer if to == "card" else IdBuffer)(self._gpu, self._dtype, expected_ids)
 
-    def _encode(self, texts: Iterable[Text], pieces: Pieces, text_of: TextOf, to: Destination) -> Batch:
+    def _encode(self, texts: Iterable[Text], pieces: Pieces, get_text: GetText, to: Destination) -> Batch:
         buffer = self._new_buffer(int((pieces.offsets[-1] - pieces.offsets[0]) * IDS_PER_BYTE), to)
         self._engine.run(texts, buffer)
-        return self._merge_cpu_ids(buffer, pieces, text_of, to)
+        return self._merge_cpu_ids(buffer, pieces, get_text, to)
 
-    def _encode_on_cpu(self, number: int, pieces: Pieces, text_of: TextOf) -> Ids:
+    def _encode_on_cpu(self, piece: int, pieces: Pieces, get_text: GetText) -> Ids:
         try:
-            return self._cpu.encode(text_of(number)).ids
+            return self._cpu.encode(get_text(piece)).ids
         except TokenizerError as error:
-            document = int(np.searchsorted(pieces.first_pieces, number, "right")) - 1
-            begin = int(pieces.offsets[number] - pieces.offsets[pieces.first_pieces[document]])
+            document = int(np.searchsorted(pieces.first_pieces, piece, "right")) - 1
+            begin = int(pieces.offsets[piece] - pieces.offsets[pieces.first_pieces[document]])
             where = f", from byte {begin} on" if begin else ""
             raise TokenizerError(f"document {document}{where}: {error}") from None
 
-    def _merge_cpu_ids(self, buffer: IdBuffer, pieces: Pieces, text_of: TextOf, to: Destination) -> Batch:
+    def _merge_cpu_ids(self, buffer: IdBuffer, pieces: Pieces, get_text: GetText, to: Destination) -> Batch:
         counts = np.zeros(len(pieces.too_long), np.int64)
         missing = pieces.too_long.copy()
         if buffer.counts:
@@ -283,13 +285,13 @@ class CudaTokenizer:
         on_cpu = np.flatnonzero(missing).tolist()
         move = self._gpu.array_of if to == "card" else np.asarray
         ids, offsets = splice(
-            buffer.ids, offsets, on_cpu, lambda number: move(self._encode_on_cpu(number, pieces, text_of))
+            buffer.ids, offsets, on_cpu, lambda piece: move(self._encode_on_cpu(piece, pieces, get_text))
         )
         return Batch(ids, move(offsets[pieces.first_pieces]), len(on_cpu))
 
 
 def _as_bytes(texts: Sequence[AnyText], tokenizer: str) -> Sequence[bytes]:
-    """Convert str to UTF-8. Bytes are not checked here, as that would take longer than encoding them on the GPU."""
+    """Convert str to UTF-8. Bytes are not checked, because a check would take longer than encoding on the GPU."""
     if any(type(text) is not bytes for text in texts):
         return all_to_utf8(texts, tokenizer)
     return cast("Sequence[bytes]", texts)
@@ -297,12 +299,12 @@ def _as_bytes(texts: Sequence[AnyText], tokenizer: str) -> Sequence[bytes]:
 
 def _check_offsets(text: Bytes, offsets: Offsets) -> None:
     """Raise InputError if the offsets are invalid. The kernels do not check them."""
-    is_sound = text.dtype == np.uint8 and text.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
-    if not is_sound or offsets[0] < 0 or offsets[-1] > len(text) or bool((offsets[1:] < offsets[:-1]).any()):
+    is_valid = text.dtype == np.uint8 and text.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
+    if not is_valid or offsets[0] < 0 or offsets[-1] > len(text) or bool((offsets[1:] < offsets[:-1]).any()):
         raise InputError(
-            "encode_joined needs a text of uint8, and offsets of int64 that ascend within the text from the start of "
-            f"the first document to the end of the last. Got {text.dtype} and {offsets.dtype}, "
-            f"{len(offsets):,} offsets for {len(text):,} bytes."
+            "encode_joined needs a text of uint8, and int64 offsets that ascend from the start of the first document "
+            f"to the end of the last document, within the text. Got {len(text):,} bytes of text as {text.dtype}, and "
+            f"{len(offsets):,} offsets as {offsets.dtype}."
         )
 
 
@@ -325,7 +327,7 @@ def _create_engine(gpu: Gpu, tables: MergeTables, classes: Bytes, chunk_bytes: i
             size //= 2
             if size < MIN_CHUNK_BYTES:
                 raise DeviceError(
-                    f"{gpu.name} has too little free memory to tokenize. Free some, or leave --device cuda out."
+                    f"{gpu.name} has too little free memory to tokenize. Free some memory, or leave out --device cuda."
                 ) from None
             continue
         if size < chunk_bytes:

@@ -1,4 +1,7 @@
-"""Implement the GPU protocol with cupy. NVRTC compiles the kernels at run time, and cupy caches them on disk."""
+"""Implement the GPU protocol with cupy.
+
+NVRTC compiles the kernels at run time, and cupy caches the compiled kernels on disk.
+"""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +29,7 @@ KERNELS = (
     "end_chunk",
 )
 INCLUDE = re.compile(r'#include "(.+)"')
-IS_PINNED = 1
+PINNED_MEMORY_TYPE = 1
 """Type of page-locked host memory in the CUDA runtime API."""
 
 
@@ -34,7 +37,7 @@ class CupyGpu:
     """The current GPU."""
 
     def __init__(self, options: tuple[str, ...], *, architecture: str | None = None) -> None:
-        """Open the GPU and compile its kernels. `architecture` compiles them for an older GPU, such as "80"."""
+        """Open the GPU and compile the kernels. Set `architecture`, such as "80", to compile for an older GPU."""
         self._device = cupy.cuda.Device()
         properties = runtime.getDeviceProperties(self._device.id)
         self.name: str = properties["name"].decode()
@@ -43,13 +46,13 @@ class CupyGpu:
         self._side_streams = [cupy.cuda.Stream(non_blocking=True)]
         self._memory: list[Any] = []
         self._graphs: dict[tuple[int, int], Any] = {}
-        self._functions = _functions(options, architecture)
+        self._kernels = _compile_kernels(options, architecture)
 
     def allocate(self, num_bytes: int) -> int:
         try:
-            memory = cupy.cuda.Memory(num_bytes)  # not from cupy's pool, because the tokenizer keeps it
+            memory = cupy.cuda.Memory(num_bytes)  # not from cupy's pool: the tokenizer holds this memory until `free`
         except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
-            raise MemoryError(f"no room for {num_bytes:,} bytes on {self.name}") from None
+            raise MemoryError(f"{self.name} has less than {num_bytes:,} bytes of free memory") from None
         runtime.memset(memory.ptr, 0, num_bytes)
         self._memory.append(memory)
         return int(memory.ptr)
@@ -65,7 +68,7 @@ class CupyGpu:
         self._memory.clear()
 
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
-        """Allocate from cupy's pool, to which the memory returns when the array is freed."""
+        """Allocate from cupy's pool. The memory returns to the pool when the array is freed."""
         try:
             memory = cupy.cuda.alloc_pinned_memory(max(num_bytes, 1))
         except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
@@ -73,7 +76,7 @@ class CupyGpu:
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def is_pinned(self, array: Array) -> bool:
-        return not array.nbytes or runtime.pointerGetAttributes(array.ctypes.data).type == IS_PINNED
+        return not array.nbytes or runtime.pointerGetAttributes(array.ctypes.data).type == PINNED_MEMORY_TYPE
 
     def pin(self, array: Array) -> None:
         runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
@@ -91,7 +94,7 @@ class CupyGpu:
         self._copy(to_address, from_address, num_bytes, runtime.memcpyDeviceToDevice, stream)
 
     def array(self, num_items: int, dtype: DType) -> Any:
-        # cupy may reuse memory that its own stream still reads, and COPY_OUT does not wait for that stream otherwise.
+        # cupy may return memory that its own stream is still reading, so COPY_OUT must wait for that stream.
         array = cupy.empty(num_items, dtype)
         self._streams[COPY_OUT].wait_event(cupy.cuda.get_current_stream().record())
         return array
@@ -114,10 +117,10 @@ class CupyGpu:
 
     def _launch(self, launch: Launch, engine: int, chunk: int, stream: Any) -> None:
         kernel, num_blocks, num_threads = launch
-        self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, stream)
+        self._kernels[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, stream)
 
     def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
-        """Launch a graph that is captured once. Nine separate calls would leave the GPU idle between small kernels."""
+        """Launch one CUDA graph, captured in the first call. The GPU would be idle between nine separate launches."""
         stream = self._streams[COMPUTE]
         if (engine, chunk) not in self._graphs:
             stream.begin_capture()
@@ -191,16 +194,16 @@ def kernel_source() -> str:
     return inline_includes("all.cu")
 
 
-def _functions(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
+def _compile_kernels(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
     code, all_options = kernel_source(), ("--std=c++17", *options)
     if architecture is not None:
-        return _load_functions(_compile_for(architecture, code, all_options))
+        return _load_kernels(_compile_for(architecture, code, all_options))
     module = cupy.RawModule(code=code, options=all_options)
     return {kernel: module.get_function(kernel).kernel for kernel in KERNELS}
 
 
 def _compile_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
-    """Compile to PTX, which the driver translates for the GPU."""
+    """Compile the kernels to PTX for an architecture. The driver translates PTX for the actual GPU."""
     from cupy.cuda import nvrtc  # noqa: PLC0415 - rarely used
 
     program = nvrtc.createProgram(code, "kernels.cu", (), ())
@@ -209,7 +212,7 @@ def _compile_for(architecture: str, code: str, options: tuple[str, ...]) -> byte
     return compiled if isinstance(compiled, bytes) else str(compiled).encode()
 
 
-def _load_functions(compiled: bytes) -> dict[str, Any]:
+def _load_kernels(compiled: bytes) -> dict[str, Any]:
     module = cupy.cuda.function.Module()
     module.load(compiled)
     return {kernel: module.get_function(kernel) for kernel in KERNELS}

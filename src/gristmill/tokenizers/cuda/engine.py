@@ -4,7 +4,7 @@
                         ┌ kernels ┐┌ kernels ┐┌ kernels ┐
                                    ┌ copy out ┐┌ copy out ┐┌ copy out ┐
 
-A slot holds the buffers of one chunk from the first copy to the last. There are NUM_SLOTS of them, used in turn.
+A slot holds the buffers of one chunk, from the copy in to the copy out. NUM_SLOTS slots are used in turn.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ BLOCKS_PER_PROCESSOR = 8
 
 
 def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
-    """Return the merge table with rank and product in one entry. A GPU loads 16 bytes as fast as 8."""
+    """Return the merge table, with the product of each merge in its entry. A GPU loads 16 bytes as fast as 8."""
     entries = np.zeros(len(tables.table), MERGE)
     is_used = tables.table != np.uint64(EMPTY)
     ranks = (tables.table & np.uint64((1 << RANK_BITS) - 1)).astype(np.int64)
@@ -45,14 +45,14 @@ class Text(NamedTuple):
 
 
 class ChunkIds(NamedTuple):
-    """Ids of one chunk in GPU memory. Valid until `receive` returns."""
+    """Ids of one chunk in GPU memory. They are valid until the callback of `Engine.run` returns."""
 
     ids_address: int
     num_ids: int
     id_offsets: npt.NDArray[np.uint32]
     """Offset of each piece's ids."""
     flags: npt.NDArray[np.uint8]
-    """1 for a piece whose ids are invalid. The CPU must encode it."""
+    """1 for each piece whose ids are invalid. The CPU must encode these pieces."""
     num_new_words: int
     num_clears: int
     """Number of times that the word table has been cleared so far."""
@@ -65,17 +65,17 @@ class _Slot:
         self.text = gpu.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
         self.ids = gpu.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
         head_bytes = CHUNK.itemsize + 4 * sizes.max_documents
-        self.head, self.pinned_head = gpu.allocate(head_bytes), gpu.pinned(head_bytes)
-        # The kernels write to it directly. A copy would have to wait for the ids of the previous chunk on the bus.
+        self.head, self.pinned_header = gpu.allocate(head_bytes), gpu.pinned(head_bytes)
+        # The kernels write directly to this memory. A copy would have to wait for the ids of the previous chunk.
         self.answer = gpu.pinned(RESULT.itemsize + 5 * sizes.max_documents)
         self.num_pieces = 0
-        self.computed: Any = None
-        self.copied_out: Any = None
+        self.kernels_done: Any = None
+        self.copy_out_done: Any = None
 
-    def describe(self, text: Text) -> Bytes:
-        """Fill in the chunk's structure and the starts of its pieces, and return the bytes to copy to the GPU."""
+    def write_header(self, text: Text) -> Bytes:
+        """Write the chunk's structure and the starts of its pieces, and return the bytes to copy to the GPU."""
         self.num_pieces, num_bytes = len(text.starts), len(text.content)
-        head = self.pinned_head[: CHUNK.itemsize].view(CHUNK)[0]
+        head = self.pinned_header[: CHUNK.itemsize].view(CHUNK)[0]
         head["text"], head["documents"], head["ids"] = self.text, self.head + CHUNK.itemsize, self.ids
         answer, edge = self.answer.ctypes.data, RESULT.itemsize + 4 * self.num_pieces
         head["result"], head["id_offsets"], head["flags"] = answer, answer + RESULT.itemsize, answer + edge
@@ -83,8 +83,8 @@ class _Slot:
         head["num_bytes"], head["num_documents"] = num_bytes, self.num_pieces
         head["num_tiles"] = num_bytes // TILE + 1
         end = CHUNK.itemsize + 4 * self.num_pieces
-        self.pinned_head[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
-        return self.pinned_head[:end]
+        self.pinned_header[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
+        return self.pinned_header[:end]
 
     def chunk_ids(self) -> ChunkIds:
         edge = RESULT.itemsize + 4 * self.num_pieces
@@ -122,9 +122,9 @@ class Engine:
             "exceptions_mask": len(exceptions.entries) - 1,
             "longest_exception": exceptions.longest,
         }
-        fields |= {name: gpu.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
-        self._zeroed, at = gpu.allocate(sum(sizes.zeroed().values())), 0
-        for name, num_bytes in sizes.zeroed().items():
+        fields |= {name: gpu.allocate(num_bytes) for name, num_bytes in sizes.work_array_bytes().items()}
+        self._zeroed, at = gpu.allocate(sum(sizes.zeroed_array_bytes().values())), 0
+        for name, num_bytes in sizes.zeroed_array_bytes().items():
             if name in (ENGINE.names or ()):
                 fields[name] = self._zeroed + at
             at += num_bytes
@@ -142,20 +142,23 @@ class Engine:
         gpu.wait(gpu.record(COMPUTE))
 
     def run(self, texts: Iterable[Text], receive: Callable[[ChunkIds], None]) -> None:
-        """Encode chunks, and call `receive` for each in order. It may queue copies in the stream COPY_OUT."""
-        under_way: deque[_Slot] = deque()
+        """Encode chunks, and call `receive` for each chunk in the order of `texts`.
+
+        `receive` may queue copies in the stream COPY_OUT.
+        """
+        in_flight: deque[_Slot] = deque()
         with ExitStack() as stack:
-            if isinstance(texts, Generator):  # stop filling its buffers before the next run
+            if isinstance(texts, Generator):  # the generator must not fill its buffers during the next run
                 stack.callback(texts.close)
             stack.callback(self._wait_for_all)  # queued copies read memory that the next run overwrites
-            for number, text in enumerate(texts):
-                if len(under_way) == NUM_SLOTS - 1:
-                    self._collect(under_way.popleft(), receive)
-                slot = self._slots[number % NUM_SLOTS]
+            for index, text in enumerate(texts):
+                if len(in_flight) == NUM_SLOTS - 1:
+                    self._collect(in_flight.popleft(), receive)
+                slot = self._slots[index % NUM_SLOTS]
                 self._submit(slot, text)
-                under_way.append(slot)
-            while under_way:
-                self._collect(under_way.popleft(), receive)
+                in_flight.append(slot)
+            while in_flight:
+                self._collect(in_flight.popleft(), receive)
 
     def _wait_for_all(self) -> None:
         for stream in (COPY_IN, COMPUTE, COPY_OUT):
@@ -163,8 +166,8 @@ class Engine:
 
     def forget(self) -> None:
         """Clear the word table."""
-        self.gpu.zero(self._entries, self.sizes.scratch()["entries"], COMPUTE)
-        self.gpu.zero(self._state, self.sizes.scratch()["state"], COMPUTE)
+        self.gpu.zero(self._entries, self.sizes.work_array_bytes()["entries"], COMPUTE)
+        self.gpu.zero(self._state, self.sizes.work_array_bytes()["state"], COMPUTE)
         self.gpu.wait(self.gpu.record(COMPUTE))
 
     def stage_seconds(self, texts: Iterable[Text]) -> dict[str, float]:
@@ -173,9 +176,10 @@ class Engine:
         seconds: dict[str, float] = {}
         slot = self._slots[0]
         for text in texts:
-            gpu.copy_in(slot.head, slot.describe(text), COMPUTE)
+            gpu.copy_in(slot.head, slot.write_header(text), COMPUTE)
             gpu.copy_in(slot.text, text.content, COMPUTE)
-            gpu.zero(self._zeroed, self._num_zeroed, COMPUTE)  # lasts longer than queuing the launches
+            # Zeroing takes longer than queuing the launches, so no kernel waits for its launch.
+            gpu.zero(self._zeroed, self._num_zeroed, COMPUTE)
             marks = [gpu.mark(COMPUTE)]
             launches = [launch for stage in self._stages for branch in stage for launch in branch]
             for launch in launches:
@@ -187,24 +191,24 @@ class Engine:
 
     def _submit(self, slot: _Slot, text: Text) -> None:
         gpu = self.gpu
-        if slot.computed is not None:
-            gpu.hold(COPY_IN, slot.computed)
-        if slot.copied_out is not None:
-            gpu.hold(COMPUTE, slot.copied_out)
-        gpu.copy_in(slot.head, slot.describe(text), COPY_IN)
+        if slot.kernels_done is not None:
+            gpu.hold(COPY_IN, slot.kernels_done)
+        if slot.copy_out_done is not None:
+            gpu.hold(COMPUTE, slot.copy_out_done)
+        gpu.copy_in(slot.head, slot.write_header(text), COPY_IN)
         gpu.copy_in(slot.text, text.content, COPY_IN)
         arrived = gpu.record(COPY_IN)
         gpu.zero(self._zeroed, self._num_zeroed, COMPUTE)
         gpu.hold(COMPUTE, arrived)
         gpu.launch_all(self._stages, self._engine, slot.head)
-        slot.computed = gpu.record(COMPUTE)
+        slot.kernels_done = gpu.record(COMPUTE)
 
     def _collect(self, slot: _Slot, receive: Callable[[ChunkIds], None]) -> None:
-        self.gpu.wait(slot.computed)
+        self.gpu.wait(slot.kernels_done)
         chunk_ids = slot.chunk_ids()
         self.num_clears = chunk_ids.num_clears
         receive(chunk_ids)
-        slot.copied_out = self.gpu.record(COPY_OUT)
+        slot.copy_out_done = self.gpu.record(COPY_OUT)
 
     def _upload(self, array: npt.NDArray[Any]) -> int:
         address = self.gpu.allocate(array.nbytes)
@@ -216,8 +220,8 @@ class Engine:
 def _stages(num_blocks: int, max_tiles: int, *, has_exceptions: bool) -> list[Stage]:
     """Return the launches for one chunk.
 
-    Kernels that work on tiles have a block for each tile of the largest chunk. The others loop over lists of any
-    length with a fixed number of blocks.
+    Kernels that work on tiles have a block for each tile of the largest chunk. All other kernels have a fixed number
+    of blocks, which loop over lists of any length.
     """
     return [
         [[Launch("begin_chunk", num_blocks, THREADS)]],

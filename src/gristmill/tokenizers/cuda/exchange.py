@@ -25,7 +25,7 @@ MESSAGE_SECONDS = 5.0
 MAX_MESSAGE_BYTES = 1 << 16
 MAX_REASON_CHARACTERS = 1000
 WORD_BYTES = 8
-"""Alignment of the four columns."""
+"""Alignment of the four columns, in bytes."""
 MIB = 1 << 20
 
 Memory = npt.NDArray[np.uint8]
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
 
 class Mapped(msgspec.Struct, frozen=True, tag=True):
-    """Announce new shared memory for the next requests. Its descriptor follows."""
+    """Announce new shared memory for the next requests. The file descriptor follows the message."""
 
     num_bytes: int
     id_bytes: int
@@ -84,7 +84,7 @@ class Columns(NamedTuple):
 
     text: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
-    """Start of each document in the text, followed by the end of the last."""
+    """Start of each document in the text, followed by the end of the last document."""
     ids: npt.NDArray[Any]
     id_offsets: npt.NDArray[np.int64]
 
@@ -104,7 +104,7 @@ def num_bytes_for(request: Request, id_type: IdType) -> int:
 
 
 def _column_bytes(request: Request, id_bytes: int) -> tuple[int, int, int, int]:
-    """Return the size of each column.
+    """Return the size of each column in bytes.
 
     Each token covers at least one byte, except for one token that a tokenizer may add before each document.
     """
@@ -120,8 +120,8 @@ def _round_up_to_words(num_bytes: int) -> int:
 def create_memory(num_bytes: int) -> tuple[int, int]:
     """Create an anonymous file in memory, and return its descriptor and size.
 
-    Its pages are allocated at once. If the machine has too little memory, this raises OSError here, instead of a signal
-    during a later copy.
+    All pages are allocated here, so that too little memory raises OSError. Otherwise a later copy would end the process
+    with a signal.
     """
     descriptor = os.memfd_create("gristmill", os.MFD_CLOEXEC)
     size = -(-num_bytes // MIB) * MIB
@@ -134,19 +134,20 @@ def create_memory(num_bytes: int) -> tuple[int, int]:
 
 
 def map_memory(descriptor: int, num_bytes: int) -> Memory:
-    """Map the file. It remains mapped as long as the array or a view of it exists."""
+    """Map a file in memory. The file remains mapped as long as the array or a view of the array exists."""
     return np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
 
 
 def id_type_for(vocab_size: int) -> IdType:
-    """Return the smallest type for all ids."""
+    """Return the smallest type that holds all ids."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def open_connection(connected: socket.socket) -> Connection:
     """Convert a socket to a Connection with time limits.
 
-    Raise PermissionError if the process at the other end belongs to another user, as any user can bind the name.
+    Raise PermissionError if the process at the other end belongs to a different user. Any user can bind the name of the
+    socket.
     """
     _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if user != os.geteuid():

@@ -37,12 +37,12 @@ class _Task(NamedTuple):
 
     process: "subprocess.Popen[bytes]"
     buffer: int
-    """Number of the buffer."""
+    """Index of the buffer."""
     paths: list[bytes]
 
 
 class FileReader:
-    """Processes that read files into pinned buffers. They are kept for the next call."""
+    """Processes that read files into pinned buffers. The processes are kept for the next call."""
 
     def __init__(self, gpu: Gpu, chunk_bytes: int, num_cores: int) -> None:
         num_processes = min(MAX_PROCESSES, max(1, num_cores - 1))
@@ -62,39 +62,42 @@ class FileReader:
             os.close(descriptor)
 
     def texts(self, paths: Sequence[bytes], sizes: list[int]) -> Iterator[Text]:
-        """Yield the texts of the files in order, and append the size of each file to `sizes`.
+        """Yield the content of the files in the order of `paths`, and append the size of each file to `sizes`.
 
-        Raise FileTooLargeError for a file larger than a buffer, and InputError for one that cannot be read. When the
-        engine requests the next text, it has read all but the last NUM_SLOTS - 1.
+        A text contains several files. Raise FileTooLargeError for a file larger than a buffer, and InputError for a
+        file that cannot be read. When the engine requests the next text, it has finished reading all earlier texts but
+        the last NUM_SLOTS - 1.
         """
         pending = deque(list(paths[at : at + FILES_PER_TASK]) for at in range(0, len(paths), FILES_PER_TASK))
-        free, idle = deque(range(self._num_buffers)), deque(self._processes)
-        under_way: deque[_Task] = deque()
+        free_buffers, idle_processes = deque(range(self._num_buffers)), deque(self._processes)
+        in_flight: deque[_Task] = deque()
         in_use: deque[int] = deque()
         try:
-            while pending or under_way:
-                while pending and idle and free:
-                    under_way.append(self._send_task(_Task(idle.popleft(), free.popleft(), pending.popleft())))
-                task = under_way.popleft()
+            while pending or in_flight:
+                while pending and idle_processes and free_buffers:
+                    in_flight.append(
+                        self._send_task(_Task(idle_processes.popleft(), free_buffers.popleft(), pending.popleft()))
+                    )
+                task = in_flight.popleft()
                 sizes_read, error = self._receive_answer(task)
                 remaining = task.paths[len(sizes_read) :]
                 if error is not None:
-                    idle.append(task.process)
+                    idle_processes.append(task.process)
                     raise InputError(f"cannot read {os.fsdecode(remaining[0])!r}: {error}.")
                 if remaining and not sizes_read:
-                    idle.append(task.process)
+                    idle_processes.append(task.process)
                     raise FileTooLargeError(remaining[0])
-                if remaining:  # a buffer is always free, as there are more buffers than processes and slots together
-                    under_way.appendleft(self._send_task(_Task(task.process, free.popleft(), remaining)))
+                if remaining:  # a buffer is always free, because there are more buffers than processes and slots
+                    in_flight.appendleft(self._send_task(_Task(task.process, free_buffers.popleft(), remaining)))
                 else:
-                    idle.append(task.process)
+                    idle_processes.append(task.process)
                 sizes += sizes_read
                 yield self._text(task.buffer, sizes_read)
                 in_use.append(task.buffer)
                 if len(in_use) == NUM_SLOTS:
-                    free.append(in_use.popleft())
+                    free_buffers.append(in_use.popleft())
         finally:
-            for task in under_way:  # discard pending answers, so that the next call does not receive them
+            for task in in_flight:  # discard pending answers, so that the next call does not receive them
                 with suppress(InputError):
                     self._receive_answer(task)
 

@@ -1,7 +1,7 @@
 """Define the GPU operations that the engine uses: allocation, copies, kernel launches and synchronization.
 
 Work is queued in streams and runs asynchronously. One stream copies text to the GPU, one runs kernels, and one copies
-ids back. An event marks a point in a stream, for which another stream or the caller can wait.
+ids back. An event marks a point in a stream. Another stream or the caller can wait for the event.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ NUM_STREAMS = 3
 
 
 class Launch(NamedTuple):
-    """A kernel with its grid."""
+    """A kernel with the size of its grid."""
 
     kernel: str
     num_blocks: int
@@ -26,29 +26,29 @@ class Launch(NamedTuple):
 
 
 Stage = Sequence[Sequence[Launch]]
-"""Branches that may run concurrently. The launches within a branch run in order."""
+"""Branches that may run concurrently. The launches within a branch run one after another."""
 
 
 class Gpu(Protocol):
-    """A GPU. Tests implement it on the CPU."""
+    """Operations of a GPU. Tests implement this protocol on the CPU."""
 
     name: str
     num_processors: int
 
     def allocate(self, num_bytes: int) -> int:
-        """Return the address of new zeroed GPU memory. Raise MemoryError if too little is free."""
+        """Return the address of new zeroed GPU memory. Raise MemoryError if too little memory is free."""
         ...
 
     def free(self) -> None:
-        """Free everything that `allocate` returned."""
+        """Free all memory that `allocate` returned."""
         ...
 
     def in_use(self) -> AbstractContextManager[Any]:
-        """Return a context in which this GPU is the current one of the calling thread."""
+        """Return a context in which this GPU is the current GPU of the calling thread."""
         ...
 
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return new page-locked host memory, which the GPU can access directly. Raise MemoryError if there is none."""
+        """Return new page-locked host memory, which the GPU can access directly. Raise MemoryError on failure."""
         ...
 
     def is_pinned(self, array: Array) -> bool: ...
@@ -82,7 +82,7 @@ class Gpu(Protocol):
     def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None: ...
 
     def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
-        """Queue all stages in order. The stages must be the same in every call with the same engine and chunk."""
+        """Queue all stages, one after another. Calls with the same engine and chunk must pass the same stages."""
         ...
 
     def record(self, stream: int) -> Any:
@@ -98,11 +98,11 @@ class Gpu(Protocol):
         ...
 
     def mark(self, stream: int) -> Any:
-        """Return an event like `record`, with a timestamp."""
+        """Return an event as `record` does, but with a timestamp."""
         ...
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """Return the time between two events of `mark`."""
+        """Return the seconds between two events that `mark` returned."""
         ...
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Start the GPU process from the main process of a build, and collect its statistics at the end.
 
-The GPU process starts before the workers and loads during the scan. The main process needs no thread for it, so workers
-can still be forked. It never waits for the GPU process: the CPU encodes until the GPU is ready.
+The GPU process starts before the workers and loads the tokenizer while the build scans the sources. The main process
+needs no thread for the GPU process, so workers can still be forked. A build never waits until the GPU is ready: the CPU
+encodes until then.
 """
 
 import os
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class GpuEncoder:
-    """Encoder of the GPU process that uses a GPU."""
+    """Encoder for the GPU process, with a tokenizer on a GPU."""
 
     def __init__(self, tokenizer: "CudaTokenizer") -> None:
         self._tokenizer = tokenizer
@@ -57,7 +58,7 @@ class GpuEncoder:
 
 def gpu_encoder(folder: Path) -> Encoder:
     """Load the tokenizer in a folder on the GPU."""
-    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - slow, and not needed by the caller
+    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - slow, and often not needed
 
     return GpuEncoder(CudaTokenizer.load(Definition.read(folder)))
 
@@ -66,7 +67,7 @@ SHUTDOWN_SECONDS = 5.0
 MAX_ANSWER_SECONDS = 30.0
 """Maximum wait for an answer. The GPU encodes 1 MiB in milliseconds, so a full queue of workers takes far less."""
 ANSWER_SHARE_OF_TASK_SECONDS = 0.25
-"""Share of a task's time limit to wait for an answer. The rest is for encoding on the CPU within that limit."""
+"""Share of a task's time limit that a worker waits for an answer. The rest is for encoding on the CPU."""
 CODE = "import sys; sys.path[:] = {path!r}; from gristmill.tokenizers.cuda.server import main; main({descriptor})"
 """Code of the GPU process. multiprocessing's spawn would run a script without a main guard a second time."""
 
@@ -75,27 +76,27 @@ class Server:
     """Handle of the GPU process in the main process of a build."""
 
     def __init__(self, make_encoder: partial[Encoder], address: Address) -> None:
-        """Start the process. Raise OSError if the system cannot."""
+        """Start the GPU process. Raise OSError if the system cannot start it."""
         self.address: Address | None = address
         self._facts: GpuFacts | None = None
         self._started_at = time.monotonic()
         job = Job(os.getpid(), address.name, pickle.dumps(make_encoder))
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close
-        near, far = socket.socketpair()
-        self._control = Connection(near.detach())
+        parent_end, child_end = socket.socketpair()
+        self._control = Connection(parent_end.detach())
         try:
-            self._process = _start_process(far.fileno(), self._output)
+            self._process = _start_process(child_end.fileno(), self._output)
         except BaseException:
             self._control.close()
             self._output.close()
             raise
         finally:
-            far.close()
+            child_end.close()
         with suppress(OSError):  # the process died, which end() reports
             self._control.send(job)
 
     def end(self) -> GpuFacts:
-        """End the process if it still runs, and return its statistics and the first problem."""
+        """End the GPU process if it still runs, and return its statistics and the first problem."""
         if self._facts is None:
             try:
                 self._facts = self._collect_facts()
@@ -106,14 +107,14 @@ class Server:
     def _collect_facts(self) -> GpuFacts:
         if not self._control.poll(0):
             seconds = time.monotonic() - self._started_at
-            return GpuFacts(trouble=f"it was not ready when step 1 was over, after {seconds:.1f} s")
+            return GpuFacts(trouble=f"the GPU process was not ready at the end of step 1, after {seconds:.1f} s")
         try:
             first = self._control.recv()
-            if isinstance(first, GpuFacts):  # it could not load the tokenizer
+            if isinstance(first, GpuFacts):  # the GPU process could not load the tokenizer
                 return first
             self._control.send(END)
             if not self._control.poll(SHUTDOWN_SECONDS):
-                return GpuFacts(trouble="its process no longer answers")
+                return GpuFacts(trouble="the GPU process no longer answers")
             facts = self._control.recv()
         except (EOFError, OSError):
             return GpuFacts(trouble=self._describe_death())
@@ -126,12 +127,12 @@ class Server:
         self._output.seek(0)
         lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
         last_line = f": {lines[-1][:MAX_REASON_CHARACTERS]}" if lines else ""
-        return f"its process died (exit code {self._process.returncode}){last_line}"
+        return f"the GPU process died (exit code {self._process.returncode}){last_line}"
 
     def close(self) -> None:
-        """Kill the process, whatever it is doing."""
+        """Kill the GPU process, even if it is busy."""
         self._process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it may be blocked in the driver, and exits when that returns
+        with suppress(subprocess.TimeoutExpired):  # a process that is blocked in the driver exits later
             self._process.wait(SHUTDOWN_SECONDS)
         self._control.close()
         self._output.close()
@@ -141,16 +142,16 @@ class Server:
 def start_server(
     run: RunConfig, tokenizer: Tokenizer, folder: Path, make_encoder: MakeEncoder | None = None
 ) -> Server | NoServer:
-    """Start the GPU process, or return a NoServer with the reason if the tokenizer or the system does not allow it."""
+    """Start the GPU process. If the tokenizer or the system does not allow this, return a NoServer with the reason."""
     if make_encoder is None:
         require_cuda()
     if not isinstance(tokenizer, FastTokenizer):
-        return NoServer(GpuFacts(trouble=f"the tokenizer {tokenizer.definition.name!r} runs on the CPU alone"))
+        return NoServer(GpuFacts(trouble=f"the tokenizer {tokenizer.definition.name!r} is supported only on the CPU"))
     seconds = min(MAX_ANSWER_SECONDS, ANSWER_SHARE_OF_TASK_SECONDS * run.task_seconds)
     try:
         return Server(partial(make_encoder or gpu_encoder, folder), Address.new(seconds))
     except OSError as error:
-        return NoServer(GpuFacts(trouble=f"its process cannot be started: {error.strerror or error}"))
+        return NoServer(GpuFacts(trouble=f"the GPU process cannot be started: {error.strerror or error}"))
 
 
 def _start_process(descriptor: int, output: IO[bytes]) -> "subprocess.Popen[bytes]":

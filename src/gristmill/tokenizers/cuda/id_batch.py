@@ -12,7 +12,7 @@ INITIAL_IDS = 1 << 16
 
 
 class Batch(NamedTuple):
-    """Ids of a batch of documents. Those of document n are `ids[offsets[n] : offsets[n + 1]]`.
+    """Ids of a batch of documents. The ids of document n are `ids[offsets[n] : offsets[n + 1]]`.
 
     In GPU memory, both arrays are cupy arrays.
     """
@@ -24,8 +24,8 @@ class Batch(NamedTuple):
     num_on_cpu: int = 0
     """Number of documents, or pieces of large documents, that the CPU encoded.
 
-    The ids are the same on both. The number can differ between runs if a batch has more new words than fit into the
-    word table, because the GPU's threads fill the table in no fixed order.
+    The CPU returns the same ids as the GPU. The number can differ between runs if a batch has more new words than fit
+    into the word table, because the order in which threads of the GPU fill the table varies.
     """
 
 

@@ -1,8 +1,8 @@
 """Convert the vocabulary and merges of a BPE model to the lookup tables of the kernels.
 
-Merges are in one hash table with open addressing, keyed by the ids of the two tokens. An entry is
-`left << 43 | right << 22 | rank`. The table is at most half full, and a search ends at EMPTY. On the GPU, each entry
-also holds the product of the merge (engine.merge_entries).
+Merges are in one hash table with open addressing, keyed by the ids of the two tokens to merge. An entry is
+`left << 43 | right << 22 | rank`. The table is at most half full, and a search ends at an EMPTY entry. On the GPU, each
+entry also holds the product, the id of the merged token (engine.merge_entries).
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ LARGEST_VOCABULARY = 1 << ID_BITS
 MAX_MERGES = (1 << RANK_BITS) - 1
 """The last rank is not used, because with the two largest ids the entry would equal EMPTY."""
 MULTIPLIER = 0x9E3779B97F4A7C15
-"""2**64 divided by the golden ratio. It spreads keys that are close to each other over the table."""
+"""2**64 divided by the golden ratio. This factor spreads similar keys over the table."""
 SMALLEST_TABLE_BITS = 4
 
 
@@ -47,7 +47,7 @@ class MergeTables(NamedTuple):
     byte_ids: Ids
     """Id of each byte."""
     pair_ids: Ids
-    """Id of the two-byte word ab, indexed by `a | b << 8`. NO_ID if it is two tokens."""
+    """Id of the two-byte word ab, indexed by `a | b << 8`. NO_ID if the word is two tokens."""
     table: Entries
     """Hash table of merges."""
     table_bits: int
@@ -55,32 +55,32 @@ class MergeTables(NamedTuple):
     products: Ids
     """Id of the token that a merge produces, indexed by rank."""
     is_in_order: bool
-    """True if each merge that uses a token ranks after all merges that produce it.
+    """True if each merge that uses a token ranks after all merges that produce the token.
 
-    Then ranks only rise while a word is merged, and all occurrences of the pair with the lowest rank can be merged at
-    once. Otherwise only the leftmost one can.
+    If so, ranks only rise while a word is merged, and all occurrences of the pair with the lowest rank can be merged at
+    once. If not, only the leftmost occurrence can be merged.
     """
     id_bits: Literal[16, 32]
-    """Number of bits that every id of a text fits into."""
+    """Number of bits into which every id of a text fits."""
     exceptions: tuple[UnmergedToken, ...]
-    """With ignore_merges, the words that are one token although the merges do not produce it. Otherwise empty."""
+    """Words that are one token although no merges produce the token. Empty unless the model has ignore_merges."""
 
     @classmethod
     def of(cls, definition: Definition) -> "MergeTables":
         vocabulary = _vocabulary_of(definition)
         merges = _Merges.of(definition, vocabulary)
         byte_ids = _byte_ids(definition, vocabulary)
-        exceptions = tuple(_exceptions(vocabulary, merges, byte_ids)) if definition.model.ignore_merges else ()
+        exceptions = tuple(_find_exceptions(vocabulary, merges, byte_ids)) if definition.model.ignore_merges else ()
         table_bits = max(SMALLEST_TABLE_BITS, (2 * len(merges.keys) - 1).bit_length())
-        emitted = [*byte_ids.tolist(), *merges.products.tolist(), *(token.id for token in exceptions)]
+        possible_ids = [*byte_ids.tolist(), *merges.products.tolist(), *(token.id for token in exceptions)]
         return cls(
             byte_ids=byte_ids,
             pair_ids=_pair_ids(merges, byte_ids, exceptions),
-            table=_table(merges.keys, table_bits),
+            table=_build_table(merges.keys, table_bits),
             table_bits=table_bits,
             products=merges.products,
             is_in_order=_is_in_order(merges),
-            id_bits=16 if max(emitted) < 1 << 16 else 32,
+            id_bits=16 if max(possible_ids) < 1 << 16 else 32,
             exceptions=exceptions,
         )
 
@@ -96,11 +96,11 @@ class _Merges(NamedTuple):
     def of(cls, definition: Definition, vocabulary: dict[str, int]) -> "_Merges":
         pairs = _pairs_of(definition)
         if len(pairs) > MAX_MERGES:
-            raise refusal(definition, f"it has {len(pairs)} merges, and {MAX_MERGES} is the most")
+            raise refusal(definition, f"it has {len(pairs)} merges (maximum: {MAX_MERGES})")
         try:
             ids = np.array([(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in pairs], np.uint64)
         except KeyError as error:
-            raise refusal(definition, f"its merges name {error.args[0]!r}, which is not in its vocabulary") from None
+            raise refusal(definition, f"its merges contain {error.args[0]!r}, which is not in its vocabulary") from None
         left, right, products = ids.reshape(-1, 3).T
         keys = left << np.uint64(ID_BITS) | right
         _check_unique(definition, keys, pairs)
@@ -138,24 +138,24 @@ def first_slots(keys: Entries, table_bits: int) -> npt.NDArray[np.int64]:
 
 
 def bpe(ids: list[int], ranks: dict[int, int], products: list[int]) -> list[int]:
-    """Merge the pair of the lowest rank, leftmost first, until no pair can be merged.
+    """Merge the pair with the lowest rank, leftmost first, until no pair can be merged.
 
-    Takes quadratic time, which is fine for the bytes of one token.
+    This takes quadratic time, which is fast enough for the bytes of one token.
     """
-    none = len(products)
-    found = [ranks.get(left << ID_BITS | right, none) for left, right in pairwise(ids)]
-    while found and (rank := min(found)) != none:
-        at = found.index(rank)
+    no_rank = len(products)
+    pair_ranks = [ranks.get(left << ID_BITS | right, no_rank) for left, right in pairwise(ids)]
+    while pair_ranks and (rank := min(pair_ranks)) != no_rank:
+        at = pair_ranks.index(rank)
         ids[at : at + 2] = [products[rank]]
-        del found[at]
-        for pair in range(max(at - 1, 0), min(at + 1, len(found))):
-            found[pair] = ranks.get(ids[pair] << ID_BITS | ids[pair + 1], none)
+        del pair_ranks[at]
+        for pair in range(max(at - 1, 0), min(at + 1, len(pair_ranks))):
+            pair_ranks[pair] = ranks.get(ids[pair] << ID_BITS | ids[pair + 1], no_rank)
     return ids
 
 
 def _vocabulary_of(definition: Definition) -> dict[str, int]:
     if definition.vocab_size > LARGEST_VOCABULARY:
-        raise refusal(definition, f"its vocabulary has {definition.vocab_size} ids, over {LARGEST_VOCABULARY}")
+        raise refusal(definition, f"its vocabulary has {definition.vocab_size} ids (maximum: {LARGEST_VOCABULARY})")
     vocabulary = _decode(definition, definition.model.vocab, dict[str, int])
     if len(set(vocabulary.values())) < len(vocabulary):
         raise refusal(definition, "two tokens of its vocabulary have the same id")
@@ -163,12 +163,12 @@ def _vocabulary_of(definition: Definition) -> dict[str, int]:
 
 
 def _pairs_of(definition: Definition) -> list[tuple[str, str]]:
-    """Return the merges as pairs. The file has them as `"a b"` or as `["a", "b"]`."""
+    """Return the merges as pairs. In the file, a merge is `"a b"` or `["a", "b"]`."""
     merges: list[str | tuple[str, str]] = _decode(definition, definition.model.merges, list[str | tuple[str, str]])
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else merge for merge in merges]
     malformed = next((merge for merge in pairs if len(merge) != 2), None)  # noqa: PLR2004 - a pair
     if malformed is not None:
-        raise refusal(definition, f"its merge {' '.join(malformed)!r} is not of two parts")
+        raise refusal(definition, f"its merge {' '.join(malformed)!r} does not have two parts")
     return [(merge[0], merge[1]) for merge in pairs]
 
 
@@ -190,7 +190,7 @@ def _byte_ids(definition: Definition, vocabulary: dict[str, int]) -> Ids:
     ids = [vocabulary.get(character) for character in byte_characters()]
     missing = [byte for byte, index in enumerate(ids) if index is None]
     if missing:
-        raise refusal(definition, f"its vocabulary lacks {len(missing)} of the 256 bytes, the first 0x{missing[0]:02X}")
+        raise refusal(definition, f"its vocabulary lacks {len(missing)} of the 256 bytes, such as 0x{missing[0]:02X}")
     return np.array(ids, np.uint32)
 
 
@@ -199,23 +199,23 @@ def _pair_ids(merges: _Merges, byte_ids: Ids, exceptions: Iterable[UnmergedToken
     bytes_by_id = np.full(LARGEST_VOCABULARY, -1, np.int64)
     bytes_by_id[byte_ids] = np.arange(256)
     left, right = bytes_by_id[merges.left], bytes_by_id[merges.right]
-    is_of_bytes = (left >= 0) & (right >= 0)
-    pair_ids[(left | right << 8)[is_of_bytes]] = merges.products[is_of_bytes]
+    are_single_bytes = (left >= 0) & (right >= 0)
+    pair_ids[(left | right << 8)[are_single_bytes]] = merges.products[are_single_bytes]
     for content, index in exceptions:
         if len(content) == 2:  # noqa: PLR2004 - a pair
             pair_ids[content[0] | content[1] << 8] = index
     return pair_ids
 
 
-def _table(keys: Entries, table_bits: int) -> Entries:
-    """Fill the hash table by linear probing, vectorized: in order of slots, each entry takes the next free slot."""
+def _build_table(keys: Entries, table_bits: int) -> Entries:
+    """Fill the hash table by vectorized linear probing: sorted by first slot, each entry takes the next free slot."""
     entries = keys << np.uint64(RANK_BITS) | np.arange(len(keys), dtype=np.uint64)
     slots = first_slots(keys, table_bits)
     order, positions = np.argsort(slots, kind="stable"), np.arange(len(keys))
-    taken = np.maximum.accumulate(slots[order] - positions) + positions
+    final_slots = np.maximum.accumulate(slots[order] - positions) + positions
     table = np.full(1 << table_bits, EMPTY, np.uint64)
-    is_inside = taken < len(table)
-    table[taken[is_inside]] = entries[order[is_inside]]
+    is_inside = final_slots < len(table)
+    table[final_slots[is_inside]] = entries[order[is_inside]]
     # The few entries beyond the end wrap around to the start.
     for entry in entries[order[~is_inside]]:
         table[int(np.argmax(table == np.uint64(EMPTY)))] = entry
@@ -229,7 +229,7 @@ def _is_in_order(merges: _Merges) -> bool:
     return bool(np.all((last_rank_by_product[merges.left] < ranks) & (last_rank_by_product[merges.right] < ranks)))
 
 
-def _exceptions(vocabulary: dict[str, int], merges: _Merges, byte_ids: Ids) -> Iterator[UnmergedToken]:
+def _find_exceptions(vocabulary: dict[str, int], merges: _Merges, byte_ids: Ids) -> Iterator[UnmergedToken]:
     ranks = {key: rank for rank, key in enumerate(merges.keys.tolist())}
     products, ids_by_byte = merges.products.tolist(), byte_ids.tolist()
     mergeable = frozenset(products)
@@ -256,10 +256,10 @@ SECOND_MULTIPLIER = 0xFF51AFD7ED558CCD
 
 
 class ExceptionTable(NamedTuple):
-    """Hash table in which the kernels look up new words that are one token although no merge produces it."""
+    """Hash table of the words that are one token although no merges produce the token. The kernels search it."""
 
     entries: npt.NDArray[Any]
-    """Entries with open addressing, at most half full. A length of 0 ends a search."""
+    """Table with open addressing, at most half full. A search ends at an entry with `num_bytes` 0."""
     content: npt.NDArray[np.uint8]
     """Bytes of all words, each padded with zeros to a multiple of eight bytes."""
     longest: int
@@ -268,11 +268,11 @@ class ExceptionTable(NamedTuple):
     @classmethod
     def of(cls, exceptions: Iterable[UnmergedToken]) -> "ExceptionTable":
         kept = [token for token in exceptions if len(token.content) >= MIN_ENTRY_BYTES]
-        padded = [_padded(token.content) for token in kept]
+        padded = [_pad(token.content) for token in kept]
         content = np.frombuffer(b"".join(padded) or bytes(WORD_BYTES), np.uint8)
         begins = np.cumsum([0, *map(len, padded)]).tolist()
         longest = max((len(token.content) for token in kept), default=0)
-        return cls(_entries(kept, begins), content, longest)
+        return cls(_build_entries(kept, begins), content, longest)
 
 
 def hash_word(word: bytes) -> int:
@@ -293,11 +293,11 @@ def _low_64(value: int) -> int:
     return value & (1 << HASH_BITS) - 1
 
 
-def _padded(word: bytes) -> bytes:
+def _pad(word: bytes) -> bytes:
     return word.ljust(-(-len(word) // WORD_BYTES) * WORD_BYTES, b"\0")
 
 
-def _entries(exceptions: list[UnmergedToken], begins: list[int]) -> npt.NDArray[Any]:
+def _build_entries(exceptions: list[UnmergedToken], begins: list[int]) -> npt.NDArray[Any]:
     entries = np.zeros(1 << (2 * len(exceptions)).bit_length(), EXCEPTION)
     for (content, index), begin in zip(exceptions, begins, strict=False):
         value = hash_word(content)

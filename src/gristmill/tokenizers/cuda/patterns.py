@@ -1,8 +1,8 @@
-"""Find the rules that split a tokenizer's text into words, or raise if a GPU cannot encode it exactly.
+"""Find the rules by which a tokenizer splits text into words. Raise if the tokenizer is not supported on a GPU.
 
-Kernels do not run a regex. For each character, they decide from its neighbors whether a word starts there. Only
-patterns whose rules are tested to be equal to the regex (test_word_starts.py) are supported, and each is recognized by
-its exact regex. All other tokenizers are rejected with the reason, and the CPU encodes them.
+The kernels do not run a regex. They decide from the neighbors of a character whether a word starts there. A regex is
+supported only if tests show that the rules of the kernels give the same words (test_word_starts.py). Regexes are
+compared as text. All other tokenizers are rejected with the reason, and the CPU encodes instead.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ Digits = Literal["runs", "single", "threes", "apart"]
 Step = dict[str, Any]
 
 CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")
-"""Letters that form a word with an apostrophe before them: lowercase in the family gpt2, in any case in cl100k."""
+"""Letters that form a word with a preceding apostrophe: only lowercase in the family gpt2, any case in cl100k."""
 LONG_S = "\u017f"
-"""The only non-ASCII character that `(?i:…)` matches with a letter of CONTRACTIONS, namely s. Its UTF-8 is C5 BF."""
+"""The only non-ASCII character that `(?i:…)` matches with a letter of CONTRACTIONS: with s. Its UTF-8 is C5 BF."""
 
 GPT2_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K_REGEX = (
@@ -40,14 +40,14 @@ class Pattern(NamedTuple):
     - runs: one word per run
     - single: one word per character
     - threes: groups of three from the start of the run
-    - apart: one word per character, and the texts before and after it are split as separate texts
+    - apart: one word per character, and the texts before and after the character are split as separate texts
     """
     with_nfc: bool = False
     """True if the tokenizer normalizes text to NFC. The GPU encodes only texts that are already in NFC."""
 
     @classmethod
     def of(cls, definition: Definition) -> "Pattern":
-        """Return the rules of a tokenizer. Raise NotOnGpuError if they are not supported."""
+        """Return the rules of a tokenizer. Raise NotOnGpuError if the rules are not supported."""
         problem = next(_unsupported(definition), None)
         if problem is not None:
             raise refusal(definition, problem)
@@ -61,9 +61,9 @@ GPT2 = Pattern("gpt2", "gpt2", "runs")
 STARCODER2 = Pattern("starcoder2", "gpt2", "apart")
 CL100K = Pattern("cl100k", "cl100k", "threes")
 QWEN2 = Pattern("qwen2", "cl100k", "single")
-# tiktoken's own regex for cl100k is not supported. Its `\p{N}{1,3}+` is possessive in tiktoken, but a repetition in the
-# engine of `tokenizers`, where 1234567 is one word. Its `\s++$` keeps whitespace after the last line feed in one word
-# with the line feed.
+# tiktoken's own regex for cl100k is not supported. In tiktoken, the last + of `\p{N}{1,3}+` is possessive. In the regex
+# engine of `tokenizers`, this + is a repetition, so 1234567 is one word. `\s++$` makes the last line feed of a text and
+# the whitespace after the line feed one word.
 PATTERNS_BY_REGEX = {
     GPT2_REGEX: GPT2,
     CL100K_REGEX: CL100K,
@@ -83,10 +83,10 @@ def compile_options(pattern: Pattern, id_bits: int) -> tuple[str, ...]:
 
 
 def refusal(definition: Definition, problem: str) -> NotOnGpuError:
-    """Return the error for a tokenizer that a GPU cannot encode exactly."""
+    """Return the error for a tokenizer that is not supported on a GPU."""
     return NotOnGpuError(
-        f"the tokenizer {definition.name!r} cannot be encoded exactly on a GPU: {problem}. "
-        "The CPU serves it: leave --device cuda out."
+        f"the tokenizer {definition.name!r} is not supported on a GPU: {problem}. "
+        "Leave out --device cuda to use the CPU."
     )
 
 
@@ -94,26 +94,26 @@ def _unsupported(definition: Definition) -> Iterator[str]:
     """Yield unsupported properties of a tokenizer, except those of its pre-tokenizer and its vocabulary."""
     model = definition.model
     if model.type != "BPE":
-        yield f"its model {model.type} is not BPE"
+        yield f"its model is {model.type}, not BPE"
     if definition.file.normalizer is not None and _steps(definition.file.normalizer) != [NFC]:
         yield f"its normalizer {_describe(definition.file.normalizer)} is not supported"
     settings = ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     yield from (f"its model's {setting} is not supported" for setting in settings if getattr(model, setting))
     if definition.plain_tokens:
         first = definition.plain_tokens[0].content
-        yield f"it finds added tokens in text, like {first!r}, which is not supported"
+        yield f"its added tokens for ordinary text, such as {first!r}, are not supported"
 
 
 def _pattern_of(steps: list[Step]) -> Pattern | None:
     byte_level = steps[-1] if steps else {}
     if byte_level.get("type") != "ByteLevel" or byte_level.get("add_prefix_space", True):
         return None
-    before, uses_regex = steps[:-1], byte_level.get("use_regex", True)
-    if not before:
+    earlier_steps, uses_regex = steps[:-1], byte_level.get("use_regex", True)
+    if not earlier_steps:
         return GPT2 if uses_regex else None
-    if before == [{"type": "Digits", "individual_digits": True}]:
+    if earlier_steps == [{"type": "Digits", "individual_digits": True}]:
         return STARCODER2 if uses_regex else None
-    return None if uses_regex or len(before) > 1 else _pattern_of_split(before[0])
+    return None if uses_regex or len(earlier_steps) > 1 else _pattern_of_split(earlier_steps[0])
 
 
 def _pattern_of_split(step: Step) -> Pattern | None:

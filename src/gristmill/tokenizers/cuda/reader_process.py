@@ -2,11 +2,11 @@
 
     python -I -S reader_process.py DESCRIPTOR NUM_BYTES
 
-The process runs this file as a script and imports only the standard library, so that it starts fast. A message is its
-length in four bytes, followed by a marshal dump.
+This file runs as a script and imports only the standard library, so that the process starts fast. A message is a
+marshal dump, preceded by its length in four bytes.
 
     in    (begin, end, [path, …])        read the files into memory[begin:end], concatenated
-    out   ([size, …], error)             sizes of the files that fit; error of the next file, None if it did not fit
+    out   ([size, …], error)             sizes of the files that fit, and the error of the next file or None
 """
 
 import marshal
@@ -36,7 +36,7 @@ def receive(stream: IO[bytes]) -> bytes | None:
 def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
     """Read files until the memory is full or an error occurs, and return the sizes of the files read and the error.
 
-    A file fits if at least one byte remains free. Otherwise the read may not have reached the end of the file.
+    A file fits if at least one byte of memory remains free. If none remains, the file may be longer than the memory.
     """
     sizes: list[int] = []
     at = 0
@@ -44,7 +44,7 @@ def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
         try:
             # Same checks as in gristmill.core.plain_files, which is not imported here.
             if not stat.S_ISREG(os.stat(path).st_mode):
-                return sizes, "it is not an ordinary file"
+                return sizes, "not a regular file"
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 size = _read_to_end(descriptor, memory[at:])
@@ -60,7 +60,7 @@ def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
 
 
 def _read_to_end(descriptor: int, memory: memoryview) -> int | None:
-    """Read a file. Return its size, or None if it fills the memory."""
+    """Read a file. Return the size of the file, or None if the file fills the memory."""
     done = 0
     while done < len(memory):
         size = os.readv(descriptor, [memory[done:]])
@@ -71,7 +71,7 @@ def _read_to_end(descriptor: int, memory: memoryview) -> int | None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process group, and the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, which reaches all processes
     descriptor, num_bytes = map(int, sys.argv[1:])
     memory = memoryview(mmap.mmap(descriptor, num_bytes))
     while (message := receive(sys.stdin.buffer)) is not None:

@@ -1,7 +1,7 @@
 """GPU process: encode for all workers of a build.
 
-If each of 16 workers had its own CUDA context, creating these (0.5 s of CPU time each) would take longer than encoding.
-One thread handles one request at a time. The process ends on request or when its parent dies.
+If each of 16 workers had its own CUDA context, creating the contexts (0.5 s of CPU time each) would take longer than
+encoding. One thread handles one request at a time. The process ends on request or when its parent dies.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ PR_SET_PDEATHSIG = 1
 class Encoder(Protocol):
     """A GPU, or a replacement in tests.
 
-    Optional methods `register(memory)` and `unregister(memory)` are called for shared memory, to pin it.
+    The optional methods `register(memory)` and `unregister(memory)` pin and unpin shared memory.
     """
 
     def encode(
@@ -68,7 +68,7 @@ class Encoder(Protocol):
 
 
 MakeEncoder = Callable[[Path], Encoder]
-"""Load an encoder for the tokenizer in a folder. Must be a module-level function or its partial, as it is pickled."""
+"""Module-level function, or a partial of one, that loads an encoder for the tokenizer in a folder. It is pickled."""
 
 
 class Job(NamedTuple):
@@ -83,8 +83,8 @@ class Job(NamedTuple):
 
 
 def main(descriptor: int) -> None:
-    """Run the GPU process. `descriptor` is the connection to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process group, and the parent decides
+    """Run the GPU process. `descriptor` is the socket that is connected to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, which reaches all processes
     with suppress(OSError, EOFError), Connection(descriptor) as parent:
         job = parent.recv()
         _die_with_parent(job.parent)
@@ -125,7 +125,7 @@ class _Client:
 
 
 class Service:
-    """Encode the requests of all workers."""
+    """Service that encodes the requests of all workers."""
 
     def __init__(self, encoder: Encoder, listener: socket.socket, parent: int) -> None:
         self._encoder, self._listener, self._parent = encoder, listener, parent
@@ -160,12 +160,12 @@ class Service:
         )
 
     def _accept(self) -> None:
-        with suppress(OSError):  # the worker has disconnected, or belongs to another user
+        with suppress(OSError):  # the worker has disconnected, or belongs to a different user
             connection = open_connection(self._listener.accept()[0])
             self._clients[connection] = _Client(connection)
 
     def _handle(self, client: _Client) -> None:
-        """Handle one message. Disconnect a worker that died or did not complete its message."""
+        """Handle one message. Disconnect the worker if it died or sent an invalid message."""
         try:
             message = msgspec.msgpack.decode(client.connection.recv_bytes(MAX_MESSAGE_BYTES), type=ToServer)
             if isinstance(message, Mapped):
@@ -191,7 +191,7 @@ class Service:
         self._call_hook("register", client.memory)
 
     def _answer(self, client: _Client, request: Request) -> Done | Failed:
-        """Encode a request. On any error, send it to the worker and continue to serve others."""
+        """Encode a request and return the answer. On any error, return the error as the answer."""
         started_at = time.monotonic()
         try:
             self._encode(client, request)
@@ -204,7 +204,7 @@ class Service:
 
     def _encode(self, client: _Client, request: Request) -> None:
         if client.memory is None:
-            raise ValueError("a request before there was memory for it")
+            raise ValueError("the worker sent a request before its shared memory")
         columns = view_columns(client.memory, request, client.id_type)
         id_offsets, num_on_cpu = self._encoder.encode(columns.text, columns.offsets, columns.ids)
         columns.id_offsets[:] = id_offsets
@@ -223,7 +223,7 @@ class Service:
             client.memory = None
 
     def _call_hook(self, name: str, memory: Memory) -> None:
-        """Call an optional method of the encoder and ignore errors, because unpinned memory is only slower."""
+        """Call an optional method of the encoder. Errors are ignored, because unpinned memory is only slower."""
         hook = getattr(self._encoder, name, None)
         if hook is not None:
             with suppress(Exception):

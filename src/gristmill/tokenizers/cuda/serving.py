@@ -1,4 +1,7 @@
-"""Provide a build with the GPU process or with a placeholder. Cheap to import, because most builds use no GPU."""
+"""Provide a build with the GPU process or with a placeholder.
+
+This module is cheap to import, because most builds use no GPU.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,10 +54,10 @@ NO_SERVER = NoServer(None)
 def server_for(
     run: RunConfig, tokenizer: Tokenizer, folder: Path, make_encoder: "MakeEncoder | None" = None
 ) -> Iterator[GpuServer]:
-    """Start the GPU process if the build uses a GPU, and end it with the context.
+    """Start the GPU process if the build uses a GPU, and end the process when the context exits.
 
-    `folder` has the tokenizer. `make_encoder` replaces the GPU in tests. Raise DeviceError or MissingExtraError if the
-    machine has no usable GPU. A tokenizer that the GPU does not support is no error, as the CPU encodes instead.
+    `folder` contains the tokenizer. `make_encoder` replaces the GPU in tests. Raise DeviceError or MissingExtraError if
+    the machine has no usable GPU. If the GPU does not support the tokenizer, the CPU encodes instead.
     """
     if run.device == "cpu":
         yield NO_SERVER

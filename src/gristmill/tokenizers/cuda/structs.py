@@ -14,7 +14,7 @@ MIN_ENTRY_BYTES = 3
 MIN_WARP_BYTES = 16
 """Length in bytes of the shortest word that a warp merges."""
 MAX_CHUNK_BYTES = (1 << 24) - 1
-"""A word may be as long as the chunk, and the word table has 24 bits for its length."""
+"""Maximum size of a chunk. A word may be as long as its chunk, and the word table has 24 bits for its length."""
 MARGIN = TILE
 """Number of readable bytes before and after a text."""
 
@@ -64,7 +64,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, chunk_bytes: int, id_bits: Literal[16, 32], *, num_slots: int | None = None) -> "Sizes":
-        """Compute the sizes. By default, a chunk of only new words of eight bytes fills half of the word table."""
+        """Compute the sizes. By default, a chunk of new words of eight bytes each fills half of the word table."""
         num_slots = num_slots or 1 << max(10, (chunk_bytes // 4 - 1).bit_length())
         return cls(
             chunk_bytes=chunk_bytes,
@@ -81,15 +81,15 @@ class Sizes(NamedTuple):
 
     @property
     def max_words(self) -> int:
-        """Number of words above which the table is cleared. With five eighths of its slots used, searches are short."""
+        """Number of words above which the table is cleared. With at most 5/8 of its slots in use, search is fast."""
         return self.num_slots * 5 // 8
 
     @property
     def max_windows(self) -> int:
         return self.chunk_bytes // STRIDE + 2
 
-    def scratch(self) -> dict[str, int]:
-        """Size in bytes of each of the engine's work arrays, and of the word table."""
+    def work_array_bytes(self) -> dict[str, int]:
+        """Return the size in bytes of each array for work on one chunk, and of the word table."""
         tiles, windows, chunk = self.max_tiles, self.max_windows, self.chunk_bytes
         return {
             "entries": self.num_slots * ENTRY_BYTES,
@@ -110,11 +110,11 @@ class Sizes(NamedTuple):
             "window_masks": windows * WINDOW // 8,
         }
 
-    def zeroed(self) -> dict[str, int]:
-        """Size in bytes of each array that is zeroed before each chunk. The arrays are contiguous."""
+    def zeroed_array_bytes(self) -> dict[str, int]:
+        """Return the size in bytes of each array that is zeroed before each chunk. The arrays are contiguous."""
         return {
             "counters": -(-COUNTERS_BYTES // 16) * 16,
             "tile_totals": self.max_tiles * 8,
-            "mask_margin": GROUP,  # the first group reads the mask of the one before it, which must be empty
+            "mask_margin": GROUP,  # zeros, because the first group also reads the mask of the bytes before it
             "document_mask": self.max_tiles * TILE // 8 + GROUP,
         }

@@ -36,7 +36,7 @@
 (preproc_if condition: (_) @forbid)
 (preproc_elif condition: (_) @forbid)
 (preproc_defined (identifier) @forbid)
-; A macro may print the name, as assert does, or use it as the name of a field.
+; A macro may print the name, as assert does, or use the name as a field.
 ((call_expression function: (identifier) @_macro arguments: (_) @pin)
  (#match? @_macro "^[A-Z0-9_]+$|assert$|_of$|_entry|each|offsetof"))
 (gnu_asm_expression) @pin

@@ -37,7 +37,7 @@
 (constant_declaration declarator: (variable_declarator name: (identifier) @keep))
 (enum_constant name: (identifier) @keep)
 
-; Visible wherever the test is true, which is not a scope.
+; These variables are visible wherever the test is true, which is not a scope.
 (instanceof_expression name: (identifier) @hold)
 (type_pattern (identifier) @hold)
 (record_pattern) @hold

@@ -11,7 +11,7 @@
 (formal_parameters (object_pattern (rest_pattern (identifier) @define)))
 (formal_parameters (assignment_pattern left: [(array_pattern) (object_pattern)] @hold))
 
-; Default values do not see the variables of the body.
+; The variables of the body are not visible in default values.
 (formal_parameters (assignment_pattern right: (_) @pin))
 
 ; <div/> is not a variable.

@@ -1,4 +1,4 @@
-; A function sees the names of the functions around it, never those of a class around it.
+; In a function, the names of enclosing functions are visible, but not those of an enclosing class.
 (function_definition) @scope.function
 (lambda) @scope.function
 (class_definition) @scope.class
@@ -7,7 +7,7 @@
 (dictionary_comprehension) @scope.local
 (generator_expression) @scope.local
 
-; Evaluated in the enclosing scope, before the new scope begins.
+; These expressions are evaluated in the enclosing scope, before the new scope begins.
 (default_parameter value: (_) @outside)
 (typed_default_parameter type: (_) @outside value: (_) @outside)
 (typed_parameter type: (_) @outside)
@@ -30,7 +30,7 @@
 (as_pattern_target (tuple (identifier) @define))
 (named_expression name: (identifier) @define.function)
 
-; Callers may pass any of these by name.
+; Callers may pass any of these parameters by name.
 (parameters (identifier) @keep)
 (parameters (list_splat_pattern (identifier) @keep))
 (parameters (dictionary_splat_pattern (identifier) @keep))
@@ -69,7 +69,7 @@
 (aliased_import name: (dotted_name (identifier) @skip))
 (import_from_statement module_name: (_ (identifier) @skip))
 
-; Python 2, where comprehensions use the scope of the function and exec can read its names.
+; Only Python 2 has these statements. There, comprehensions use the scope of the function, and exec can read its names.
 (print_statement) @dynamic
 (exec_statement) @dynamic
 

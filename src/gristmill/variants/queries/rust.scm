@@ -52,7 +52,7 @@
 (inner_attribute_item) @pin
 (macro_definition) @pin
 
-; These macros only evaluate their arguments. Others may use the names, as dbg!(x) does, which prints x.
+; These macros only evaluate their arguments. Other macros may use the names: dbg!(x) prints x.
 ((macro_invocation macro: (identifier) @_macro (token_tree) @pin.tokens)
  (#match? @_macro "^(e?print(ln)?|format(_args)?|write(ln)?|panic|vec|(debug_)?assert_(eq|ne)|todo|unimplemented|unreachable)$"))
 ((macro_invocation macro: (identifier) @_macro (token_tree) @pin)

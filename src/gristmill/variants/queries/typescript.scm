@@ -32,7 +32,7 @@
 (optional_parameter (override_modifier) pattern: (identifier) @keep)
 (optional_parameter "readonly" pattern: (identifier) @keep)
 
-; Default values do not see the variables of the body.
+; The variables of the body are not visible in default values.
 (required_parameter value: (_) @pin)
 (optional_parameter value: (_) @pin)
 

@@ -1,11 +1,11 @@
-// Replace the ids of new words that are one token although the merges do not produce it (Llama 3's ignore_merges). Each
-// thread handles one word.
+// Replace the ids of new words that are one token although the merges do not produce this token (Llama 3's
+// ignore_merges). Each thread handles one word.
 //
 // This kernel is launched only for a tokenizer with such words. merge_tables.py creates their table. The merges of
 // these words are wasted work, but the words are few.
 #include "word_table.cuh"
 
-// Return the id of an exception, or NOTHING if the word is none.
+// Return the id of an exception, or NOTHING if the word is not an exception.
 __device__ inline u32 exception_of(const Engine& engine, const u8* word, u32 length) {
     u64 hash = hashed(word, length);
     for (u32 slot = (u32)(hash >> 32);; slot++) {

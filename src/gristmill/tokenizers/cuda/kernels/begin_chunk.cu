@@ -22,7 +22,8 @@ extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, co
     if (engine.state->must_clear)  // set for the previous chunk, and not written while this kernel runs
         for (u32 slot = thread; slot <= engine.slot_mask; slot += num_threads) {
             engine.entries[slot].low = engine.entries[slot].high = 0;
-            // A word that occurs twice in the next chunk is read before its ids are known. It must not get old ids.
+            // If a new word occurs twice in a chunk, its entry is read before its ids are known. Old ids must not be
+            // found there.
             engine.entries[slot].value.all = make_uint4(0, 0, 0, 0);
         }
 }

@@ -72,9 +72,9 @@ __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     return length;
 }
 
-// Classify character by character, starting with the one that extends into the group. A document is flagged for the CPU
-// if it is not valid UTF-8, if a character crosses its edge, or if NFC is required and may change it. The masks of a
-// flagged document are not used.
+// Classify character by character, starting with the character that extends into the group. A document is flagged for
+// the CPU if it is not valid UTF-8, if a character crosses the edge of the document, or if NFC is required and may
+// change the document. The masks of a flagged document are not used.
 __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     Masks masks = {};
     const u8* text = chunk.text + begin;

@@ -5,7 +5,8 @@ __device__ inline u32 ids_up_to(const Engine& engine, u32 num_tiles) {
     return num_tiles ? (u32)engine.tile_totals[num_tiles - 1] : 0;
 }
 
-// Return the number of ids before a position. emit has replaced each word's code with its number of ids before it.
+// Return the number of ids before a position. emit has replaced the code of each word with the number of ids before the
+// word in its tile.
 __device__ inline u32 ids_before(const Engine& engine, const Chunk& chunk, u32 position) {
     u32 tile = position / TILE, group = position / GROUP;
     u32 word = engine.words_before[group] + __popc(engine.starts[group] & ((1u << position % GROUP) - 1));
@@ -23,7 +24,7 @@ extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, cons
         const Counters& counters = *engine.counters;
         u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
         engine.state->num_words += num_new;
-        // A chunk needs at most half of the pool and half of the arena, so this leaves enough space for the next one.
+        // A chunk needs at most half of the pool and half of the arena, so this leaves enough space for the next chunk.
         const TableState& state = *engine.state;
         bool is_half_full = state.pool_used > engine.pool_ids / 2 || state.arena_used > engine.arena_bytes / 2;
         if (engine.state->num_words > engine.max_words || is_half_full) engine.state->must_clear = 1;

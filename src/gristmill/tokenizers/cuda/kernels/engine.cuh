@@ -32,14 +32,14 @@ static_assert(GROUPS == THREADS, "each thread has one group of its tile");
 
 constexpr u32 SHORT = 15;    // maximum length of a word that is its own key in the table
 constexpr u32 WINDOW = 64;   // bytes that one warp merges at once; more bytes take more rounds, and all lanes wait
-constexpr u32 STRIDE = 32;   // distance between consecutive windows of a longer word, which overlap by half
+constexpr u32 STRIDE = 32;   // distance between consecutive windows of a longer word: windows overlap by half
 constexpr u32 STEP = 256;    // bytes that are merged at once if windows cannot be joined
 constexpr u32 IN_TILE = 512; // maximum length of a word that one thread looks up
 constexpr u32 PROBES = 128;  // slots to search before the table is considered full
 constexpr u32 ALL = 0xFFFFFFFFu;
 constexpr u32 NOTHING = 0xFFFFFFFFu;
 
-// The ids of one word: up to INLINE ids are stored here, more are stored in the pool.
+// The ids of one word. Up to INLINE ids are stored here. A longer list is stored in the pool.
 //   inline   item[0] = number of ids, item[1…] = the ids          "def" -> {1, 9232}
 //   pooled   item[0] = POOLED, word[1] = offset in the pool, word[2] = number of ids, word[3] = 1 if the pool was full
 constexpr u32 INLINE = 16 / sizeof(token_t) - 1;
@@ -84,7 +84,7 @@ struct TableState {
     u32 pool_used, num_words, must_clear, num_clears;
 };
 
-// Zeroed before each chunk.
+// Counters that are zeroed before each chunk.
 struct Counters {
     u32 num_short, num_medium, num_windows, num_joins, num_long, next_tile;
 };
@@ -93,7 +93,7 @@ struct Result {
     u32 num_ids, num_new_words, num_clears;
 };
 
-// A word that is one token although the merges do not produce it. num_bytes is 0 for an empty entry.
+// A word that is one token although the merges do not produce this token. num_bytes is 0 for an empty entry.
 struct Exception {
     u32 hash, begin, num_bytes, id;  // begin: offset of its bytes in exception_bytes
 };
@@ -152,7 +152,8 @@ __device__ inline u32 next_index(u32* counter) {
 #endif
 }
 
-// The document of a byte: the last one that starts at or before it. Empty documents may start at the same byte.
+// Return the document of a byte: the last document that starts at or before the byte. Empty documents may start at the
+// same byte.
 __device__ inline u32 document_of(const Chunk& chunk, u32 position) {
     u32 low = 0, high = chunk.num_documents;
     while (low < high) {

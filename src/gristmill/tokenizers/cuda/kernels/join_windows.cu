@@ -1,15 +1,15 @@
 // Encode words of more than 64 bytes: merge each window of a word, then join the windows.
 //
-// A sequence of tokens is the encoding of a word exactly if every two adjacent tokens are the encoding of their own
-// bytes. tests/tokenizers/cuda/test_long_words.py explains why this holds for any order of merges. Therefore two
-// windows can be joined at a token that both have at the same bytes. Every pair before that token is from the left
-// window, and every pair after it is from the right window.
+// A sequence of tokens is the encoding of a word if and only if every pair of adjacent tokens is the encoding of its
+// own bytes. tests/tokenizers/cuda/test_long_words.py explains why this holds for any order of merges. Therefore two
+// windows can be joined at a token that both windows have at the same bytes. Every pair before that token is from the
+// left window, and every pair after it is from the right window.
 //
 //   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
 //   right              u|l|ness|today|…        and the right window's tokens from it on
 //
-// Windows of a run ("-----…") may have no token in common, because each window groups the run from its own start. Then
-// the word is merged in steps of larger pieces. Each piece starts at a token of the previous one. If the text repeats,
+// Windows of a run ("-----…") may have no token in common, because each window groups the run from its own start. Such
+// a word is merged in steps of larger pieces. Each piece starts at a token of the previous piece. If the text repeats,
 // its tokens repeat too.
 #include "merging.cuh"
 

@@ -1,9 +1,9 @@
 // Byte-pair merging by one warp, of WINDOW bytes in registers or of STEP bytes in shared memory.
 //
-// The reference merges the pair of the lowest rank, leftmost first, until no pair can be merged. Merges are in order if
-// each merge that uses a token ranks after all merges that produce it, which is checked when a tokenizer is loaded.
-// Then a merge never creates a pair of a lower rank, so one round merges all pairs of the lowest rank from left to
-// right. If merges are not in order, a round merges one pair.
+// The reference merges the pair with the lowest rank, leftmost first, until no pair can be merged. Merges are in order
+// if each merge that uses a token ranks after all merges that produce the token. MergeTables.is_in_order records this.
+// If merges are in order, a merge never creates a pair with a lower rank, so one round merges all pairs with the lowest
+// rank from left to right. If merges are not in order, a round merges one pair.
 //
 //   l o w e r      round 1, rank of (l, o): 3, (e, r): 5      ->  lo w e r
 //                  round 2, rank of (e, r): 5                 ->  lo w er
@@ -146,8 +146,8 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
         lowest = __reduce_min_sync(ALL, lowest);
         if (lowest == NOTHING) return;
 
-        // Merge the pairs of this rank from left to right. Two pairs can share a token only if all three tokens are the
-        // same ("a a a"). Then the left pair takes it, and the other pair no longer exists.
+        // Merge the pairs with this rank from left to right. Two pairs can share a token only if all three tokens are
+        // the same ("a a a"). In this case the left pair takes the token, and the other pair no longer exists.
         u32 taken = NOTHING;  // the right token of the last merged pair
         for (u32 at = lane; at < end; at += 32) {
             u32 right = piece.next[at];
@@ -176,7 +176,7 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
             if (!table.is_in_order) break;
         }
         __syncwarp();
-        // Look up the pairs with a new token. Each lane looks up its own, so that all loads overlap.
+        // Look up the pairs with a new token. Each lane looks up its own pairs, so that all loads overlap.
         for (u32 at = lane; at < end; at += 32) {
             if (!(piece.alive[at / 32] >> lane & 1)) continue;
             u32 right = piece.next[at];

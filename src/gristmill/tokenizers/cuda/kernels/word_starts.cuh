@@ -53,7 +53,7 @@ __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier
 
 // Find whitespace characters that are the last of their run and followed by another character of the same document.
 //   "a  b" -> 0 0 1 0        "a  " -> 0 0 0
-// They are found at the last byte of the character. The bit is then moved to its first byte.
+// The last byte of such a character is found first. The bit is then moved to the first byte of the character.
 __device__ inline u32 last_before_text(const Group& group) {
     u64 white = both(group.here.white, group.later.white), inner = both(group.here.inner, group.later.inner);
     u64 last = white & (~white & ~inner & ~both(group.here.document, group.later.document)) >> 1;

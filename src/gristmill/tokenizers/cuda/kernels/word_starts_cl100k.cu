@@ -17,7 +17,7 @@
 #include "word_starts.cuh"
 
 // Maximum distance to search for the end of a run of newlines, whitespace or digits. A document with a longer run is
-// left to the CPU, as every thread would search through the same run, which takes quadratic time.
+// left to the CPU, because every thread would search through the same run, which takes quadratic time.
 constexpr u32 FARTHEST = 4096;
 
 // Classify a byte outside the group, for runs that extend there. Only whitespace, newline, number and other are used.
@@ -117,7 +117,7 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
         if (!has_newline_after(engine, chunk, group, at)) starts |= 1u << at;
     }
 
-    // Mark all bytes of each lone other, also in the previous group, as a lone other may end there.
+    // Mark all bytes of each lone other, also in the previous group, because a lone other may end there.
     u32 free_other = other & ~here.inner & ((~other_before & ~space_before) | here.document);
     u32 earlier_other = earlier.other();
     u32 earlier_alone = (~before(0, earlier_other) & ~before(0, earlier.space)) | earlier.document;

@@ -10,8 +10,8 @@
 //
 //   it's   x = 1       it|'s|··|·x|·=|·1
 //
-// With DIGITS_APART (StarCoder 2), each number is split off first, so that the pattern never sees across one. This is
-// the same as if a document started at each number and after it.
+// With DIGITS_APART (StarCoder 2), each number is split off before the pattern is applied. This is the same as if a
+// document started at each number and after each number.
 #include "word_starts.cuh"
 
 #ifdef DIGITS_APART

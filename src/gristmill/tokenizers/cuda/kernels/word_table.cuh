@@ -12,7 +12,8 @@ __device__ inline u64 mixed(u64 first, u64 second) {
     return hash ^ hash >> 32;
 }
 
-// Claim the entry if it is empty. Return its high half: `high` if it was claimed, or 0 if its low half has another key.
+// Claim the entry if it is empty. Return its high half: `high` if it was claimed, or 0 if its low half has a different
+// key.
 __device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
     u64 there = atomicCAS(&entry->low, 0ull, low);
     *is_new = there == 0;
@@ -67,7 +68,8 @@ __device__ inline u32 windows_of(u32 length) {
     return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1;
 }
 
-// Return the code of a word. If it has exactly one id and that is known, emit does not need to read the table.
+// Return the code of a word. If the word has exactly one id, which is already known, emit does not need to read the
+// table.
 __device__ inline u32 code_of(u32 slot, const Value& value) {
     return value.item[0] == 1 ? ONE_ID | value.item[1] : AT_SLOT | slot;
 }
