@@ -172,24 +172,24 @@ def reference_order(imported):
 @example([[2], [0], [1], [0]])
 def test_file_comes_after_its_imports(imported):
     order = import_order(imported)
-    position = {number: at for at, number in enumerate(order.numbers)}
-    assert sorted(order.numbers) == list(range(len(imported)))
+    position = {number: at for at, number in enumerate(order.indices)}
+    assert sorted(order.indices) == list(range(len(imported)))
     pairs = [(number, one) for number, imported_here in enumerate(imported) for one in imported_here]
     broken = [(number, one) for number, one in pairs if position[one] > position[number]]
     assert all(number in reachable(imported, one) for number, one in broken)
     assert (order.num_imports, order.num_broken) == (len(pairs), len(broken))
-    assert order.numbers == reference_order(imported)
-    assert (order.numbers, order.num_broken) == checked._sort_by_imports(imported)
+    assert order.indices == reference_order(imported)
+    assert (order.indices, order.num_broken) == checked._sort_by_imports(imported)
 
 
 def test_files_without_imports_are_in_path_order():
-    assert import_order([[]] * 5).numbers == [0, 1, 2, 3, 4]
+    assert import_order([[]] * 5).indices == [0, 1, 2, 3, 4]
 
 
 def test_chain_of_100_000_files_needs_no_recursion():
     size = 100_000
     chain = [[number + 1] if number + 1 < size else [] for number in range(size)]
-    assert import_order(chain).numbers == list(reversed(range(size)))
+    assert import_order(chain).indices == list(reversed(range(size)))
     ring = [[(number + 1) % size] for number in range(size)]
     assert import_order(ring) == ([0, *reversed(range(1, size))], size, 1)
     assert checked._sort_by_imports(ring) == ([0, *reversed(range(1, size))], 1)

@@ -315,7 +315,7 @@ def test_build_without_usable_files_fails_with_the_reason(tree, tmp_path, files,
 
 def test_too_few_files_for_three_splits_give_a_warning(tree, tmp_path):
     manifest = make(tree({"a.py": "x"}), tmp_path / "out")
-    assert any("validation is empty: only 1 file left nothing" in warning for warning in manifest.warnings)
+    assert any("of the tokens: there are too few files (1 file)" in warning for warning in manifest.warnings)
     assert not (tmp_path / "out/validation.jsonl").exists()
     assert len(open_dataset(tmp_path / "out")["validation"]) == 0
 

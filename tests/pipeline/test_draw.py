@@ -163,16 +163,18 @@ def test_weights_at_the_limit_are_written_for_any_workers(source, tmp_path, work
 def test_unused_weight_gives_a_warning_with_the_reason(source, tmp_path):
     sampling = SamplingConfig(weights={"nowhere/**": 3, "src/part_1*": 2, "src/**": 2})
     warnings = make(source, tmp_path / "out", sampling=sampling).warnings
-    assert any("'nowhere/**' is for no file of train: none matches it" in one for one in warnings)
+    assert any("'nowhere/**' applies to no file of train: no file matches" in one for one in warnings)
     assert any(
-        re.search(r"'src/part_1\*' is for no file of train: all \d+ that match it match a later", one)
+        re.search(
+            r"'src/part_1\*' applies to no file of train: a later --weight applies to the \d+ matching files", one
+        )
         for one in warnings
     )
 
 
 def test_sample_that_empties_a_split_gives_a_warning(source, tmp_path):
     warnings = make(source, tmp_path / "out", sampling=SamplingConfig(max_windows=3)).warnings
-    assert any("windows left: the sample is too small" in one for one in warnings)
+    assert any("was drawn, because too few windows were requested" in one for one in warnings)
     assert check(tmp_path / "out", [str(source)]).ok
 
 
@@ -242,7 +244,7 @@ def test_summary_shows_the_realized_weights(source, tmp_path):
     done = called("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
     assert done.returncode == 0
     (heading,) = [line for line in done.stdout.splitlines() if "realized" in line]
-    assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
+    assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "max repeats"))
     assert "small/** has" in done.stderr
     summary = json.loads(called("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
     assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
@@ -323,9 +325,9 @@ def test_pattern_named_like_a_preset_group_is_a_separate_group(source, tmp_path)
 
 def test_weight_zero_for_all_files_is_reported(source, tmp_path):
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(weights={"**": 0}))
-    assert any("every file of it weighs 0" in warning for warning in manifest.warnings)
+    assert any("every file of train has weight 0" in warning for warning in manifest.warnings)
     assert check(tmp_path / "out").ok
-    with pytest.raises(ConfigError, match="no window is left: all of train"):
+    with pytest.raises(ConfigError, match="no window is left: every train file has weight 0"):
         make(source, tmp_path / "none", sampling=SamplingConfig(weights={"**": 0}), split=SplitConfig(shares="100/0/0"))
 
 

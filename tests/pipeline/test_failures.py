@@ -363,7 +363,7 @@ def test_large_file_is_prepared_in_its_own_process_and_adds_only_a_warning(sourc
     notes = [warning for warning in manifest.pop("warnings") if warning not in expected_manifest["warnings"]]
     expected_manifest.pop("warnings")
     assert manifest == expected_manifest
-    assert [note.partition(" has 0 MB: it is worked on in a process of its own")[0] for note in notes] == [
+    assert [note.partition(" is 0 MB: a separate process prepares this file")[0] for note in notes] == [
         f"stdlib/{path}" for path in sorted(large)
     ]
 

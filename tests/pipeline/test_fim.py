@@ -428,7 +428,7 @@ def test_summary_explain_and_show_describe_rewritten_windows(source, tokenizer, 
     )
     number, row = next((number, row) for number, row in enumerate(rows_of(tmp_path / "out")) if row["fim"])
     explained = called("explain", tmp_path / "out", row["path"]).stdout
-    assert re.search(r"fim +\d+ windows? rewritten for fill in the middle, seed \d+", explained)
+    assert re.search(r"fim +\d+ windows? rewritten for fill-in-the-middle, seed \d+", explained)
     printed = called("show", tmp_path / "out", "--row", number).stdout
     assert "the middle that the model fills in" in " ".join(printed.split())
     assert printed.count("▸") == 2

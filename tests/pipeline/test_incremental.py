@@ -417,6 +417,6 @@ def test_user_folder_with_the_name_of_a_data_file_is_not_replaced(tmp_path):
     (out / "train.jsonl").unlink()
     (out / "train.jsonl").mkdir()
     (out / "train.jsonl" / "mine").touch()
-    with pytest.raises(OutputError, match="has the name of one of its files"):
+    with pytest.raises(OutputError, match="has the name of a dataset file"):
         make(tmp_path / "source", out)
     assert (out / "train.jsonl" / "mine").exists()

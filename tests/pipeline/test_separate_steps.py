@@ -313,7 +313,7 @@ def test_shards_with_different_settings_are_refused(source, expected, tmp_path):
     prepare_shard(config, Shard(1, 2))
     prepare_shard(other, Shard(2, 2))
     for one in (config, other):
-        with pytest.raises(DatasetError, match="made with other settings or sources"):
+        with pytest.raises(DatasetError, match="made with different settings or sources"):
             decide_all(one)
     prepare_shard(config, Shard(2, 2))
     decide_all(config)
@@ -366,7 +366,7 @@ def test_source_that_changes_between_shards_is_refused(source, tmp_path, change)
     prepare_shard(config, Shard(1, 2))
     change(changed)
     prepare_shard(config, Shard(2, 2))
-    with pytest.raises(DatasetError, match=r"^shard 1/2 of prepare .* other settings or sources"):
+    with pytest.raises(DatasetError, match=r"^shard 1/2 of prepare .* different settings or sources"):
         decide_all(config)
     prepare_shard(config, Shard(1, 2))
     decide_all(config)

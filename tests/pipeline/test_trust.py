@@ -364,7 +364,7 @@ def test_licenses_are_found_inherited_and_filtered(tmp_path):
     rows = table(tmp_path / "mit")
     assert [path for path, row in rows.items() if row["status"] == "kept"] == ["a.py"]
     assert rows["b.py"]["reason"] == "license_not_allowed"
-    assert rows["b.py"]["detail"] == "Apache-2.0, by what its first lines say"
+    assert rows["b.py"]["detail"] == "Apache-2.0, according to the first lines of the file"
     with pytest.raises(InputError, match="license_not_allowed"):
         make(repo, tmp_path / "none", licenses=LicensesConfig(allow=["ISC"]))
     with pytest.raises(ConfigError, match="BSD"):
@@ -408,9 +408,9 @@ def test_package_manifest_turns_two_license_files_into_a_choice(tmp_path):
     manifest = make(repo, tmp_path / "out", scan=only, licenses=LicensesConfig(allow=["MIT"]))
     rows = table(tmp_path / "out")
     assert (rows["src/lib.rs"]["license"], rows["src/lib.rs"]["license_from"]) == ("MIT OR Apache-2.0", "Cargo.toml")
-    assert rows["src/own.rs"]["detail"] == "ISC, by what its first lines say"
+    assert rows["src/own.rs"]["detail"] == "ISC, according to the first lines of the file"
     assert manifest.counts.licenses == {"MIT OR Apache-2.0": 1}
-    assert not any("licence" in warning for warning in manifest.warnings)
+    assert not any("license" in warning for warning in manifest.warnings)
     write_tree(repo, {"Cargo.toml": CARGO.replace("MIT OR", "ISC OR")})
     manifest = make(repo, tmp_path / "out", scan=only)
     row = table(tmp_path / "out")["src/lib.rs"]

@@ -501,7 +501,7 @@ def test_unusable_answer_is_not_requested_again(tmp_path, act):
         build(config)
         assert server.num_asked == 1
     assert manifest.variants["rewrite"].missing == {"answer_refused": 1}
-    assert not [warning for warning in manifest.warnings if "asks again" in warning]
+    assert not [warning for warning in manifest.warnings if "did not answer" in warning]
 
 
 def test_text_that_is_too_long_is_not_sent(tmp_path):
@@ -516,7 +516,7 @@ def test_text_that_is_too_long_is_not_sent(tmp_path):
     assert manifest.settings["rewrite"] == {"model": "small", "way": "paraphrase", "context_tokens": 4000}
     (recorded,) = [one["missing"] for one in files_table(tmp_path / "out")["b.py"]["variants"]]
     assert recorded == "text_too_long"
-    assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
+    assert not [warning for warning in manifest.warnings if "did not answer" in warning]
     assert check(tmp_path / "out", [str(folder)]).ok
 
 

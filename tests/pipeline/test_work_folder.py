@@ -257,7 +257,7 @@ def test_conflicting_user_file_is_named(tmp_path):
     fill(out, "old")
     (out / "test.jsonl").write_text("mine")
     with (
-        pytest.raises(OutputError, match=r"test\.jsonl.*has the name of one of its files"),
+        pytest.raises(OutputError, match=r"test\.jsonl.*has the name of a dataset file"),
         Workspace(str(out)) as work,
     ):
         fill(work.dataset, "new")

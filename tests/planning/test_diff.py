@@ -110,7 +110,7 @@ def test_dropped_and_newly_kept_files_are_listed_with_the_reason(source, old, ch
     (example,) = difference.files[FileKind.DROPPED].examples
     assert example.after == "generated"
     backward = gristmill.diff(new, old)
-    assert counts(backward) == {FileKind.TAKEN_IN: 1}
+    assert counts(backward) == {FileKind.NO_LONGER_DROPPED: 1}
     assert backward.step is Step.MINOR
     assert f"code/f00.py (generated -> {example.before})" in run_diff(capsys, new, old)[1]
 

@@ -2,8 +2,8 @@
 
 sources ─► scan ─► prepare (over batches) ─► decide (once) ─► compare ─► shape (over pieces) ─► finish ─► dataset
 
-The steps pass their results on as files in the work folder, named by a digest of their inputs. A killed build resumes
-from these files, and the next build repeats only the work whose inputs have changed.
+Each step stores its results as files in the work folder, each with a digest of its inputs. A killed build resumes from
+these files, and the next build repeats only the work whose inputs have changed.
 """
 
 import errno
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.server import MakeEncoder
 
 BUILD_RECORD = "built"
-SOURCES_PROBED = 100
+MAX_PROBED_SOURCES = 100
 
 
 class BuildRecord(NamedTuple):
@@ -67,7 +67,7 @@ class BuildRecord(NamedTuple):
     """Current directory of the build, to which relative paths in `config` refer."""
 
     def as_text(self) -> str:
-        """Encode as ASCII JSON, since a path may contain bytes that are not UTF-8."""
+        """Encode as ASCII JSON, because a path may contain bytes that are not UTF-8."""
         return json.dumps([msgspec.to_builtins(self.config), self.folder])
 
     @classmethod
@@ -80,7 +80,7 @@ class Job(NamedTuple):
     """State of a running build."""
 
     tokenizer: Definition
-    """The tokenizer as located, with its name and revision."""
+    """Definition of the tokenizer, with its name and revision."""
     context: Context
     work: Workspace
     progress: Progress
@@ -97,9 +97,9 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
 def build_excluding(
     config: Config, progress: Progress | None, excluded: Sequence[Path], make_encoder: "MakeEncoder | None" = None
 ) -> Manifest:
-    """Build a dataset like `build()`, but do not read sources in the folders `excluded`.
+    """Build a dataset like `build()`, but skip the folders `excluded` when scanning sources.
 
-    The dataset's own folders are always excluded. `make_encoder` replaces the GPU encoder.
+    The output folder and the work folder are always skipped. `make_encoder` replaces the GPU encoder in tests.
     """
     progress = progress or Progress()
     progress.seconds.clear()
@@ -155,9 +155,9 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
 
 
 def first_files(files: Iterator[SourceFile], run: RunConfig) -> list[SourceFile]:
-    """Return enough files to choose the number of workers.
+    """Return the first files, enough to choose the number of workers.
 
-    Return all files for a Ray cluster, which is probed with one file of each source.
+    With Ray, return all files, because the nodes are probed with one file of each source.
     """
     if run.runner != "local":
         return list(files)
@@ -183,18 +183,18 @@ def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) ->
     first_by_repo = {file.repo: file for file in reversed(files)}
     probes = [
         make_probe(probe_file),
-        *(make_probe(file.location) for _, file in sorted(first_by_repo.items())[:SOURCES_PROBED]),
+        *(make_probe(file.location) for _, file in sorted(first_by_repo.items())[:MAX_PROBED_SOURCES]),
     ]
     return RayRunner(run.ray_address, probes, run.workers)
 
 
 def open_workspace(config: Config) -> Workspace:
-    """Return the work folder of a build. For remote output it is in the current directory."""
+    """Return the work folder of a build. For remote output, the work folder is in the current directory."""
     if not is_remote_address(config.out):
         work = Workspace(config.out)
     else:
         work = Workspace(last_part(config.out, "dataset"))
-        if work.upload_address() != config.out:  # otherwise that upload is resumed
+        if work.upload_address() != config.out:  # an interrupted upload to the same address is resumed
             require_empty_prefix(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     return work
@@ -202,7 +202,7 @@ def open_workspace(config: Config) -> Workspace:
 
 @contextmanager
 def translate_os_errors(config: Config) -> Iterator[None]:
-    """Convert an OSError to OutputError. It comes from writing, since unreadable sources raise other errors."""
+    """Convert an OSError, which only writing raises, to OutputError. Unreadable sources raise other errors."""
     try:
         yield
     except OSError as error:
@@ -212,8 +212,8 @@ def translate_os_errors(config: Config) -> Iterator[None]:
 def _output_error(error: OSError, config: Config) -> OutputError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return OutputError(
-            f"no space left while writing {config.out!r}, which is unchanged. Free some space. {RESUME_HINT}. "
-            "--compress zstd needs a tenth of the space."
+            f"no space left while writing {config.out!r}. An earlier dataset there is unchanged. Free some space. "
+            f"{RESUME_HINT}. With --compress zstd, a dataset takes about a tenth of the space."
         )
     location = f" at {str(error.filename)!r}" if error.filename else ""
     return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{location}.")
@@ -224,7 +224,7 @@ def finish_dataset(
 ) -> Manifest:
     """Step 4: write files.jsonl, the cards and the manifest, and publish the dataset.
 
-    `table` is the files table if writing it has already begun.
+    `table` is the writer of files.jsonl, if writing has already begun.
     """
     tokenizer, context, work, progress = job
     if made.segments is not None:
@@ -245,7 +245,7 @@ def finish_dataset(
     else:
         work.publish()
     work.clear_scratch()
-    with suppress(OSError):  # the dataset is published: without this cache the next build only takes longer
+    with suppress(OSError):  # the dataset is published, and without this cache the next build is only slower
         write_cached(work.built, BUILD_RECORD, BuildRecord(context.config, os.getcwd()).as_text(), is_private=True)
         write_index(context, decided.parts)
         decision = decided.decision
@@ -255,7 +255,7 @@ def finish_dataset(
 
 
 class RunTimer:
-    """Timer of a build, which also collects the facts about its run."""
+    """Timer of a build. It also collects the other facts that the manifest records about the run."""
 
     def __init__(self) -> None:
         self.workers = 1

@@ -1,7 +1,8 @@
 """Cache of the last build: content keys of files by their stamps, and prepared files by their content keys.
 
-A file that has not been modified since the last build need not be read. If one file of a batch has changed, the batch
-needs a new part, but its other files are copied from the earlier parts.
+The stamp of a file is a hash of its inode, size and times. A file whose stamp is the same as in the last build need not
+be read. If one file of a batch has changed, the batch needs a new part, but its other files are copied from the earlier
+parts.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import FileKeys, PartReader, is_intact
 from gristmill.splits.shared_spans import AnchorKeys, Anchors
 
-# Values that a build computes and the next one reuses, stored in the work folder with a key and a digest.
+# Values that a build computes and the next build reuses, stored in the work folder with a key and a digest.
 
 Value = TypeVar("Value")
 
@@ -38,7 +39,7 @@ def write_cached(path: Path, key: str, value: Any, *, is_private: bool = False) 
 
 
 def read_cached(path: Path, key: str, kind: type[Value]) -> Value | None:
-    """Return the value that was stored with this key, or None if it is missing, damaged or has another key."""
+    """Return the value stored with this key, or None if the file is missing, damaged or has a different key."""
     try:
         content = read_plain(path)
         digest, content = content[:32], content[32:]
@@ -68,38 +69,39 @@ class PreparedFile(NamedTuple):
     facts: DocumentFacts
     block: bytes
     bands: Keys
-    """Its row of near-duplicate keys. Empty if near-duplicates are not looked for."""
+    """The document's row of near-duplicate keys. Empty if the build does not look for near-duplicates."""
     positions: npt.NDArray[np.uint32]
-    """Positions of its anchors."""
+    """Positions of the document's anchors."""
     keys: AnchorKeys
-    """Keys of its anchors."""
+    """Keys of the document's anchors."""
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
-    """Parts of the last build's files, sorted by the first bytes of the files' content keys."""
+    """Content keys of the last build's files, in ascending order, and the part of each file."""
 
     short_keys: bytes
+    """First bytes of the content keys."""
     parts: bytes
-    """Number of the part of each file."""
+    """For each file, the index of its part in `names`."""
     names: list[str]
     """Names of the parts."""
 
 
 def write_index(context: Context, parts: Sequence[str]) -> None:
     short_keys: list[bytes] = []
-    numbers: list[int] = []
-    for number, part in enumerate(parts):
+    part_indices: list[int] = []
+    for index, part in enumerate(parts):
         keys = PartReader(context.prepared, part).keys()
         short_keys += [key[:SHORT_KEY_BYTES] for key in (*keys.documents, *keys.drops)]
-        numbers += [number] * (len(keys.documents) + len(keys.drops))
+        part_indices += [index] * (len(keys.documents) + len(keys.drops))
     unsorted = np.frombuffer(b"".join(short_keys), np.uint64)
     order = np.argsort(unsorted)
-    index = Index(unsorted[order].tobytes(), np.array(numbers, np.uint32)[order].tobytes(), list(parts))
-    write_cached(context.folder / INDEX, context.prepare_key, index)
+    stored = Index(unsorted[order].tobytes(), np.array(part_indices, np.uint32)[order].tobytes(), list(parts))
+    write_cached(context.folder / INDEX, context.prepare_key, stored)
 
 
 class EarlierFiles:
-    """Files that the last build prepared, found by content key."""
+    """Files that the last build prepared, looked up by content key."""
 
     def __init__(self, path: Path, key: str, prepared: Path) -> None:
         stored = read_cached(path, key, Index) or Index(b"", b"", [])
@@ -140,14 +142,14 @@ class _EarlierPart:
             return self._drops.get(key)
         document = self._documents[row]
         anchors: Anchors = self._anchors
-        own = slice(self._edges[row], self._edges[row + 1]) if len(anchors.counts) else slice(0)
+        anchor_slice = slice(self._edges[row], self._edges[row + 1]) if len(anchors.counts) else slice(0)
         return PreparedFile(
             document,
             self._facts[row],
             self._content[self._offsets[row] : self._offsets[row + 1]].tobytes(),
             self._bands[row : row + 1],
-            anchors.positions[own],
-            anchors.keys[own],
+            anchors.positions[anchor_slice],
+            anchors.keys[anchor_slice],
         )
 
 
@@ -178,7 +180,7 @@ class StampLog:
 
 
 class KnownStamps:
-    """Content keys of the last build's files, found by stamp hash."""
+    """Content keys of the last build's files, looked up by stamp hash."""
 
     def __init__(self, path: Path, key: str) -> None:
         stamps = read_cached(path, key, Stamps) or Stamps(b"", b"")
@@ -215,7 +217,7 @@ def known_stamps(context: Context) -> KnownStamps:
 
 
 @lru_cache(1)
-def _load_stamps(path: Path, key: str, mtime_ns: int) -> KnownStamps:  # noqa: ARG001 - a new file must be loaded again
+def _load_stamps(path: Path, key: str, mtime_ns: int) -> KnownStamps:  # noqa: ARG001 - a changed file is loaded again
     return KnownStamps(path, key)
 
 
@@ -224,11 +226,11 @@ def _mtime_ns(path: Path) -> int:
 
 
 def earlier_files(context: Context) -> EarlierFiles:
-    """Return the files of the last build. The index is loaded once per process and build."""
+    """Return the files of the last build. Each process loads the index once per build."""
     path = context.folder / INDEX
     return _load_index(path, context.prepare_key, context.prepared, _mtime_ns(path))
 
 
 @lru_cache(1)
-def _load_index(path: Path, key: str, prepared: Path, mtime_ns: int) -> EarlierFiles:  # noqa: ARG001 - a new index must be loaded again
+def _load_index(path: Path, key: str, prepared: Path, mtime_ns: int) -> EarlierFiles:  # noqa: ARG001 - a changed index is loaded again
     return EarlierFiles(path, key, prepared)

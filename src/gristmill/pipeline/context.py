@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.exchange import Address
 
 LARGE_BYTES = 64 << 20
-"""Size above which a file or its rows get a separate process, whose memory is freed when it ends."""
+"""Size above which a file, or its rows, get a separate process, so that the memory is freed when the process ends."""
 
 
 def is_large(num_bytes: int) -> bool:
@@ -37,17 +37,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_key: str
     prepare_key: str
     keeps_text: bool
-    """True if parts store the text beside the ids.
+    """True if parts store the text in addition to the ids.
 
-    They do if a column needs the text. They also do if variants, fill in the middle or the import order need it and the
-    tokenizer cannot restore it from the ids.
+    The text is stored if a column needs the text, or if variants, fill-in-the-middle or the import order need the text
+    and the tokenizer cannot restore the text from the ids.
     """
     server: "Address | None" = None
-    """Address of the process that owns the GPU, or None if there is none."""
+    """Address of the process that owns the GPU, or None if there is no such process."""
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
-        """Resolve the preset and write the tokenizer to the work folder. Raise if a setting is not possible with it."""
+        """Resolve the preset and write the tokenizer to the work folder. Raise if a setting is not possible."""
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         reads_text = bool(config.variants.rates) or config.fim.is_enabled or config.window.repo_order == "imports"
@@ -64,8 +64,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             repo_ids(definition)
         for name in config.output.formats:
             get_format(name).require()
-        for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
-            place.mkdir(exist_ok=True)
+        for subfolder in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
+            subfolder.mkdir(exist_ok=True)
         definition.write(context.tokenizer_folder)
         return context
 
@@ -115,14 +115,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spellings(self) -> Spellings | None:
-        """Literal texts of control tokens that no document may contain, or None if they are not looked for.
+        """Literal texts of control tokens that no document may contain, or None if no document is searched.
 
-        They are those of the tokenizer and of all known model families.
+        The texts are those of the tokenizer and of all known model families.
         """
         if not self.config.has_documents or self.config.output.control_spellings == "keep":
             return None
-        own = self.tokenizer.definition.control_spellings
-        return Spellings(tuple(sorted({*own, *KNOWN_SPELLINGS})), SPELLING_SHAPES)
+        tokenizer_spellings = self.tokenizer.definition.control_spellings
+        return Spellings(tuple(sorted({*tokenizer_spellings, *KNOWN_SPELLINGS})), SPELLING_SHAPES)
 
     @property
     def schema(self) -> Schema:
@@ -137,7 +137,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def writes_pieces(self) -> bool:
-        """True if JSONL rows are written in pieces. Packed rows are not."""
+        """True if JSONL rows are written in pieces. Packed rows are never written in pieces."""
         return "jsonl" in self.config.output.formats and not self.is_packed
 
     @property
@@ -146,7 +146,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plain_schema(self) -> Schema:
-        """Schema by which step 1 measures rows. It has no weights, so parts can be reused with any weights."""
+        """Schema with which step 1 measures rows, without the columns that step 2 fills."""
         return self.window_schema.plain
 
     @property

@@ -1,4 +1,4 @@
-"""Step 2: decide which documents are kept, and in which split. It runs once, since it compares documents.
+"""Step 2: decide which documents are kept, and in which split. This step runs once, because it compares all documents.
 
 licenses · duplicates · groups · splits · cuts · samples · variants
 """
@@ -53,12 +53,12 @@ from gristmill.windows.draw import Drawing, draw, num_windows
 SIMILAR = "similar"
 DRAWN = "drawn"
 MAX_BAND_BYTES = 1 << 25
-"""Largest size of near-duplicate keys in memory. It holds the keys of 131,072 documents."""
+"""Maximum size of the near-duplicate keys in memory, enough for 131,072 documents."""
 REPO, LANGUAGE, NUM_ROW_BYTES = map(TokenizedText.__struct_fields__.index, ("repo", "language", "num_row_bytes"))
 
 
 class PartTables:
-    """Tables of parts that step 2 needs, read as each part is made, or on demand."""
+    """Tables of the parts, for step 2. The tables are read when a part is finished, or on demand."""
 
     def __init__(self, context: Context) -> None:
         self._folder, self._needs_bands = context.prepared, context.config.duplicates.near != "keep"
@@ -96,7 +96,7 @@ def decide(
     *,
     tables: PartTables | None = None,
 ) -> Decided:
-    """Run step 2: decide which documents are kept, their splits and cuts, and the drops with their reasons.
+    """Run step 2. Return the kept documents with their splits and cuts, and the drops with their reasons.
 
     `tables` holds the tables of parts that have already been read.
     """
@@ -113,7 +113,7 @@ def decide_files(
     *,
     tables: PartTables | None = None,
 ) -> Decided:
-    """Run the first half of step 2: decide on files, splits and cuts. Windows are not sampled yet."""
+    """Run the first half of step 2: decide on kept files, splits and cuts. Windows are not sampled yet."""
     config = context.config
     with progress.phase("decide"):
         licenses, tables = _Licenses(inputs.licenses, config), tables or PartTables(context)
@@ -139,7 +139,7 @@ def decide_files(
 def decide_rows(
     context: Context, decided: Decided, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
 ) -> Decided:
-    """Run the second half of step 2: rewrite for fill in the middle, sample windows and add variants."""
+    """Run the second half of step 2: rewrite for fill-in-the-middle, sample windows and add variants."""
     config, decision = context.config, decided.decision
     if config.fim.is_enabled:
         from gristmill.pipeline.fim import with_fim  # noqa: PLC0415 - slow import that many builds skip
@@ -164,7 +164,7 @@ def _apply_drawing(
     changed_by_key = {document.key: document for document in changed}
     result = [changed_by_key.get(document.key, document) for document in documents]
     if not num_windows(result):
-        raise ConfigError("no window is left: all of train has weight 0, and no file is held out. See --weight.")
+        raise ConfigError("no window is left: every train file has weight 0, and no file is held out. Change --weight.")
     return result
 
 
@@ -183,7 +183,7 @@ def _prepared_documents(
         values[NUM_ROW_BYTES] += document.num_windows * num_extra_bytes
         rows.append((*values, part, offset, row, sys.intern(spdx), found_in))
         offset += document.part_bytes
-    return msgspec.convert(rows, list[PreparedDocument])  # far faster than a constructor call for each
+    return msgspec.convert(rows, list[PreparedDocument])  # far faster than one constructor call per document
 
 
 def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:
@@ -208,14 +208,14 @@ def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildEr
         counts[drop.reason] += 1
         first_by_reason.setdefault(drop.reason, drop)
     if not counts:
-        return NothingToBuildError(f"there are no files in {where}. Check the path and the patterns in its .gitignore.")
+        return NothingToBuildError(f"there are no files in {where}. Check the path and the patterns in .gitignore.")
     reasons = counts.most_common(3)
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
     first_drop = redact_drop(first_by_reason[reasons[0][0]], config.secrets)
     example = printable(f"{first_drop.path}: {first_drop.detail}")
     return NothingToBuildError(
         f"no usable file in {where}: {counted(counts.total(), 'file')} found, all dropped ({listed}). "
-        f"For example {example}."
+        f"For example: {example}."
     )
 
 
@@ -246,14 +246,14 @@ def deduplicate_and_split(
         return Drop.of(placed[dropped.key], reason, detail, twin=original.name, similarity=round(similarity, 6))
 
     drops = [
-        drop(copy, distinct[number], DropReason.EXACT_DUPLICATE, f"same text as {distinct[number].name}", 1.0)
-        for number, duplicates in sorted(copies.items())
+        drop(copy, distinct[index], DropReason.EXACT_DUPLICATE, f"same text as {distinct[index].name}", 1.0)
+        for index, duplicates in sorted(copies.items())
         for copy in duplicates
     ]
-    for number, (first, jaccard) in near_duplicates.items():
+    for index, (first, jaccard) in near_duplicates.items():
         detail = f"similarity of {jaccard:.3f} to {distinct[first].name}, limit {MIN_JACCARD}"
-        drops.append(drop(distinct[number], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
-    kept = [placed[document.key] for number, document in enumerate(distinct) if number not in near_duplicates]
+        drops.append(drop(distinct[index], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
+    kept = [placed[document.key] for index, document in enumerate(distinct) if index not in near_duplicates]
     return Decision(
         kept=kept,
         drops=drops,
@@ -285,9 +285,9 @@ def _placed_documents(
 
 
 def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
-    """Find the near-duplicates to drop, which are similar enough to the first document of their cluster.
+    """Find the documents to drop: those that are similar enough to the first document of their cluster.
 
-    Return a map from the number of each to the number of that first document and their similarity.
+    Return the index of that first document and the similarity, keyed by the index of the document to drop.
     """
     pairs = ((cluster.first, other) for cluster in clusters for other in cluster.others)
     return {other.member: (first, other.jaccard) for first, other in pairs if other.jaccard >= MIN_JACCARD}
@@ -296,18 +296,18 @@ def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int
 def _find_clusters(
     context: Context, documents: Sequence[PreparedDocument], tables: PartTables, map_tasks: MapFunction
 ) -> list[Cluster]:
-    """Find clusters of near-duplicates. Their members are document numbers."""
+    """Find clusters of near-duplicates. The members of a cluster are indices of `documents`."""
     bands = _band_keys(context, documents, tables)
-    known = read_cached(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
-    clusters, similar = cluster_near_duplicates(context.store, documents, bands, known, map_tasks)
+    cached = read_cached(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
+    clusters, similar = cluster_near_duplicates(context.store, documents, bands, cached, map_tasks)
     write_cached(context.folder / SIMILAR, context.prepare_key, similar)
     return clusters
 
 
 def _band_keys(context: Context, documents: Sequence[PreparedDocument], tables: PartTables) -> Iterator[Keys]:
-    """Yield the keys of all documents, band by band. Parts store them document by document.
+    """Yield the near-duplicate keys of all documents, band by band. Parts store these keys document by document.
 
-    Keys that exceed the memory limit are transposed through a file.
+    If the keys exceed MAX_BAND_BYTES, they are transposed through a file.
     """
     rows = (
         tables.pop_bands(part)[[document.part_row for document in group]]
@@ -331,7 +331,7 @@ def _band_keys(context: Context, documents: Sequence[PreparedDocument], tables: 
 
 
 class _Licenses:
-    """Finder of each document's license: in its first lines, its table, or license files in its folder and above."""
+    """Finder of licenses: in a document's first lines, its table, or license files in its folder or above."""
 
     def __init__(self, license_files: Mapping[str, LicenseFiles], config: Config) -> None:
         self._folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
@@ -356,10 +356,10 @@ class _Licenses:
     def warnings(self) -> Iterator[str]:
         if self._contradictions:
             [first, *others] = self._contradictions
-            more = f", and {len(others):,} more such in files.jsonl" if others else ""
+            more = f", and {len(others):,} more in column license_from of files.jsonl" if others else ""
             yield (
-                f"the licence of {counted(self._contradictions.total(), 'file')} is unknown, as a manifest contradicts "
-                f"another one or a licence text. In {first}{more}."
+                f"the license of {counted(self._contradictions.total(), 'file')} is unknown, because a package "
+                f"manifest contradicts another manifest or a license text. See {first}{more}."
             )
 
 
@@ -381,9 +381,9 @@ def _filter_by_license(documents: list[PreparedDocument], config: Config) -> tup
 
 def _license_origin(spdx: str, found_in: str | None) -> str:
     if found_in == HEADER:
-        return "by what its first lines say"
+        return "according to the first lines of the file"
     if found_in == TABLE:
-        return "by what its table says"
+        return "according to the table"
     if found_in is None:
-        return "no licence file in its folder or above"
-    return f"left open by {found_in}" if spdx == NOASSERTION else f"by {found_in}"
+        return "no license file in the folder of the file or above"
+    return f"not determined by {found_in}" if spdx == NOASSERTION else f"according to {found_in}"

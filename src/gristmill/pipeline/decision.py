@@ -17,9 +17,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     previous: PreviousSplits | None
     near_duplicates: NearDuplicates
     cut_away: Sequence[PlacedDocument] = ()
-    """Documents dropped because the cuts leave no window. With another overlap one might remain."""
+    """Documents dropped because the cuts leave no window. With a different overlap, a window might remain."""
     not_rewritten: Sequence[NotRewritten] = ()
-    """Files that were chosen for fill in the middle but remain unchanged."""
+    """Files that were chosen for fill-in-the-middle but remain unchanged."""
     fim_parts: Sequence[str] = ()
     variants: Sequence[PlacedDocument] = ()
     """Variants in the order of their files."""
@@ -43,16 +43,16 @@ class Decided(NamedTuple):
     """Result of steps 1 and 2: kept documents with their splits and cuts, and drops with their reasons."""
 
     parts: Sequence[str]
-    """Names of the parts in path order. They record the drops of step 1."""
+    """Names of the parts in path order. The parts also record the drops of step 1."""
     decision: Decision
     decontamination: Decontamination
     scan_drops: Sequence[Drop]
     """Files dropped during the scan."""
     renamed: Sequence[Drop]
-    """Drops of step 1 whose name contained a secret."""
+    """Drops of step 1 whose file names contained a secret."""
     sampling: SamplingFacts | None
 
     def with_segments(self, segments: Mapping[FileKey, int]) -> "Decided":
-        """Set the number of windows of each file to its number of segments, for rows that ignore window boundaries."""
+        """Set each file's number of windows to its number of segments, for rows that ignore window boundaries."""
         kept = [msgspec.structs.replace(one, num_windows=segments[one.key]) for one in self.decision.kept]
         return self._replace(decision=msgspec.structs.replace(self.decision, kept=kept))

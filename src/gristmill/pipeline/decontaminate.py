@@ -1,6 +1,7 @@
 """Part of step 2: decontamination.
 
-Spans that occur in both train and held-out files are cut from one of them. Spans of benchmarks are cut from train.
+Spans that occur in both train and held-out files are cut, from the held-out files or from train. Spans that occur in
+both train and benchmarks are cut from train.
 """
 
 from collections import Counter
@@ -27,13 +28,13 @@ from gristmill.splits.span_join import SharedSpans, Sides, compare
 CUT = "measured"
 COMPARED = "compared"
 BENCHMARKS = "../scratch/benchmarks.part"
-"""Path of the benchmarks' part, relative to the folder of parts."""
+"""Path of the part that holds the benchmarks, relative to the folder of parts."""
 
 
 def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
-    """Cut shared spans and drop documents without a window left. Return the new decision and the facts about it."""
+    """Cut shared spans, and drop documents without a window left. Return the new decision and facts about the cuts."""
     how = context.config.split.decontaminate
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
@@ -43,7 +44,7 @@ def decontaminate(
         cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
     elif how != "off" and held_out and train:
         ranges = compare_incrementally(context, held_out, train, partial(_compare_splits, context, map_tasks))
-        cuts = {held_out[number].key: own for number, own in ranges.items()}
+        cuts = {held_out[index].key: shared for index, shared in ranges.items()}
     texts = tokenize_benchmarks(context, benchmarks)
     found = {}
     if texts and train:
@@ -59,7 +60,7 @@ def decontaminate(
 def drop_cut_away(
     decision: Decision, documents: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> tuple[Decision, Decontamination]:
-    """Drop documents without a window left. `documents` are those that the decision keeps, with cuts and sizes."""
+    """Drop documents that have no window left. `documents` are the kept documents of the decision after the cuts."""
     kept = [document for document in documents if document.num_windows]
     cut_away = [document for document in documents if not document.num_windows]
     drops = [*decision.drops, *map(_contaminated_drop, cut_away)]
@@ -70,7 +71,7 @@ def drop_cut_away(
 def compare_incrementally(
     context: Context, held_out: Documents, train: Documents, compare: CompareFunction
 ) -> dict[int, tuple[Cut, ...]]:
-    """Return the ranges that held-out documents share with train, keyed by document number.
+    """Return the ranges that held-out documents share with train, keyed by index in `held_out`.
 
     Only documents that changed since the last build are compared.
     """
@@ -88,7 +89,7 @@ def _compare_splits(
     if not include_trivial:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
-    if _num_tokens(train) < _num_tokens(held_out):  # if any shared span counts, either side may be the small one
+    if _num_tokens(train) < _num_tokens(held_out):  # with trivial spans, either set of documents may be the small one
         return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
 
@@ -173,7 +174,9 @@ def _apply_cuts(
 
 
 def _contaminated_drop(document: PlacedDocument) -> Drop:
-    detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
+    detail = (
+        f"{document.num_tokens} tokens, but no window without spans that also occur in {document.cuts[0].shared_with}"
+    )
     return Drop.of(document, DropReason.CONTAMINATED, detail)
 
 

@@ -1,4 +1,4 @@
-"""Windows and rows of documents, computed in the same way for every step."""
+"""Windows and rows of documents. All steps use these functions, so that their results agree."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -39,17 +39,17 @@ class DocumentWindows(NamedTuple):
 
     windows: Windows
     file_ranges: Windows | None
-    """Position of each window in the file, or None if it equals the position in the ids."""
+    """Token range of each window in the file, or None if `windows` already holds these ranges."""
     repeats: Indices | None
-    """Number of earlier occurrences of each window, or None if no window repeats."""
+    """Number of earlier occurrences of each window, or None if no window is repeated."""
     fim: list[FimWindow] | None = None
-    """Windows of fill in the middle, or None if the document is not rewritten."""
+    """Fill-in-the-middle windows, or None if the document is not rewritten."""
 
     def fim_windows(self) -> Sequence[FimWindow | None]:
         return [None] * len(self.windows) if self.fim is None else self.fim
 
     def closes(self, document: PlacedDocument) -> npt.NDArray[np.bool_]:
-        """For each window, True if it ends its document. Windows with noise never do."""
+        """Return, for each window, whether closing ids follow. No closing ids follow a window with noise."""
         if self.fim is None or document.fim is None:
             last: npt.NDArray[np.bool_] = self.windows.ends == document.num_tokens
             return last if self.file_ranges is None else np.zeros_like(last)
@@ -70,20 +70,20 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
     """Return the rows of these documents, one document after the other."""
     counts, windows, tails = cut_all(np.diff(tokens.edges), shape)
     irregular = {
-        number: windows_of(document, shape)
-        for number, document in enumerate(documents)
+        index: windows_of(document, shape)
+        for index, document in enumerate(documents)
         if document.cuts or document.draw is not None or document.variant is not None or document.fim is not None
     }
     if not irregular:
-        document_numbers = np.repeat(np.arange(len(documents)), counts)
-        return Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails)
-    first = (np.cumsum(counts) - counts).tolist()
+        document_indices = np.repeat(np.arange(len(documents)), counts)
+        return Rows(documents, tokens, document_indices, windows, num_tail_tokens_dropped=tails)
+    first_window = (np.cumsum(counts) - counts).tolist()
     num_windows = counts.tolist()
     windows_by_document = [
-        irregular[number]
-        if number in irregular
-        else DocumentWindows(_window_range(windows, first[number], num_windows[number]), None, None)
-        for number in range(len(documents))
+        irregular[index]
+        if index in irregular
+        else DocumentWindows(_window_range(windows, first_window[index], num_windows[index]), None, None)
+        for index in range(len(documents))
     ]
     tails[list(irregular)] = [one.windows.num_tail_tokens_dropped for one in irregular.values()]
     has_file_ranges = any(one.file_ranges is not None for one in windows_by_document)
@@ -109,7 +109,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
 
 
 def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
-    """Yield batches of some thousand rows. A document's rows are never divided, so a long one makes a larger batch."""
+    """Yield batches of up to 1,000 rows. A batch is larger if a single document has more rows."""
     schema = context.window_schema
     max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)
@@ -121,8 +121,8 @@ def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterato
 
 
 def _window_range(windows: Windows, first: int, count: int) -> Windows:
-    own = slice(first, first + count)
-    return Windows(windows.starts[own], windows.ends[own], windows.fresh[own], 0)
+    selected = slice(first, first + count)
+    return Windows(windows.starts[selected], windows.ends[selected], windows.fresh[selected], 0)
 
 
 def _repeats(windows: DocumentWindows) -> Indices:
@@ -130,30 +130,30 @@ def _repeats(windows: DocumentWindows) -> Indices:
 
 
 def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
-    """Return the independent windows of a variant, and their positions in the file.
+    """Return the independent windows of a variant, and their token ranges in the file.
 
-    All their tokens are fresh, and no window repeats.
+    All tokens of these windows are fresh, and no window is repeated.
     """
     edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.file_ranges, np.int64).reshape(-1, 2)
-    numbers = np.arange(len(file_ranges))
+    indices = np.arange(len(file_ranges))
     if document.draw is not None:
-        numbers, _ = drawn_window_numbers(len(file_ranges), document.draw, document.key)
-    starts, ends = edges[:-1][numbers], edges[1:][numbers]
+        indices, _ = drawn_window_numbers(len(file_ranges), document.draw, document.key)
+    starts, ends = edges[:-1][indices], edges[1:][indices]
     fresh = ends - starts
-    return Windows(starts, ends, fresh, 0), Windows(file_ranges[numbers, 0], file_ranges[numbers, 1], fresh, 0)
+    return Windows(starts, ends, fresh, 0), Windows(file_ranges[indices, 0], file_ranges[indices, 1], fresh, 0)
 
 
 def _rewritten_windows(document: PlacedDocument, fim: Fim) -> DocumentWindows:
-    """Return the windows of a rewritten document. `fresh` counts the file's tokens in first occurrences only."""
+    """Return the windows of a rewritten document. `fresh` is 0 for a repeated window."""
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
-    numbers, repeats = np.arange(len(fim.windows)), None
+    indices, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:
-        numbers, repeats = drawn_window_numbers(len(fim.windows), document.draw, document.key)
-    own = [fim.windows[number] for number in numbers.tolist()]
-    starts, ends = np.array([(one.start, one.end) for one in own], np.int64).reshape(-1, 2).T
+        indices, repeats = drawn_window_numbers(len(fim.windows), document.draw, document.key)
+    drawn = [fim.windows[index] for index in indices.tolist()]
+    starts, ends = np.array([(one.start, one.end) for one in drawn], np.int64).reshape(-1, 2).T
     fresh = ends - starts if repeats is None else (ends - starts) * (repeats == 0)
-    windows = Windows(edges[:-1][numbers], edges[1:][numbers], fresh, 0)
-    return DocumentWindows(windows, Windows(starts, ends, fresh, 0), repeats, own)
+    windows = Windows(edges[:-1][indices], edges[1:][indices], fresh, 0)
+    return DocumentWindows(windows, Windows(starts, ends, fresh, 0), repeats, drawn)
 
 
 def num_natural_windows(document: PlacedDocument, shape: WindowShape) -> int:
@@ -164,12 +164,12 @@ def num_natural_windows(document: PlacedDocument, shape: WindowShape) -> int:
 
 
 def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
-    """Return the windows of a document before sampling, without its cuts."""
+    """Return the windows of a document before sampling, without the ranges that are cut."""
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
-        own = document.variant.own if document.variant is not None else ()
+        unchanged = document.variant.own if document.variant is not None else ()
         windows = cut(document.num_tokens, shape)
-        return drop_windows(windows, own) if own else windows
+        return drop_windows(windows, unchanged) if unchanged else windows
     if document.drops_touched_windows:
         return drop_touched_windows(cut(document.num_tokens, shape), ranges)
     return cut_outside(document.num_tokens, ranges, shape)
@@ -182,7 +182,7 @@ def _with_lines(document: PlacedDocument, block: Block) -> Iterator[Cut]:
 
 
 class Sizes(NamedTuple):
-    """Sizes of a document's windows in the output. The fields are named as in the document."""
+    """Sizes of a document's windows in the output. The fields have the same names as in PlacedDocument."""
 
     num_windows: int
     num_emitted_tokens: int
@@ -204,7 +204,7 @@ def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
     return list(map(Sizes, *(column.tolist() for column in columns)))
 
 
-def measured(
+def with_sizes(
     documents: Sequence[PlacedDocument], blocks: Sequence[Block], schema: Schema, shape: WindowShape
 ) -> list[PlacedDocument]:
     """Return the documents with their sizes after cuts and sampling."""
@@ -234,7 +234,7 @@ DOCUMENTS_AT_ONCE = 64
 
 
 class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Cached sizes of a document. The fields are named as in the document."""
+    """Cached sizes of a document. The fields have the same names as in PlacedDocument."""
 
     num_windows: int
     num_emitted_tokens: int
@@ -279,7 +279,7 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 def measure_cached(
     context: Context, documents: Sequence[PlacedDocument], map_tasks: MapFunction, *, name: str
 ) -> list[PlacedDocument]:
-    """Return the documents with new sizes. `name` is the file name of the cache."""
+    """Return the documents with their sizes after cuts and sampling. `name` is the file name of the cache."""
     path, rows_key = context.folder / name, context.rows_key
     cached = read_cached(path, rows_key, dict[bytes, Measures]) or {}
     keys = [_document_key(document) for document in documents]
@@ -297,7 +297,7 @@ def measure_cached(
 def measure(context: Context, documents: Sequence[PlacedDocument]) -> list[PlacedDocument]:
     """Return the documents with their sizes, computed from their blocks in the work folder."""
     blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
-    return measured(documents, blocks, context.window_schema, context.window_shape)
+    return with_sizes(documents, blocks, context.window_schema, context.window_shape)
 
 
 def _document_key(document: PlacedDocument) -> bytes:

@@ -1,6 +1,6 @@
 """Numbers and warnings that the manifest records about a decision.
 
-Plans use the same functions, so that they predict the numbers of a build.
+gristmill plan uses the same functions to predict the numbers of a build.
 """
 
 import math
@@ -56,25 +56,25 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
         members[document.split].append(document)
-    varied: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
+    variants: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
     with_variants = {document.key for document in decision.variants if document.num_windows}
     num_tokens = {split: sum([one.num_uncut_tokens for one in documents]) for split, documents in members.items()}
     facts = {}
     for split, documents in members.items():
-        shown = [one for one in documents if one.num_windows or (with_variants and one.key in with_variants)]
+        with_rows = [one for one in documents if one.num_windows or (with_variants and one.key in with_variants)]
         facts[split] = SplitFacts(
-            files=len(shown),
-            groups=len({document.group for document in shown}),
-            windows=sum([document.num_windows for document in (*documents, *varied[split])]),
+            files=len(with_rows),
+            groups=len({document.group for document in with_rows}),
+            windows=sum([document.num_windows for document in (*documents, *variants[split])]),
             tokens=num_tokens[split],
-            emitted_tokens=sum([document.num_emitted_tokens for document in (*documents, *varied[split])]),
+            emitted_tokens=sum([document.num_emitted_tokens for document in (*documents, *variants[split])]),
             share=round(num_tokens[split] / sum(num_tokens.values()), 6),
         )
     return facts
 
 
 def tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
-    """Count the tokens of each language by split, the language with the most tokens first."""
+    """Count the tokens of each language by split. The language with the most tokens comes first."""
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.get(document.language)
@@ -95,30 +95,34 @@ def split_warnings(
     if moved:
         named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:MAX_FILES_NAMED])
         yield (
-            f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
-            f"{named}{', …' if len(moved) > MAX_FILES_NAMED else ''} (moved_from in {FILES})."
+            f"{counted(len(moved), 'file')} moved to the split of related files: "
+            f"{named}{', …' if len(moved) > MAX_FILES_NAMED else ''} (see moved_from in {FILES})."
         )
     yield from _cut_warnings(decision, decontamination)
     for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
-                f"{one.name}: {one.texts_too_short:,} of {counted(one.texts, 'text')} with fewer than 50 tokens, which "
-                "cannot be found in train, and were not taken out of it."
+                f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in {one.name} cannot be found in train and "
+                "cut from it, because a shared span has at least 50 tokens."
             )
     before = decontamination.tokens_before
     filled = {document.split for document in decision.kept}
     for split, fraction in config.fractions().items():
         share = before[split] / sum(before.values())
         if fraction and split not in filled:
-            why = "the earlier splits" if decision.previous else f"only {counted(len(decision.kept), 'file')}"
+            why = (
+                "files stay in their earlier splits"
+                if decision.previous
+                else f"there are too few files ({counted(len(decision.kept), 'file')})"
+            )
             if before[split]:
-                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
+                yield f"{split} is empty: all of its {before[split]:,} tokens also occur elsewhere and were cut."
             else:
-                yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
+                yield f"{split} is empty instead of having {fraction:.0%} of the tokens: {why}."
         elif decision.previous and abs(share - fraction) > MIN_SHARE_DEVIATION:
             yield (
-                f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
-                "files stay in their earlier splits (--fresh-splits starts over)."
+                f"{split} has {share:.1%} of the tokens instead of the requested {fraction:.1%}, because files stay in "
+                "their earlier splits. Use --fresh-splits to ignore the earlier splits."
             )
 
 
@@ -133,10 +137,11 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
         contaminated = [
             drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split
         ]
-        dropped = f"; {counted(len(contaminated), 'file')} went whole" if contaminated else ""
+        dropped = f"; dropped completely: {counted(len(contaminated), 'file')}" if contaminated else ""
         yield (
-            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
-            f"Most of them in {named or 'files that went whole'}{dropped}. Exclude them, or try --split-by directory."
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut: they also occur in train. "
+            f"Most of them are in {named or 'completely dropped files'}{dropped}. "
+            "Exclude these files, or try --split-by directory."
         )
 
 
@@ -144,7 +149,7 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
 
 
 class _GroupTokens(NamedTuple):
-    """Documents of a weight group after sampling, with the tokens in their rows and in those of their variants."""
+    """Documents of a weight group after sampling, and the tokens in their rows and in the rows of their variants."""
 
     documents: Documents
     num_tokens: float
@@ -159,20 +164,22 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
     if drawing is None:
         return None
     documents_by_key = {document.key: document for document in decision.kept}
-    varied: Counter[FileKey] = Counter()
+    variant_tokens: Counter[FileKey] = Counter()
     for one in decision.variants:
-        varied[one.key] += one.num_window_tokens
-    group_tokens = [_count_group_tokens(group, documents_by_key, varied, config) for group in drawing.groups]
+        variant_tokens[one.key] += one.num_window_tokens
+    group_tokens = [_count_group_tokens(group, documents_by_key, variant_tokens, config) for group in drawing.groups]
     windows = dict.fromkeys(Split, 0)
     for document in decision.kept:
         windows[document.split] += document.num_windows
-    named = {*config.weights}
+    weight_names = {*config.weights}
     return SamplingFacts(
         natural_windows=drawing.natural,
         wanted_windows=drawing.requested,
         windows=windows,
         groups=[
-            facts for facts in _weight_facts(drawing.groups, group_tokens, config) if facts.files or facts.name in named
+            facts
+            for facts in _weight_facts(drawing.groups, group_tokens, config)
+            if facts.files or facts.name in weight_names
         ],
     )
 
@@ -180,14 +187,14 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
 def _count_group_tokens(
     group: Group,
     documents_by_key: Mapping[FileKey, PlacedDocument],
-    varied: Mapping[FileKey, int],
+    variant_tokens: Mapping[FileKey, int],
     config: SamplingConfig,
 ) -> _GroupTokens:
-    """Count the tokens of a group. With `--weights-only`, count those that a trainer gets by sampling."""
+    """Count the tokens of a group. With `--weights-only`, count the tokens that a trainer gets by sampling."""
     documents = [documents_by_key.get(document.key, document) for document in group.members]
     times = group.epochs if config.weights_only else 1
-    num_varied = sum(varied.get(document.key, 0) for document in group.members)
-    return _GroupTokens(documents, times * _num_tokens(documents), times * num_varied)
+    num_variant_tokens = sum(variant_tokens.get(document.key, 0) for document in group.members)
+    return _GroupTokens(documents, times * _num_tokens(documents), times * num_variant_tokens)
 
 
 def _weight_facts(
@@ -195,22 +202,22 @@ def _weight_facts(
 ) -> Iterator[WeightFacts]:
     natural = [_num_tokens(group.members) for group in groups]
     requested = [group.rule.weight * count for group, count in zip(groups, natural, strict=True)]
-    realised = sum(one.num_all_tokens for one in group_tokens)
-    for number, (group, own) in enumerate(zip(groups, group_tokens, strict=True)):
-        count = num_windows(own.documents)
+    num_realized = sum(one.num_all_tokens for one in group_tokens)
+    for index, (group, tokens) in enumerate(zip(groups, group_tokens, strict=True)):
+        count = num_windows(tokens.documents)
         yield WeightFacts(
             name=group.rule.group,
             weight=group.rule.weight,
             files=len(group.members),
             natural_windows=group.num_windows,
-            natural_share=_share(natural[number], sum(natural)),
-            requested_share=_share(requested[number], sum(requested)),
-            realised_share=_share(own.num_all_tokens, realised),
+            natural_share=_share(natural[index], sum(natural)),
+            requested_share=_share(requested[index], sum(requested)),
+            realised_share=_share(tokens.num_all_tokens, num_realized),
             windows=count,
             epochs=round(group.epochs if config.weights_only else count / max(group.num_windows, 1), NUM_DIGITS),
             shadowed_files=group.num_shadowed,
             largest_repeat=max(
-                (_num_passes(document) - 1 for document in own.documents if document.num_windows), default=0
+                (_num_passes(document) - 1 for document in tokens.documents if document.num_windows), default=0
             ),
         )
 
@@ -228,27 +235,28 @@ def _share(part: float, total: float) -> float:
 
 
 def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, has_variants: bool) -> Iterator[str]:
-    """Yield a warning for each requested size or weight that is not reached, with the difference."""
+    """Yield a warning, with the difference, for each requested size or weight that is not reached."""
     if facts is None:
         return
     wanted, drawn = facts.wanted_windows[Split.TRAIN], facts.windows[Split.TRAIN]
     if drawn < wanted:
-        fewer = f"{counted(drawn, 'window')} where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
+        fewer = f"{counted(drawn, 'window')} instead of the requested {wanted:,} ({wanted - drawn:,} fewer)"
         yield f"train has {fewer}: {_reason_for_few_windows(facts, config)}."
     for split, count in facts.windows.items():
         if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
             windows = counted(facts.natural_windows[split], "window")
-            yield f"{split} has none of its {windows} left: the sample is too small."
+            yield f"{split} is empty: none of its {windows} was drawn, because too few windows were requested."
     for group in facts.groups:
         missing = group.requested_share - group.realised_share
         if not group.files:
-            others = f"all {group.shadowed_files:,} that match it match a later one too"
-            why = others if group.shadowed_files else "none matches it"
-            yield f"--weight {group.name!r} is for no file of train: {why}."
+            overridden = f"a later --weight applies to the {counted(group.shadowed_files, 'matching file')}"
+            why = overridden if group.shadowed_files else "no file matches"
+            yield f"--weight {group.name!r} applies to no file of train: {why}."
         elif missing > MIN_WEIGHT_DEVIATION:
             yield (
-                f"{group.name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were "
-                f"asked for ({100 * missing:.1f} points less): {_gap_reason(group, config, has_variants=has_variants)}."
+                f"{group.name} has {group.realised_share:.1%} of train's tokens instead of the requested "
+                f"{group.requested_share:.1%} ({100 * missing:.1f} points less): "
+                f"{_gap_reason(group, config, has_variants=has_variants)}."
             )
 
 
@@ -256,24 +264,24 @@ def _reason_for_few_windows(facts: SamplingFacts, config: SamplingConfig) -> str
     if not facts.natural_windows[Split.TRAIN]:
         return "no file is in train"
     if not any(group.weight for group in facts.groups if group.files):
-        return "every file of it weighs 0"
+        return "every file of train has weight 0"
     needed = math.ceil(facts.wanted_windows[Split.TRAIN] / facts.natural_windows[Split.TRAIN])
     enough = f"{needed} would be needed" if needed > config.max_epochs else "some weight groups have too few files"
-    return f"none is shown more than {config.max_epochs} times (--max-epochs; {enough}). Try --variants instead"
+    return f"a window may occur at most {counted(config.max_epochs, 'time')} (--max-epochs; {enough}). Try --variants"
 
 
 def _gap_reason(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
     if group.epochs >= config.max_epochs:
-        return f"its windows are shown {config.max_epochs} times, and not more often (--max-epochs)"
-    return "variants of the others count too" if has_variants else "there are too few windows to divide"
+        return f"each of its windows already occurs {counted(config.max_epochs, 'time')}, the limit of --max-epochs"
+    return "variants add tokens to other groups" if has_variants else "there are too few windows to divide exactly"
 
 
-# Variants, fill in the middle and epochs.
+# Variants, fill-in-the-middle and epochs.
 
 VARIANT_WORTH = 0.6
-"""Weight of a variant in effective epochs, where an exact copy counts 1.
+"""Weight of a variant in effective epochs. An exact copy has weight 1.
 
-It is the value for a copy with a tenth of its tokens changed (Hernandez et al. 2022).
+The value is for a copy with a tenth of its tokens changed (Hernandez et al. 2022).
 """
 
 
@@ -320,34 +328,37 @@ def fim_warnings(facts: FimFacts | None) -> Iterator[str]:
 
 def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
     if rewrite.endpoint is not None and VariantKind.REWRITE not in facts:
-        yield "the endpoint for rewriting is not used: nothing is to be rewritten. Try --variants rewrite=0.2."
+        yield "the endpoint for rewriting is not used: --variants does not include rewrite. Try --variants rewrite=0.2."
     for kind, one in facts.items():
         unanswered = one.missing.get(WhyNoVariant.NO_ANSWER, 0)
         if unanswered:
-            yield f"not rewritten, as no answer came: {counted(unanswered, 'file')}. The same command asks again."
+            yield (
+                f"{counted(unanswered, 'file')} not rewritten: the language model did not answer. "
+                "Run the same command to ask again."
+            )
         elif one.chosen and not one.made:
             why = ", ".join(f"{count:,} {why}" for why, count in one.missing.items())
-            yield f"--variants {kind} has made nothing of {counted(one.chosen, 'file')}: {why}."
+            yield f"--variants {kind} made no variant of {counted(one.chosen, 'file')}: {why}."
 
 
 def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
-    """Count how often one pass through the rows repeats the tokens of train. A variant counts VARIANT_WORTH."""
+    """Compute how often one pass over the rows shows the tokens of train. A variant has weight VARIANT_WORTH."""
     train = [document for document in decision.kept if document.split is Split.TRAIN]
-    varied: Counter[FileKey] = Counter()
+    variant_tokens: Counter[FileKey] = Counter()
     for one in decision.variants:
-        varied[one.key] += _num_distinct(one)
-    shown = sum(_epochs(one, shape) * (one.num_file_tokens - one.num_cut_tokens) for one in train)
+        variant_tokens[one.key] += _num_distinct(one)
+    num_shown = sum(_epochs(one, shape) * (one.num_file_tokens - one.num_cut_tokens) for one in train)
     total = sum(one.num_file_tokens - one.num_cut_tokens for one in train)
     most = max(
-        ((_effective_epochs(one, varied, shape), one.name) for one in train),
+        ((_effective_epochs(one, variant_tokens, shape), one.name) for one in train),
         key=lambda item: item[0],
         default=(0.0, ""),
     )
-    own, other = shown / max(total, 1), varied.total() / max(total, 1)
+    file_epochs, variant_epochs = num_shown / max(total, 1), variant_tokens.total() / max(total, 1)
     return EpochFacts(
-        shown=round(own, 6),
-        varied=round(other, 6),
-        effective=round(own + VARIANT_WORTH * other, 6),
+        shown=round(file_epochs, 6),
+        varied=round(variant_epochs, 6),
+        effective=round(file_epochs + VARIANT_WORTH * variant_epochs, 6),
         variant_worth=VARIANT_WORTH,
         most=round(most[0], 6),
         most_in=most[1],
@@ -366,9 +377,9 @@ def _num_distinct(document: PlacedDocument) -> int:
     return round(covered * document.num_windows / len(variant.file_ranges))
 
 
-def _effective_epochs(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
+def _effective_epochs(document: PlacedDocument, variant_tokens: Mapping[FileKey, int], shape: WindowShape) -> float:
     num_tokens = max(document.num_file_tokens - document.num_cut_tokens, 1)
-    return _epochs(document, shape) + VARIANT_WORTH * varied.get(document.key, 0) / num_tokens
+    return _epochs(document, shape) + VARIANT_WORTH * variant_tokens.get(document.key, 0) / num_tokens
 
 
 def _epochs(document: PlacedDocument, shape: WindowShape) -> float:

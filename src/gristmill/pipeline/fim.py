@@ -1,8 +1,8 @@
-"""Part of step 2: rewrite some documents of train for fill in the middle.
+"""Part of step 2: rewrite some documents of train for fill-in-the-middle.
 
 choose ─► rewrite (parse · cut · encode), into separate parts ─► replace the documents
 
-A rewritten document replaces the file. Its part holds the ids of its windows, concatenated.
+A rewritten document replaces the original document. The ids of its windows are concatenated in a separate part.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from gristmill.dedup.signatures import NO_BANDS
 from gristmill.formats.document_columns import DocumentText
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
-from gristmill.pipeline.document_rows import measured
+from gristmill.pipeline.document_rows import with_sizes
 from gristmill.pipeline.keys import grammar_versions, key_of
 from gristmill.pipeline.map_documents import map_documents
 from gristmill.pipeline.pack import RepoMarkers
@@ -47,14 +47,14 @@ from gristmill.variants.infill import MIN_PIECE_TOKENS, Infiller, InfillText, Se
 from gristmill.variants.middles import Shares, nodes_of
 
 TOKENS_PER_TASK = 1 << 18
-"""Number of tokens in the documents of one task."""
+"""Approximate number of tokens in the documents of one task."""
 SEED_BITS = 31
-NUM_SPECIAL_AROUND = 2
+NUM_TRAINER_TOKENS = 2
 """Number of special tokens that a trainer adds to a text: a begin and an end token."""
 
 
 def require_fim(context: Context) -> None:
-    """Raise, before any work is done, if the tokenizer or a grammar that fill in the middle needs is missing."""
+    """Raise, before any work is done, if the tokenizer does not support fill-in-the-middle or a grammar is missing."""
     config, definition = context.config, context.tokenizer.definition
     frame = fim_frame(config.window, definition, has_documents=config.has_documents)
     if config.fim.needs_grammar:
@@ -70,7 +70,7 @@ class Chosen(NamedTuple):
 
 
 def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list[Chosen], list[NotRewritten]]:
-    """Choose documents of train by name and seed. Return also those that cannot be rewritten."""
+    """Choose documents of train by name and seed. Return the chosen documents, and those that cannot be rewritten."""
     chosen: list[Chosen] = []
     missing: list[NotRewritten] = []
     for document in documents:
@@ -86,7 +86,7 @@ def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list
 
 
 def with_fim(context: Context, decision: Decision, runner: Runner, progress: Progress) -> Decision:
-    """Return the decision with some documents of train replaced by rewritten ones."""
+    """Return the decision with some documents of train replaced by rewritten documents."""
     chosen, missing = choose(decision.kept, context.config.fim)
     by_key = {one.document.key: one.document for one in chosen}
     with progress.phase("fim", total=len(chosen)) as step:
@@ -106,8 +106,8 @@ def with_fim(context: Context, decision: Decision, runner: Runner, progress: Pro
 
 
 def _with_rewritten_ids(made: PlacedDocument, document: PlacedDocument) -> PlacedDocument:
-    """Return this build's document with the ids of the rewritten one, whose part may be from an earlier build."""
-    assert made.fim is not None, "it was rewritten"
+    """Return `document` with the ids and sizes of the rewritten document `made`, which may be from an earlier build."""
+    assert made.fim is not None, "the part has only rewritten documents"
     fim = msgspec.structs.replace(
         made.fim,
         file_part=document.part,
@@ -128,7 +128,7 @@ class RewrittenPart(NamedTuple):
 
 
 def rewrite(context: Context, chosen: Sequence[Chosen]) -> RewrittenPart:
-    """Write a part with the rewritten documents to the work folder, unless it exists."""
+    """Write a part with the rewritten documents to the work folder, unless the part exists."""
     settings = msgspec.structs.replace(context.config.fim, rate=None, seed=0)
     documents = [
         (one.document.repo, one.document.path, one.document.language, one.document.text_sha256, one.seed)
@@ -162,7 +162,9 @@ def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
             part_offset=offset,
             part_bytes=len(content),
         )
-        made.append((measured([rewritten], [rewritten_block], context.window_schema, context.window_shape)[0], content))
+        made.append(
+            (with_sizes([rewritten], [rewritten_block], context.window_schema, context.window_shape)[0], content)
+        )
         offset += len(content)
     return Part(
         blocks=[content for _, content in made],
@@ -178,7 +180,7 @@ def _make_part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
 
 
 class _FimRewriter:
-    """Rewriter of documents for fill in the middle, with the settings of one build."""
+    """Rewriter of documents for fill-in-the-middle, with the settings of one build."""
 
     def __init__(self, context: Context) -> None:
         config, tokenizer = context.config, context.tokenizer
@@ -188,8 +190,8 @@ class _FimRewriter:
         continuing_tokenizer = tokenizer if continuing is definition else tokenizer_for(continuing)
         token_texts = {index: text.encode() for index, text in definition.added_texts.items()}
         num_content = context.window_shape.num_content
-        if config.has_documents:  # at most a window, including the tokens that a trainer adds to a text
-            num_content = config.window.length - NUM_SPECIAL_AROUND
+        if config.has_documents:  # a row fits in a window, with the tokens that a trainer adds
+            num_content = config.window.length - NUM_TRAINER_TOKENS
         max_middle_tokens = config.fim.max_middle or max(1, num_content // 2)
         self._context, self._frame = context, frame
         self._markers = RepoMarkers(context) if config.window.pack == "repo" else None
@@ -218,13 +220,13 @@ class _FimRewriter:
         if context.config.needs_text and any(spelling in text for spelling in self._control_texts):
             return WhyNotRewritten.SPELLS_CONTROL_TOKEN
         infiller = self._infiller
-        if self._markers is not None:  # the names before the window also take space in a row
-            num_names = len(self._markers.repo(document)) + len(self._markers.file(document))
-            infiller = infiller._replace(num_content=context.config.window.length - num_names)
+        if self._markers is not None:  # names before the window also take space in the row
+            num_name_ids = len(self._markers.repo(document)) + len(self._markers.file(document))
+            infiller = infiller._replace(num_content=context.config.window.length - num_name_ids)
             if infiller.num_content < 2 * MIN_PIECE_TOKENS:
                 return WhyNotRewritten.NO_MIDDLE
         starts = context.tokenizer.encode(text, with_starts=True).starts
-        assert starts is not None, "they were requested"
+        assert starts is not None, "starts were requested"
         nodes = None
         if context.config.fim.needs_grammar and is_parsable(document.language):
             nodes = nodes_of(text, document.language)
@@ -246,7 +248,7 @@ class _FimRewriter:
 
 
 def _text_of_rows(texts: Sequence[bytes], fim: Fim) -> DocumentText:
-    """Join the texts of rows. All tokens of a row start at its first byte, since no window starts inside a row."""
+    """Join the texts of rows. All tokens of a row get the start of the row, because no window starts inside a row."""
     ends = np.cumsum([0, *map(len, texts)])
     counts = [one.num_ids for one in fim.windows]
     return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], counts), ends[-1]))

@@ -55,7 +55,7 @@ class Tally(NamedTuple):
     """Counts collected while files.jsonl is written."""
 
     found: Counter[str]
-    """Number of files per repository."""
+    """Number of kept and dropped files, by repository."""
     dropped: Counter[DropReason]
     redactions: Counter[str]
     """Number of redactions in kept files, by kind."""
@@ -119,7 +119,7 @@ def _prepared_rows(context: Context, decided: Decided) -> Iterator[list[FileRow]
 
 
 def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
-    """Return the variant rows of each file, in the order of the kinds."""
+    """Return the variant rows of each file, in the order of VariantKind."""
     rows: dict[FileKey, list[VariantRow]] = {}
     for one in decision.no_variants:
         rows.setdefault((one.repo, one.path), []).append(VariantRow(kind=one.kind, missing=one.why))
@@ -136,8 +136,8 @@ def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
             text_sha256=document.text_sha256 if variant.is_text else None,
         )
         rows.setdefault(document.key, []).append(row)
-    order = {kind: number for number, kind in enumerate(VariantKind)}
-    return {key: sorted(own, key=lambda row: order[row.kind]) for key, own in rows.items()}
+    order = {kind: index for index, kind in enumerate(VariantKind)}
+    return {key: sorted(file_rows, key=lambda row: order[row.kind]) for key, file_rows in rows.items()}
 
 
 def _kept_row(
@@ -215,7 +215,7 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
 
 
 def _measures(json: bytes | None) -> Any:
-    """Pass the encoded measures through. Decoding and encoding them would take as long as the rest of the row."""
+    """Return the measures as encoded JSON. Decoding and encoding them would take as long as the rest of the row."""
     return None if json is None else msgspec.Raw(json)
 
 
@@ -223,7 +223,7 @@ class BuildResult(NamedTuple):
     """Results of a build that the manifest describes."""
 
     tokenizer: Definition
-    """The tokenizer as located, with its name and revision."""
+    """Definition of the tokenizer, with its name and revision."""
     scan: Scan
     decided: Decided
     tally: Tally
@@ -299,8 +299,8 @@ def make_manifest(context: Context, result: BuildResult, run: Run) -> Manifest:
     )
 
 
-def _token_text(definition: Definition, index: int | None) -> str | None:
-    return next((token.content for token in definition.added_tokens if token.id == index), None)
+def _token_text(definition: Definition, token_id: int | None) -> str | None:
+    return next((token.content for token in definition.added_tokens if token.id == token_id), None)
 
 
 def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:
@@ -315,7 +315,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def _sorted_counts(counts: Counter[str]) -> dict[str, int]:
-    """Sort counts, the largest first."""
+    """Sort counts in descending order."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -327,7 +327,7 @@ def _packed_facts(facts: SplitFacts, packing: PackingFacts, context: Context) ->
 
 
 def delete_stale_files(context: Context, names: Collection[str]) -> None:
-    """Delete data files of another layout and formats that are no longer requested."""
+    """Delete data files and formats that earlier attempts have left and that are not in `names`."""
     current = {FILES, *(name.partition("/")[0] for name in names)}
     for path in context.dataset.iterdir():
         if path.is_dir() and path.name not in current:

@@ -48,14 +48,14 @@ class Inputs(NamedTuple):
     sources: list[Source]
     found: Scan
     licenses: Mapping[str, LicenseFiles]
-    """Keyed by source."""
+    """License files, keyed by source."""
     benchmarks: list[Benchmark]
 
 
 def check_settings(config: Config) -> None:
     """Raise for unknown languages and licenses, and for invalid weights and patterns.
 
-    The file of earlier splits is also read, so that an invalid one is refused before any work is done.
+    The file of earlier splits is also read, so that an invalid file is rejected before any work is done.
     """
     check_languages((*config.scan.languages, *config.rules.languages, *weighted_languages(config.sampling)))
     check_weights(config.sampling)
@@ -77,7 +77,7 @@ def read_inputs(config: Config, benchmarks: list[Benchmark], fetched: Path, leav
 
 
 class InputReader:
-    """The inputs as a stream of files, so that the first files are prepared while others are still being found."""
+    """Reader of the inputs. It yields files as they are found, so that preparing can start before the scan ends."""
 
     def __init__(self, config: Config, benchmarks: list[Benchmark], fetched: Path, leave_out: Sequence[Path]) -> None:
         """Fetch the sources into the folder `fetched` and start the scan, which skips the folders `leave_out`."""
@@ -90,11 +90,11 @@ class InputReader:
         self._large_file_warnings: list[str] = []
         files = iter_files(self._found, self.sources, config.scan, leave_out=leave_out)
         self._found.commits.update({table.repo: None for table in tables})
-        self.files = self._tracked(merge(files, self._rows, key=BY_PATH) if self._rows else files)
+        self.files = self._track(merge(files, self._rows, key=BY_PATH) if self._rows else files)
         """Source files in path order."""
 
     def inputs(self) -> Inputs:
-        """Return the inputs without the files, which must have been consumed before."""
+        """Return the inputs without the files. Iterate over all of `files` first."""
         found = self._found._replace(drops=list(merge(self._found.drops, self._row_drops, key=BY_PATH)))
         seen = found._replace(files=[*self._license_files, *self._rows])
         licenses = read_license_files(self.sources, seen, self._read_declaration)
@@ -103,12 +103,12 @@ class InputReader:
         return Inputs(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
-        """Read the license files, one per step, since together they take long. Start after all files are found."""
+        """Read one license file per step, because reading all of them takes long. Start after all files are found."""
         for file in self._license_files:
             self._read_declaration(file)
             yield
 
-    def _tracked(self, files: Iterator[SourceFile]) -> Iterator[SourceFile]:
+    def _track(self, files: Iterator[SourceFile]) -> Iterator[SourceFile]:
         for file in files:
             if is_license_source(file.path.rpartition("/")[2]):
                 self._license_files.append(file)
@@ -134,12 +134,15 @@ def _table_warnings(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         for name in source.only_files or ():
             if is_table_name(name):
-                yield f"{path_text(name)} is read as one file: it has no column known to hold text (see --text-column)."
+                yield f"{path_text(name)} is read as one file: no column is known to contain text (see --text-column)."
 
 
 def _large_file_warning(file: SourceFile, config: Config) -> str:
     name = redact_name(f"{file.repo}/{file.path}", config.secrets)
-    return f"{name} has {file.size / 1e6:,.0f} MB: it is worked on in a process of its own, whose memory grows with it."
+    return (
+        f"{name} is {file.size / 1e6:,.0f} MB: a separate process prepares this file, "
+        "and needs memory in proportion to the size."
+    )
 
 
 LicenseDeclaration = LicenseText | PackageManifest | None
@@ -166,7 +169,7 @@ def read_license_files(
 ) -> dict[str, LicenseFiles]:
     """Read the license files of each source, keyed by source.
 
-    Every build reads them again, so that every change is noticed.
+    Every build reads the license files again, so that every change is noticed.
     """
     found = find_license_files(sources, scan, is_license_source)
     texts: dict[str, dict[str, LicenseText]] = {}
@@ -200,9 +203,9 @@ def read_license_files(
 
 
 def _referenced_texts(manifests: Mapping[str, PackageManifest], license_files: FoundLicenseFiles) -> Iterator[str]:
-    """Yield paths of license texts that manifests reference and whose names are not those of license files.
+    """Yield the paths of license texts that package manifests reference, unless the text was already found by its name.
 
-    Paths that lead out of the source's work tree are ignored.
+    Paths outside the source's work tree are ignored.
     """
     for path, manifest in manifests.items():
         for declared in (manifest.declared, manifest.for_members):

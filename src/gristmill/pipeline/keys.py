@@ -13,7 +13,7 @@ from gristmill.core.columns import COLUMNS, STEP_2_CONDITIONS
 from gristmill.core.version import __version__
 from gristmill.variants.grammars import GRAMMAR_PACKAGES
 
-VERSIONED = (
+VERSIONED_PACKAGES = (
     *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "rensa"),
     "zstandard",
 )
@@ -23,10 +23,10 @@ BUILDING_PACKAGES = (
     "windows",
 )
 """Packages whose code makes parts and rows."""
-DECIDED_IN_STEP_3 = frozenset({"repo_order", "repo_order_seed"})
+STEP_3_SETTINGS = frozenset({"repo_order", "repo_order_seed"})
 """Window settings that do not affect parts."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
-"""Suffixes of files that count as code, including rules, queries and word lists."""
+"""Suffixes of the files in the code digest, which include rules, queries and word lists."""
 
 
 def key_of(*parts: Any) -> str:
@@ -36,7 +36,7 @@ def key_of(*parts: Any) -> str:
 def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
     """Return a digest of the settings, versions and code that determine the result of step 1."""
     settings = config.settings()
-    window = {name: value for name, value in settings["window"].items() if name not in DECIDED_IN_STEP_3}
+    window = {name: value for name, value in settings["window"].items() if name not in STEP_3_SETTINGS}
     return key_of(
         tokenizer_key,
         code_digest(),
@@ -53,11 +53,11 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    return {name: version(name) for name in VERSIONED}
+    return {name: version(name) for name in VERSIONED_PACKAGES}
 
 
 def grammar_versions(config: Config) -> dict[str, str]:
-    """Return the versions of the grammar packages. Empty if neither variants nor fill in the middle need them."""
+    """Return the versions of the grammar packages, or {} if neither variants nor fill-in-the-middle need them."""
     needs_grammar = config.variants.needs_grammar or config.fim.needs_grammar
     return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 

@@ -1,4 +1,4 @@
-"""map_documents(): run a parsing function over batches of documents, and isolate files that crash or hang it."""
+"""map_documents(): run a parsing function over batches of documents, and find the files that crash or hang it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -34,7 +34,8 @@ def map_documents(
 ) -> tuple[list[str], list[FileKey]]:
     """Return the parts that were made, in the order of the files, and the files that crashed or hung a worker.
 
-    Such a file is found by running each file of its task alone. Without --skip-failed, raise OutputError for it.
+    If a task crashes or hangs, each of its files is run alone. If a single file crashes or hangs, raise OutputError, or
+    with --skip-failed, return the file as failed.
     """
     parts: dict[FileKey, str] = {}
     failed_keys: list[FileKey] = []
@@ -63,6 +64,6 @@ def _skip_or_raise(context: Context, document: PlacedDocument, reason: str) -> F
     if not context.config.run.skip_failed:
         raise OutputError(
             f"{document.name} could not be rewritten: {reason}. Completed work is kept: run the same command again, "
-            "with --skip-failed to leave the file unchanged."
+            "and add --skip-failed to leave the file unchanged."
         )
     return document.key

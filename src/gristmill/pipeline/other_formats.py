@@ -33,17 +33,17 @@ class MadeFiles(NamedTuple):
 
     files: WrittenDataset
     shards: dict[Split, list[int]]
-    """Number of rows in each file of a split."""
+    """Number of rows in each data file, by split."""
     packing: dict[Split, PackingFacts] | None = None
     segments: dict[FileKey, int] | None = None
-    """Number of segments of each file in the rows, with --pack repo. None otherwise."""
+    """Number of segments of each source file, or None without --pack repo."""
 
 
 def write_other_formats(
     context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
 ) -> MadeFiles:
     """Write the rows in all formats except JSONL. Return the files of all formats."""
-    files = jsonl.all
+    files = jsonl.written
     if context.other_formats:
         tasks = format_tasks(context, pieces)
         with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
@@ -67,10 +67,10 @@ class FormatTask(msgspec.Struct, frozen=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as msgpack, which is faster for thousands of documents."""
-        return _unpacked, (msgspec.msgpack.encode(self),)
+        return _decode_task, (msgspec.msgpack.encode(self),)
 
 
-def _unpacked(packed: bytes) -> FormatTask:
+def _decode_task(packed: bytes) -> FormatTask:
     return msgspec.msgpack.decode(packed, type=FormatTask)
 
 
@@ -88,10 +88,10 @@ def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
 
 
 def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
-    """Return the number of rows in each file of each split, which is the same for all formats with several files."""
+    """Return the number of rows in each data file, by split. All formats with several files use the same numbers."""
     rows: dict[Split, list[int]] = {split: [] for split in Split}
-    for (split, _), own in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
-        rows[split].append(_num_rows(_documents(own)))
+    for (split, _), file_pieces in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
+        rows[split].append(_num_rows(_documents(file_pieces)))
     return rows
 
 
@@ -112,7 +112,7 @@ def write_format(context: Context, task: FormatTask) -> WrittenFiles:
 
 
 def clear_formats(context: Context) -> None:
-    """Create empty folders for the other formats. Delete files that an earlier attempt may have left."""
+    """Create empty folders for all formats except JSONL. Delete files that an earlier attempt may have left."""
     for name in context.other_formats:
         folder = format_folder(context.dataset, name)
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,11 +130,11 @@ def write_shares(
     schema: Schema,
     is_isolated: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Write each task's share of a format and add the written files in order."""
+    """Write each task's share of a format. Add the written files to `files`, in the order of the tasks."""
 
-    def written() -> Iterator[tuple[Share, WrittenFiles]]:
+    def write_all() -> Iterator[tuple[Share, WrittenFiles]]:
         for task, one in zip(tasks, runner.map(write, tasks, is_isolated=is_isolated), strict=True):
             yield task.share, one
             step.advance(task.share.num_rows)
 
-    files.add_all(written(), dataset, schema, runner.map)
+    files.add_all(write_all(), dataset, schema, runner.map)

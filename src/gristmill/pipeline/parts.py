@@ -1,4 +1,4 @@
-"""Parts: files that each hold one prepared batch.
+"""Parts: files that each hold the prepared documents of one batch.
 
 A part is named by a digest of its inputs and ends with a digest of its name and content:
 
@@ -6,7 +6,7 @@ A part is named by a digest of its inputs and ends with a digest of its name and
     documents | renamed drops | facts | drops | keys of the files | missing variants | files not rewritten
     lengths | sha256
 
-So any build can reuse an existing part, and detects one that is truncated or altered.
+So any build can reuse an existing part, and detects a truncated or altered part.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from gristmill.formats.document_columns import DocumentText, Tokens
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
 from gristmill.tokenizers.tokenizer import Encoded, Tokenizer
 
-# Between prepare and shape, the ids of a document are a block in the part of its batch.
+# Between steps 1 and 3, the ids of a document are stored as a block in the part of its batch.
 
 MAX_OPEN_PARTS = 200
 NO_TOKENS = np.zeros(0, np.int32)
@@ -52,7 +52,7 @@ class Block(NamedTuple):
     newline_tokens: npt.NDArray[np.int32]
     text: DocumentText | None
     clean_ids: npt.NDArray[Any] | None = None
-    """Ids without noise, for a document with noise in `ids`."""
+    """Ids without noise, or None if `ids` has no noise."""
 
     @classmethod
     def of(cls, encoded: Encoded, utf8: bytes, vocab_size: int) -> "Block":
@@ -129,7 +129,7 @@ class IdReader:
 
 
 def join_blocks(blocks: Sequence[Block]) -> Tokens:
-    """Concatenate blocks."""
+    """Concatenate the blocks of several documents."""
     return Tokens(
         ids=np.concatenate([block.ids for block in blocks]) if blocks else np.zeros(0, np.uint16),
         edges=np.cumsum([0, *(len(block.ids) for block in blocks)]),
@@ -145,7 +145,7 @@ def read_blocks(
 ) -> Iterator[tuple[PlacedDocument, Block]]:
     """Yield each document with its block, in the given order.
 
-    Consecutive documents of one part share one open file, and adjacent blocks one read.
+    A part is opened once for consecutive documents, and adjacent blocks are read together.
     """
     for part, group in groupby(documents, key=lambda document: document.part):
         descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
@@ -222,18 +222,18 @@ class Part(NamedTuple):
     documents: Sequence[TokenizedDocument] | Sequence[PlacedDocument]
     """Documents in the order of their blocks. Variants have the split and group of their files."""
     facts: Sequence[DocumentFacts]
-    """Facts of the same documents."""
+    """Facts of the documents, in the same order."""
     drops: Sequence[Drop]
     """Drops in path order."""
     renamed: Sequence[Drop]
-    """Drops whose name contained a secret. Redacting it changed their position in path order."""
+    """Drops whose file names contained a secret. Redaction changes the name, and so the position in path order."""
     keys: "FileKeys"
     no_variants: Sequence[NoVariant] = ()
     not_rewritten: Sequence[NotRewritten] = ()
 
 
 class FileKeys(msgspec.Struct, frozen=True, array_like=True):
-    """Digests of the files' names and contents, by which a later build finds them again."""
+    """Digests of the files' names and contents. A later build uses them to find files that it can reuse."""
 
     documents: list[bytes] = []
     drops: list[bytes] = []
@@ -251,7 +251,7 @@ def write_part(path: Path, part: Part) -> None:
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
-    """Encode anchors as their number per text, the distances between them in one byte each, and their keys."""
+    """Encode anchors: the number per text, the distance of each from the previous one in one byte, and the keys."""
     steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
     first_indices = _first_indices(anchors.counts)
     steps[first_indices] = anchors.positions[first_indices]
@@ -277,7 +277,7 @@ def _anchors_from_bytes(content: bytes, rows: Sequence[int] | None, table: KeyTa
         is_anchor_selected = np.repeat(is_selected, counts)
         counts, steps, keys = counts[is_selected], steps[is_anchor_selected], keys[is_anchor_selected]
     found = table.may_contain(keys) if table is not None else None
-    if found is not None and not found.any():  # the case for most parts if little has changed
+    if found is not None and not found.any():  # true for most parts if few files have changed
         return Anchors(np.zeros_like(counts), np.zeros(0, np.uint32), keys[:0])
     sums = np.cumsum(steps, dtype=np.uint32)
     first_indices = _first_indices(counts)
@@ -289,7 +289,7 @@ def _anchors_from_bytes(content: bytes, rows: Sequence[int] | None, table: KeyTa
 
 
 def _first_indices(counts: Positions) -> Positions:
-    """Return the index of the first anchor of each text that has any."""
+    """Return the index of the first anchor of each text that has anchors."""
     return (np.cumsum(counts) - counts)[counts > 0]
 
 
@@ -305,11 +305,11 @@ def is_intact(path: Path) -> bool:
     digest = hashlib.sha256(path.name.encode())
     try:
         with open_plain(path) as stream:
-            left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
-            while left > 0 and (chunk := stream.read(min(left, CHUNK_BYTES))):
+            num_left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
+            while num_left > 0 and (chunk := stream.read(min(num_left, CHUNK_BYTES))):
                 digest.update(chunk)
-                left -= len(chunk)
-            return left == 0 and stream.read() == digest.digest()
+                num_left -= len(chunk)
+            return num_left == 0 and stream.read() == digest.digest()
     except OSError:
         return False
 
@@ -346,9 +346,9 @@ class PartReader:
         return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
 
     def anchors(self, rows: Sequence[int] | None = None, table: KeyTable | None = None) -> Anchors:
-        """Return the anchors of all texts, or only of those in `rows`, which must be ascending.
+        """Return the anchors of all texts, or only of the texts with the indices `rows`, which must be ascending.
 
-        With a table, return only anchors that it may contain.
+        If `table` is given, return only anchors whose keys the table may contain.
         """
         return _anchors_from_bytes(self._read(ANCHORS), rows, table)
 

@@ -1,7 +1,7 @@
-"""Pieces of JSONL data files: their layout, the reuse of known pieces, and the data files made of them.
+"""Pieces of JSONL data files: their layout, the reuse of known pieces, and the data files that are made of pieces.
 
-Known pieces are those of the dataset that is replaced and those of a killed build. Each dataset has a log of its pieces
-in the work folder, with the key, file, offset and checksum of each. A piece is reused only if its bytes have the
+Known pieces are the pieces of the dataset that is being replaced, and of a killed build. Each dataset has a log in the
+work folder that records the key, file, offset and checksum of each piece. A piece is reused only if its bytes have the
 recorded checksum.
 """
 
@@ -36,8 +36,8 @@ from gristmill.pipeline.work_folder import Workspace
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-HEAD = struct.Struct("<II")
-"""Length and checksum before each record of the log, since the last one may be truncated."""
+RECORD_HEADER = struct.Struct("<II")
+"""Length and checksum before each record of the log. They reveal a truncated last record."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +47,20 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     offset: int
     num_bytes: int
-    """Number of bytes of the uncompressed rows. In compressed files the offset is not used."""
+    """Size of the uncompressed rows. For compressed files, `offset` is not used."""
     documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as msgpack, which is faster for thousands of documents."""
-        return _unpacked, (msgspec.msgpack.encode(self),)
+        return _decode_piece, (msgspec.msgpack.encode(self),)
 
 
-def _unpacked(packed: bytes) -> Piece:
+def _decode_piece(packed: bytes) -> Piece:
     return msgspec.msgpack.decode(packed, type=Piece)
 
 
 def make_pieces(documents: Iterable[PlacedDocument], config: OutputConfig) -> Iterator[Piece]:
-    """Group documents into pieces. They depend only on the documents, not on batches or workers."""
+    """Group documents into pieces. The pieces depend only on the documents and `config`, not on batches or workers."""
     by_split: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in documents:
         if document.num_windows:
@@ -89,13 +89,13 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
     num_bytes: int
     crc32: int
-    """Checksum of its bytes, to verify them quickly when they are read back for the SHA-256 of the file."""
+    """Checksum of the piece's bytes. It is verified when the bytes are read back for the SHA-256 of the file."""
     content: bytes
-    """Digest of each row, independent of the format."""
+    """Concatenated digests of the rows, independent of the format."""
     frames: list[Frame] | None = None
-    """Frames of a compressed piece. It is copied into the data file when the sizes of earlier pieces are known."""
+    """Frames of a compressed piece, which is copied into the data file when the sizes of earlier pieces are known."""
     is_taken_over: bool = False
-    """True if the piece of an earlier build is reused."""
+    """True if the piece was reused from an earlier build."""
 
 
 class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -103,17 +103,17 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     key: str
     file: str
-    """Name of its file in the dataset folder. After the log is read, the path of that file."""
+    """Name of the data file in the dataset folder. After the log is read, the path of the data file."""
     offset: int
     num_bytes: int
     num_rows: int
     crc32: int
     content: bytes
-    """Digest of each row."""
+    """Concatenated digests of the rows."""
     frames: list[Frame] | None
 
     def read(self) -> bytes | None:
-        """Return its bytes, or None if they are missing or do not have the recorded checksum."""
+        """Return the bytes of the piece, or None if they are missing or do not have the recorded checksum."""
         try:
             content = self.read_unchecked()
         except OSError:
@@ -129,7 +129,7 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Task(NamedTuple):
-    """A piece to shape, and its earlier copy if there is one."""
+    """A piece to shape, and the known piece with the same key, if there is one."""
 
     piece: Piece
     key: str
@@ -155,14 +155,14 @@ def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> l
 
 
 def tasks_with_known(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
-    """Return a task for each piece, with the known piece if there is one."""
+    """Return a task for each piece, with the known piece that has the same key, if there is one."""
     known = _pieces_in(work.target, work.pieces) | _pieces_in(context.dataset, _recover_log(context, work))
     keys = (piece_key(context, piece) for piece in pieces)
     return [Task(piece, key, known.get(key)) for piece, key in zip(pieces, keys, strict=True)]
 
 
 def _pieces_in(folder: Path, log: Path) -> dict[str, KnownPiece]:
-    """Return the pieces in a log whose files are long enough. A dataset may have been moved or truncated."""
+    """Return the pieces in a log, by key. Pieces whose data files are missing or too short are left out."""
     known = list(_read_log(log))
     sizes = {name: _file_size(folder / name) for name in {one.file for one in known}}
     return {
@@ -177,17 +177,17 @@ def _file_size(path: Path) -> int:
 
 
 def _recover_log(context: Context, work: Workspace) -> Path:
-    """Write and return the log of pieces that killed builds have left in the incomplete dataset.
+    """Write the log of the pieces that killed builds have left in the incomplete dataset. Return the path of the log.
 
-    Uncompressed pieces are already at their offsets. Compressed files are renamed, since the next build writes these
-    files from the start.
+    Uncompressed pieces are already at their offsets. Compressed files are renamed, because this build writes new files
+    with the same names.
     """
     known = {one.key: one for log in (work.half_pieces, work.log) for one in _read_log(log)}
-    moved: dict[str, str] = {}
-    for number, path in enumerate(sorted(context.dataset.glob("*.zst"))):
-        moved[path.name] = f"half-{secrets.token_hex(4)}-{number}"
-        os.replace(path, context.dataset / moved[path.name])
-    records = [_record(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
+    new_names: dict[str, str] = {}
+    for index, path in enumerate(sorted(context.dataset.glob("*.zst"))):
+        new_names[path.name] = f"half-{secrets.token_hex(4)}-{index}"
+        os.replace(path, context.dataset / new_names[path.name])
+    records = [_record(msgspec.structs.replace(one, file=new_names.get(one.file, one.file))) for one in known.values()]
     write_atomically(work.half_pieces, records, is_synced=False)
     return work.half_pieces
 
@@ -212,7 +212,7 @@ def piece_key(context: Context, piece: Piece) -> str:
 
 
 class PieceLog:
-    """Log of pieces, written as they arrive. After a kill it is valid up to its last complete record."""
+    """Log of pieces, written piece by piece. After a kill, the log is valid up to its last complete record."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -233,7 +233,7 @@ class PieceLog:
 
 def _record(piece: KnownPiece) -> bytes:
     record = msgspec.msgpack.encode(piece)
-    return HEAD.pack(len(record), zlib.crc32(record)) + record
+    return RECORD_HEADER.pack(len(record), zlib.crc32(record)) + record
 
 
 def _read_log(path: Path) -> Iterator[KnownPiece]:
@@ -242,25 +242,25 @@ def _read_log(path: Path) -> Iterator[KnownPiece]:
     except OSError:
         return
     position = 0
-    while position + HEAD.size <= len(content):
-        length, checksum = HEAD.unpack_from(content, position)
-        record = content[position + HEAD.size : position + HEAD.size + length]
+    while position + RECORD_HEADER.size <= len(content):
+        length, checksum = RECORD_HEADER.unpack_from(content, position)
+        record = content[position + RECORD_HEADER.size : position + RECORD_HEADER.size + length]
         if len(record) != length or zlib.crc32(record) != checksum:
             return
         try:
             yield msgspec.msgpack.decode(record, type=KnownPiece)
-        except msgspec.MsgspecError:  # written by another version
+        except msgspec.MsgspecError:  # written by a different version of gristmill
             return
-        position += HEAD.size + length
+        position += RECORD_HEADER.size + length
 
 
-# Pieces arrive in order and become data files, whose size, number of rows and SHA-256 are recorded.
+# Data files are made of pieces. The size, number of rows and SHA-256 of each data file are recorded.
 
 BYTES_AT_ONCE = 1 << 22
 
 
 class DataFiles:
-    """Writer of a dataset's data files, file by file, from pieces in order. Also writes the log of pieces."""
+    """Writer of a dataset's data files and of the log of pieces. Pieces must be added in the order of the rows."""
 
     def __init__(
         self, context: Context, log: Path, *, keeps_compressed: bool = False, reads_back_in_threads: bool = False
@@ -274,7 +274,7 @@ class DataFiles:
         self._log = PieceLog(log)
         self._files: list[_DataFile] = []
         self._make_executor = _new_executor if reads_back_in_threads else None
-        self.all = WrittenDataset()
+        self.written = WrittenDataset()
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -286,7 +286,7 @@ class DataFiles:
         try:
             if error is None:
                 self._close_file()
-                self.all.facts |= {file.name: file.facts() for file in self._files}
+                self.written.facts |= {file.name: file.facts() for file in self._files}
         finally:
             for file in self._files:
                 file.cancel()
@@ -297,7 +297,7 @@ class DataFiles:
         if not self._files or self._files[-1].name != piece.file:
             self._close_file()
             self._files.append(_DataFile(self._context.dataset, piece, self._make_executor))
-        self.all.add_content("jsonl", piece.split, shaped.content)
+        self.written.add_content("jsonl", piece.split, shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._files[-1].add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:
@@ -327,7 +327,7 @@ def _new_executor() -> "ThreadPoolExecutor":
 
 
 class _DataFile:
-    """Writer of one data file. With threads, one computes the digest, which is sequential, and one the checksums."""
+    """Writer of one data file. With executors, one thread computes the SHA-256, and another verifies checksums."""
 
     def __init__(self, folder: Path, first: Piece, make_executor: "Callable[[], ThreadPoolExecutor] | None") -> None:
         self.name, self._split = first.file, first.split
@@ -416,7 +416,7 @@ class _DataFile:
 def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
     """Read the bytes of a compressed piece, from the earlier dataset if the piece is reused."""
     if shaped.is_taken_over:
-        assert task.known is not None, "a reused piece is known"
+        assert task.known is not None, "a reused piece has a known piece"
         return task.known.read_unchecked()
     return read_plain(compressed_file(context, task))
 

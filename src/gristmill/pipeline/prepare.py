@@ -1,4 +1,4 @@
-"""Step 1: turn each batch of files into a part, which holds the token ids and facts of its documents.
+"""Step 1: turn each batch of files into a part, a file with the token ids and facts of the documents.
 
 read · decode · clean · tokenize · compute signatures
 """
@@ -43,9 +43,9 @@ from gristmill.windows.cut import cut_all
 
 RESUME_HINT = "Completed work is kept: run the same command again to resume"
 ALL_FILES = (1 << 64) - 1
-"""Recorded instead of a file number while all files of the batch are processed together."""
+"""Value that CurrentFile records, instead of a file index, while all files of the batch are processed together."""
 SLOW_BYTES_PER_SECOND = 1 << 16
-"""Far below the speed of any supported tokenizer. It extends the timeout of a large batch."""
+"""Speed that is assumed for the timeout of a batch. Every supported tokenizer is far faster."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     files: list[SourceFile]
     failed_files: Mapping[int, str] = {}
-    """Numbers of the files that are dropped unread, with the reason."""
+    """Reason for each file that is dropped without being read, keyed by its index in `files`."""
 
     @property
     def num_bytes(self) -> int:
@@ -67,11 +67,11 @@ class PreparedBatch(NamedTuple):
     part: str
     num_files: int
     has_vanished: bool
-    """True if a listed file no longer existed."""
+    """True if a file of the batch was deleted after the scan."""
     stamps: bytes
-    """Stamp hashes of the files, concatenated."""
+    """Concatenated hashes of the files' names and stamps (see cache.hash_stamps)."""
     keys: bytes
-    """Content keys of the files, concatenated. NOT_READ for a file that was not read."""
+    """Concatenated content keys of the files, with NOT_READ for each file that was dropped instead of read."""
 
 
 class _ReadFile(NamedTuple):
@@ -81,14 +81,17 @@ class _ReadFile(NamedTuple):
 
 
 class CurrentFile:
-    """Record, on disk, of the file a worker is processing, so that a crash can be attributed to it."""
+    """Record, on disk, of the file that a worker is processing. It identifies the file that caused a crash."""
 
     def __init__(self, scratch: Path, batch_index: int) -> None:
         self._path = scratch / f"{batch_index:08d}.at"
         self._descriptor: int | None = None
 
         self.is_retry = False
-        """True if a worker died on this batch. Files are then processed one by one, to find the one that killed it."""
+        """True if a worker died on this batch.
+
+        A retry processes files one by one, to find the file that killed the worker.
+        """
 
     def __enter__(self) -> Self:
         self.is_retry = self.read() is not None
@@ -102,16 +105,16 @@ class CurrentFile:
         if error is None:
             self._path.unlink(missing_ok=True)
 
-    def record_if_retry(self, number: int) -> int:
-        """Record the file number if files are processed one by one. Return it."""
-        return self.record(number) if self.is_retry else number
+    def record_if_retry(self, index: int) -> int:
+        """Record the index of the next file if this is a retry. Return the index."""
+        return self.record(index) if self.is_retry else index
 
-    def record(self, number: int) -> int:
-        """Record the number of the file that is processed next. Return it."""
+    def record(self, index: int) -> int:
+        """Record the index of the file that is processed next. Return the index."""
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
-        return number
+        os.pwrite(self._descriptor, index.to_bytes(8, "little"), 0)
+        return index
 
     def read(self) -> int | None:
         try:
@@ -123,8 +126,8 @@ class CurrentFile:
 def make_batches(files: Iterable[SourceFile], config: RunConfig) -> Iterator[Batch]:
     """Group files into batches in path order, up to the configured number of bytes and files.
 
-    A file that exceeds the limit is a batch alone. A new or deleted file changes only its own batch, so the parts of
-    other batches can be reused.
+    A file larger than the limit forms its own batch. A new or deleted file changes only the batches next to it, so the
+    parts of other batches can be reused.
     """
     gathered = stable_groups(
         files, lambda file: file.path, lambda file: file.size, config.batch_bytes, config.batch_files
@@ -143,10 +146,10 @@ def prepare_all(
     on_part: Callable[[str], None] = lambda _: None,
     background_steps: Iterable[object] = (),
 ) -> dict[int, str]:
-    """Run step 1 and return the name of the part of each batch, keyed by batch index. Stop the GPU server.
+    """Run step 1 and stop the GPU server. Return the names of the parts, keyed by batch index.
 
-    `on_part` is called with the name of each part while others are still being prepared. This process runs
-    `background_steps` while workers are busy, after it has gathered all batches.
+    `on_part` is called with the name of each finished part, while other parts are still being prepared. After all
+    batches are gathered, this process runs `background_steps` while the workers are busy.
     """
     served = context.with_server(server.address)
     parts = _prepare_all(served, sources, tasks, runner, progress, on_part=on_part, background_steps=background_steps)
@@ -176,18 +179,18 @@ def _prepare_all(
         while pending:
             running: dict[int, Batch] = {}
             failed: list[Batch] = []
-            for number, result in runner.as_completed(
+            for index, result in runner.as_completed(
                 partial(prepare, context),
                 track_tasks(pending, running),
                 timeout_for=partial(_timeout_for, context),
                 is_isolated=_is_large,
             ):
-                batch = running.pop(number)
+                batch = running.pop(index)
                 if isinstance(result, TaskFailed):
-                    failed.append(_without_failed_file(context, batch, result.reason))
+                    failed.append(_with_failed_file(context, batch, result.reason))
                     continue
                 if result.has_vanished:
-                    roots.refuse_vanished()
+                    roots.require_unchanged()
                 parts[batch.index] = result.part
                 stamps.add(result.stamps, result.keys)
                 on_part(result.part)
@@ -206,7 +209,7 @@ class _BatchQueue:
         self._num_files = 0
 
     def gather(self) -> Iterator[None]:
-        """Add one batch per step."""
+        """Add one batch to the queue per step."""
         for batch in self._batches:
             self._queue.append(batch)
             self._num_files += len(batch.files)
@@ -231,48 +234,54 @@ def sort_parts(parts: Mapping[int, str]) -> list[str]:
     return [part for _, part in sorted(parts.items())]
 
 
-def _without_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
-    """Return the batch without the file that killed its worker. Raise OutputError unless --skip-failed is set."""
-    number = CurrentFile(context.scratch, batch.index).read()
-    if number is None or number in batch.failed_files or number >= len(batch.files):
+def _with_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
+    """Return the batch with the file that killed its worker marked as failed.
+
+    Raise OutputError if --skip-failed is not set, or if the file cannot be identified.
+    """
+    index = CurrentFile(context.scratch, batch.index).read()
+    if index is None or index in batch.failed_files or index >= len(batch.files):
         raise OutputError(
             f"batch {batch.index} could not be prepared: {reason}. {RESUME_HINT}, or try fewer --workers."
         )
-    file = batch.files[number]
+    file = batch.files[index]
     if not context.config.run.skip_failed:
         name = redact_name(f"{file.repo}/{file.path}", context.config.secrets)
         raise OutputError(
             f"{name} (batch {batch.index}) could not be prepared: {reason}. {RESUME_HINT}, try fewer --workers, or use "
             "--skip-failed to drop the file."
         )
-    return msgspec.structs.replace(batch, failed_files={**batch.failed_files, number: reason})
+    return msgspec.structs.replace(batch, failed_files={**batch.failed_files, index: reason})
 
 
 def prepare(context: Context, batch: Batch) -> PreparedBatch:
-    """Write the part of a batch to the work folder, unless it exists. Its name is a digest of the files' content.
+    """Write the part of a batch to the work folder, unless the part exists. Its name is a digest of the batch's files.
 
-    Files that have not been modified since the last build are not read, unless their content is needed.
+    A file that has not been modified since the last build is read only if its content is needed.
     """
     with CurrentFile(context.scratch, batch.index) as current:
         stamps = hash_stamps(batch.files)
         known = known_stamps(context).find_keys(stamps)
-        for number in batch.failed_files:
-            known[number] = None
+        for index in batch.failed_files:
+            known[index] = None
         prepared = _prepare_with_known(context, batch, current, stamps, known) if any(known) else None
         prepared = prepared or _prepare_with_known(context, batch, current, stamps, [None] * len(batch.files))
-        assert prepared is not None, "all files were read"
+        assert prepared is not None, "a batch can always be prepared by reading all its files"
         return prepared
 
 
 def _prepare_with_known(
     context: Context, batch: Batch, current: CurrentFile, stamps: bytes, known: Sequence[bytes | None]
 ) -> PreparedBatch | None:
-    """Prepare a batch in which `known` holds the keys of unmodified files. Return None if one of these must be read."""
+    """Prepare a batch without reading unmodified files, whose content keys are in `known`, with None for all others.
+
+    Return None if an unmodified file must be read.
+    """
     current.record(ALL_FILES)
     with FolderReader() as folder:
         read = [
-            _read(context, batch, current.record_if_retry(number), folder) if key is None else None
-            for number, key in enumerate(known)
+            _read(context, batch, current.record_if_retry(index), folder) if key is None else None
+            for index, key in enumerate(known)
         ]
     keys = [key or _file_key(context, file, one) for file, key, one in zip(batch.files, known, read, strict=True)]
     name = key_of(keys)[:40] + SUFFIX
@@ -286,18 +295,18 @@ def _prepare_with_known(
     return PreparedBatch(name, len(batch.files), has_vanished, stamps, b"".join(contents))
 
 
-def _read(context: Context, batch: Batch, number: int, folder: FolderReader) -> _ReadFile | Drop:
-    file = batch.files[number]
-    if number in batch.failed_files:
-        return Drop.of(file, DropReason.FAILED, batch.failed_files[number])
+def _read(context: Context, batch: Batch, index: int, folder: FolderReader) -> _ReadFile | Drop:
+    file = batch.files[index]
+    if index in batch.failed_files:
+        return Drop.of(file, DropReason.FAILED, batch.failed_files[index])
     try:
         raw = read_bytes(file, context.config.scan.max_file_bytes, folder)
     except ReadError as error:
         if context.config.run.skip_failed:
             return Drop.of(file, DropReason.FAILED, str(error))
         raise InputError(
-            f"{error} (batch {batch.index}). Completed work is kept: run the same command again, with --skip-failed to "
-            "drop the file."
+            f"{error} (batch {batch.index}). Completed work is kept: run the same command again, and add --skip-failed "
+            "to drop the file."
         ) from None
     return raw if isinstance(raw, Drop) else _ReadFile(file, raw, hashlib.sha256(raw).hexdigest())
 
@@ -319,20 +328,18 @@ def _make_part(
     ]
     earlier = earlier_files(context)
     new: dict[int, _ReadFile] = {}
-    for number, one in enumerate(read):
-        if results[number] is None:
-            results[number] = earlier.find(keys[number])
-        if results[number] is None:
+    for index, one in enumerate(read):
+        if results[index] is None:
+            results[index] = earlier.find(keys[index])
+        if results[index] is None:
             if not isinstance(one, _ReadFile):
                 return None
-            new[number] = one
-    runs = [[number] for number in new] if current.is_retry else [list(new)]
-    for numbers in runs:
-        current.record_if_retry(numbers[0] if numbers else 0)
-        for number, result in zip(
-            numbers, _clean_and_tokenize(context, [new[number] for number in numbers]), strict=True
-        ):
-            results[number] = result
+            new[index] = one
+    runs = [[index] for index in new] if current.is_retry else [list(new)]
+    for indices in runs:
+        current.record_if_retry(indices[0] if indices else 0)
+        for index, result in zip(indices, _clean_and_tokenize(context, [new[index] for index in indices]), strict=True):
+            results[index] = result
     return _assemble_part(context, batch, keys, [one for one in results if one is not None])
 
 
@@ -391,41 +398,41 @@ def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedT
     bands = band_keys(ids, encoded.edges) if config.duplicates.near != "keep" else NO_BANDS
     anchors = find_anchors(ids, encoded.edges) if config.finds_shared_spans else NO_ANCHORS
     counts, windows, tails = cut_all(np.diff(encoded.edges), context.window_shape)
-    document_numbers = np.repeat(np.arange(len(documents)), counts)
-    sizes = sizes_of(Rows(documents, tokens, document_numbers, windows, num_tail_tokens_dropped=tails), schema)
+    document_indices = np.repeat(np.arange(len(documents)), counts)
+    sizes = sizes_of(Rows(documents, tokens, document_indices, windows, num_tail_tokens_dropped=tails), schema)
     licenses = header_licenses([one.text for one in documents])
     id_edges, newline_edges = encoded.edges.tolist(), encoded.newline_edges.tolist()
     anchor_edges = np.concatenate(([0], np.cumsum(anchors.counts))).tolist()
-    for number, document in enumerate(documents):
-        drop = _drop_if_no_tokens(document, id_edges[number + 1] - id_edges[number], encoded.control_ids.get(number))
+    for index, document in enumerate(documents):
+        drop = _drop_if_no_tokens(document, id_edges[index + 1] - id_edges[index], encoded.control_ids.get(index))
         if drop is not None:
             yield drop
             continue
         block = Block(
-            ids[id_edges[number] : id_edges[number + 1]],
-            encoded.newline_tokens[newline_edges[number] : newline_edges[number + 1]],
-            texts[number] if texts else None,
+            ids[id_edges[index] : id_edges[index + 1]],
+            encoded.newline_tokens[newline_edges[index] : newline_edges[index + 1]],
+            texts[index] if texts else None,
         )
-        anchor_slice = slice(*anchor_edges[number : number + 2]) if len(anchors.counts) else slice(0)
+        anchor_slice = slice(*anchor_edges[index : index + 2]) if len(anchors.counts) else slice(0)
         content = block_bytes(block)
         yield PreparedFile(
-            _tokenized_document(document, block, len(content), sizes[number], licenses[number]),
+            _tokenized_document(document, block, len(content), sizes[index], licenses[index]),
             _facts(document),
             content,
-            bands[number : number + 1],
+            bands[index : index + 1],
             anchors.positions[anchor_slice],
             anchors.keys[anchor_slice],
         )
 
 
 def _drop_if_no_tokens(document: Document, num_tokens: int, control_id: int | None) -> Drop | None:
-    """Return a drop if the tokenizer makes no token or a control token of the text."""
+    """Return a drop if the text gives no token, or gives a control token."""
     if not num_tokens:
         is_one = len(document.text) == 1
         reason = DropReason.NO_TOKENS
         detail = f"{len(document.text)} {'byte gives' if is_one else 'bytes give'} no token"
     elif control_id is not None:
-        reason, detail = DropReason.CONTROL_TOKEN, f"its text became id {control_id}"
+        reason, detail = DropReason.CONTROL_TOKEN, f"part of the text became the control token with id {control_id}"
     else:
         return None
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
@@ -468,12 +475,12 @@ def _facts(document: Document) -> DocumentFacts:
 
 
 class SourceRoots:
-    """Identities of the source folders at the start of a build. An unmounted source must not pass for an empty one."""
+    """Device and inode of each source folder at the start of a build, to detect an unmounted source."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._identities = {source.root: _identity(source.root) for source in sources}
 
-    def refuse_vanished(self) -> None:
+    def require_unchanged(self) -> None:
         for root, identity in self._identities.items():
             if identity is None or _identity(root) != identity:
                 raise InputError(f"the source {root!r} no longer exists. Restore it. {RESUME_HINT}.")

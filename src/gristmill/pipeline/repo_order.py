@@ -26,11 +26,11 @@ TOKENS_PER_TASK = 1 << 19
 
 
 class OrderedDocuments(NamedTuple):
-    """Documents of a split in order, repository by repository."""
+    """Documents of a split in the configured order, repository by repository."""
 
     documents: list[PlacedDocument]
     facts: OrderFacts | None
-    """Numbers of the import order, or None for other orders."""
+    """Facts about the import order, or None for other orders."""
 
 
 def order_documents(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> OrderedDocuments:
@@ -39,13 +39,13 @@ def order_documents(context: Context, documents: Sequence[PlacedDocument], runne
     if window.repo_order == "imports":
         return _by_imports(context, documents, runner)
     if window.repo_order == "shuffle":
-        shuffled = (sorted(own, key=partial(_shuffle_key, window.repo_order_seed)) for own in _by_repo(documents))
+        shuffled = (sorted(files, key=partial(_shuffle_key, window.repo_order_seed)) for files in _by_repo(documents))
         return OrderedDocuments(list(chain.from_iterable(shuffled)), None)
     return OrderedDocuments(list(documents), None)
 
 
 def _by_repo(documents: Sequence[PlacedDocument]) -> Iterator[list[PlacedDocument]]:
-    return (list(own) for _, own in groupby(documents, key=lambda document: document.repo))
+    return (list(files) for _, files in groupby(documents, key=lambda document: document.repo))
 
 
 def _shuffle_key(seed: int, document: PlacedDocument) -> tuple[int, str]:
@@ -59,22 +59,22 @@ class ImportTask(msgspec.Struct, frozen=True):
     documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (msgspec.msgpack.encode(self),)
+        return _decode_task, (msgspec.msgpack.encode(self),)
 
 
-def _unpacked(content: bytes) -> ImportTask:
+def _decode_task(content: bytes) -> ImportTask:
     return msgspec.msgpack.decode(content, type=ImportTask)
 
 
 def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> OrderedDocuments:
-    to_read = ((document for _, document in _readable(own)) for own in _by_repo(documents))
+    to_read = ((document for _, document in _readable(files)) for files in _by_repo(documents))
     tasks = _tasks(chain.from_iterable(to_read))
     read = chain.from_iterable(runner.map(partial(read_imports, context), tasks))
     ordered: list[PlacedDocument] = []
     num_repos = num_imports = num_broken = 0
-    for own in _by_repo(documents):
-        order = import_order(_edges(own, read))
-        ordered += (own[number] for number in order.numbers)
+    for files in _by_repo(documents):
+        order = import_order(_edges(files, read))
+        ordered += (files[index] for index in order.indices)
         num_repos += order.num_imports > 0
         num_imports += order.num_imports
         num_broken += order.num_broken
@@ -82,8 +82,8 @@ def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: R
 
 
 def _readable(documents: Sequence[PlacedDocument]) -> list[tuple[int, PlacedDocument]]:
-    """Return the documents whose imports can be read, with their numbers. go.mod precedes the files of its module."""
-    found = [(number, one) for number, one in enumerate(documents) if one.language in IMPORT_LANGUAGES]
+    """Return the documents whose imports can be read, each with its index. All go.mod files come first."""
+    found = [(index, one) for index, one in enumerate(documents) if one.language in IMPORT_LANGUAGES]
     return sorted(found, key=lambda one: one[1].language != GO_MOD)
 
 
@@ -103,11 +103,11 @@ def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
     """Return the imports of each document, read from the text that is in its rows."""
     files = [document.before_rewriting() for document in task.documents]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
-    return [find_imports(_shown_text(context, document, block), document.language) for document, block in blocks]
+    return [find_imports(_uncut_text(context, document, block), document.language) for document, block in blocks]
 
 
-def _shown_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
-    """Return the text between the cuts, with a line break between spans."""
+def _uncut_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
+    """Return the text outside the cuts, with a line break in place of each cut."""
     tokenizer, text = context.tokenizer, block.text
     spans = uncut_spans(document.num_tokens, [(one.start, one.end) for one in document.cuts])
     if tokenizer.gives_text_back:
@@ -117,96 +117,97 @@ def _shown_text(context: Context, document: PlacedDocument, block: Block) -> byt
 
 
 def _edges(documents: Sequence[PlacedDocument], read: Iterator[list[Import]]) -> list[list[int]]:
-    """Return, for each document of a repository, the numbers of the documents that it imports."""
+    """Return, for each document of a repository, the indices of the documents that it imports."""
     files = RepoFiles([document.path for document in documents])
     edges: list[list[int]] = [[] for _ in documents]
-    for number, document in _readable(documents):
+    for index, document in _readable(documents):
         imports = next(read)
         if document.language == GO_MOD:
-            files.add_go_module(number, imports)
+            files.add_go_module(index, imports)
         else:
-            edges[number] = files.imported_by(number, document.language, imports)
+            edges[index] = files.imported_by(index, document.language, imports)
     return edges
 
 
 class ImportOrder(NamedTuple):
-    numbers: list[int]
+    indices: list[int]
     num_imports: int
     num_broken: int
-    """Number of imports whose file comes after the file that imports it."""
+    """Number of imports whose imported file comes after the importing file."""
 
 
 def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
     """Order files so that each comes after the files that it imports.
 
-    The next file is always the first by number whose imports have all been placed. If there is none, it is chosen from
-    the files that lack only imports in their own cycle: the one that lacks the fewest, then the first by number. So an
+    `imported` has the indices of the files that each file imports. The next file is always the file with the lowest
+    index whose imports have all been placed. If there is no such file, the next file is one whose missing imports are
+    all in its own import cycle: the file with the fewest missing imports and, among these, the lowest index. So an
     import is broken only inside a cycle.
     """
-    cycle_of = _Cycles(imported).of
+    cycle_of = _Cycles(imported).cycle_of
     importers: list[list[int]] = [[] for _ in imported]
     num_outside, num_inside = [0] * len(imported), [0] * len(imported)
-    """Number of imports not placed yet, outside and inside the file's own cycle."""
-    for number, own in enumerate(imported):
-        for one in own:
-            importers[one].append(number)
-            is_inside = cycle_of[one] == cycle_of[number]
-            num_inside[number] += is_inside
-            num_outside[number] += not is_inside
-    waiting = [(num_inside[number], number) for number in range(len(imported)) if not num_outside[number]]
+    """For each file, the number of its imports that are not placed yet, outside and inside its own cycle."""
+    for index, imports in enumerate(imported):
+        for one in imports:
+            importers[one].append(index)
+            is_inside = cycle_of[one] == cycle_of[index]
+            num_inside[index] += is_inside
+            num_outside[index] += not is_inside
+    waiting = [(num_inside[index], index) for index in range(len(imported)) if not num_outside[index]]
     heapq.heapify(waiting)
     is_placed = [False] * len(imported)
-    numbers: list[int] = []
+    indices: list[int] = []
     num_broken = 0
     while waiting:
-        count, number = heapq.heappop(waiting)
-        if is_placed[number] or count != num_inside[number]:
-            continue  # the heap also has a newer entry for it, with fewer missing imports
-        is_placed[number] = True
-        numbers.append(number)
+        count, index = heapq.heappop(waiting)
+        if is_placed[index] or count != num_inside[index]:
+            continue  # the file is already placed, or the heap also has a newer entry for it
+        is_placed[index] = True
+        indices.append(index)
         num_broken += count
-        for one in importers[number]:
-            is_inside = cycle_of[one] == cycle_of[number]
+        for one in importers[index]:
+            is_inside = cycle_of[one] == cycle_of[index]
             num_inside[one] -= is_inside
             num_outside[one] -= not is_inside
             if not num_outside[one] and not is_placed[one]:
                 heapq.heappush(waiting, (num_inside[one], one))
-    return ImportOrder(numbers, sum(map(len, imported)), num_broken)
+    return ImportOrder(indices, sum(map(len, imported)), num_broken)
 
 
 class _Cycles:
-    """Cycle number of each file, equal for files of one cycle. Tarjan's algorithm without recursion."""
+    """Finder of import cycles: Tarjan's algorithm without recursion. `cycle_of` is equal for all files of one cycle."""
 
     def __init__(self, imported: Sequence[Sequence[int]]) -> None:
         self._imported = imported
         self._found_at: dict[int, int] = {}
         self._earliest: dict[int, int] = {}
-        """Smallest discovery number reachable from each file among files whose cycle is still open."""
+        """For each file, the smallest discovery number among the reachable files whose cycle is not complete yet."""
         self._stack: list[int] = []
-        self.of = [-1] * len(imported)
-        for number in range(len(imported)):
-            if number not in self._found_at:
-                self._search(number)
+        self.cycle_of = [-1] * len(imported)
+        for index in range(len(imported)):
+            if index not in self._found_at:
+                self._search(index)
 
     def _search(self, root: int) -> None:
         path = [(root, self._enter(root))]
         while path:
-            number, rest = path[-1]
+            index, rest = path[-1]
             one = next((one for one in rest if one not in self._found_at), None)
             if one is not None:
                 path.append((one, self._enter(one)))
             else:
                 path.pop()
-                self._leave(number)
+                self._leave(index)
 
-    def _enter(self, number: int) -> Iterator[int]:
-        self._found_at[number] = self._earliest[number] = len(self._found_at)
-        self._stack.append(number)
-        return iter(self._imported[number])
+    def _enter(self, index: int) -> Iterator[int]:
+        self._found_at[index] = self._earliest[index] = len(self._found_at)
+        self._stack.append(index)
+        return iter(self._imported[index])
 
-    def _leave(self, number: int) -> None:
-        reached = (self._earliest[one] for one in self._imported[number] if self.of[one] < 0)
-        self._earliest[number] = min((self._found_at[number], *reached))
-        if self._earliest[number] == self._found_at[number]:
-            while self.of[number] < 0:
-                self.of[self._stack.pop()] = number
+    def _leave(self, index: int) -> None:
+        reached = (self._earliest[one] for one in self._imported[index] if self.cycle_of[one] < 0)
+        self._earliest[index] = min((self._found_at[index], *reached))
+        if self._earliest[index] == self._found_at[index]:
+            while self.cycle_of[index] < 0:
+                self.cycle_of[self._stack.pop()] = index

@@ -1,6 +1,8 @@
-"""The four steps of build() as separate commands, for example for Slurm arrays. Files in the work folder connect them.
+"""The four steps of build() as separate commands, for example for Slurm arrays.
 
-prepare   shard I of N, on any machine with the same folders     writes its parts and a list of them
+The commands exchange results as files in the work folder.
+
+prepare   shard I of N, on any machine with the same folders     writes its parts and a list of these parts
 decide    once, after all shards are prepared                    writes the decision and the layout of the pieces
 shape     shard I of N                                           writes its pieces at their offsets
 finish    once, after all shards are shaped                      publishes the dataset
@@ -51,7 +53,7 @@ Saved = TypeVar("Saved")
 
 
 class Shard(NamedTuple):
-    """One of several equal shares of a step, as in `--shard I/N`."""
+    """One of N shares of a step, as in `--shard I/N`."""
 
     number: int
     """Number of the shard, from 1."""
@@ -69,7 +71,7 @@ class Shard(NamedTuple):
 
 
 class SavedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of step 2 as a file, for steps 3 and 4."""
+    """Result of step 2, saved as a file for steps 3 and 4."""
 
     parts: list[str]
     decision: Decision
@@ -81,7 +83,7 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
     num_rows: dict[str, int]
     known: list[KnownPiece | None]
-    """Earlier copy of each piece, or None."""
+    """For each piece, the known piece with the same key, or None."""
 
     @property
     def decided(self) -> Decided:
@@ -89,14 +91,14 @@ class SavedDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepSession(Job):
-    """State of a running step, which saves and loads files between the steps."""
+    """A running step. It saves results for later steps and loads the results of earlier steps."""
 
     @property
     def folder(self) -> Path:
         return self.work.folder / "steps"
 
     def save(self, name: str, key: str, value: Any) -> None:
-        """Save a value. Its name is part of the key, so that a file under another name is rejected."""
+        """Save a value. The name is part of the key, so that load() rejects a renamed file."""
         self.folder.mkdir(exist_ok=True)
         write_cached(self.folder / name, key_of(key, name), value)
 
@@ -104,9 +106,9 @@ class StepSession(Job):
         return read_cached(self.folder / name, key_of(key, name), kind)
 
     def load_shards(self, step: str, command: str, key: str, kind: type[Saved]) -> list[Saved]:
-        """Load the results of all shards. The newest file determines their number.
+        """Load the results of all shards. The newest file determines the number of shards.
 
-        Raise if a shard is missing or was made from other inputs.
+        Raise if a shard is missing or was made from different inputs.
         """
         found = sorted(
             (path for path in self.folder.glob(f"{step}-*-of-*") if path.suffix != UNFINISHED),
@@ -120,13 +122,13 @@ class StepSession(Job):
             value = self.load(Shard(number, count).file(step), key, kind)
             if value is None:
                 raise DatasetError(
-                    f"shard {number}/{count} of {command} is missing, or was made with other settings or sources. "
+                    f"shard {number}/{count} of {command} is missing, or was made with different settings or sources. "
                     f"Run gristmill {command} --shard {number}/{count} again. Completed work is kept."
                 )
             values.append(value)
         return values
 
-    def refuse_damaged(self, parts: Collection[str], runner: Runner) -> None:
+    def require_intact_parts(self, parts: Collection[str], runner: Runner) -> None:
         """Raise if a part is missing or was damaged between the steps."""
         paths = [self.context.prepared / part for part in sorted(parts)]
         with self.progress.phase("verify", total=len(paths), unit="parts") as step:
@@ -164,22 +166,22 @@ def _read_inputs(session: StepSession) -> Inputs:
 
 
 def _all_batches(session: StepSession, found: Scan) -> tuple[str, list[Batch]]:
-    """Return all batches and a key of their files, so that shards of different files are not combined."""
+    """Return a key and all batches. The key identifies the files, so shards of different files are not combined."""
     tasks = list(make_batches(found.files, session.context.config.run))
     seen = [(file.repo, file.path, file.size) for file in found.files]
     return key_of(session.context.prepare_key, [len(batch.files) for batch in tasks], seen), tasks
 
 
 def prepare_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
-    """Run step 1 for one shard. Return the number of its batches."""
+    """Run step 1 for one shard. Return the number of batches in the shard."""
     with _open_session(config, progress or Progress(), is_shared=True) as session, _server(session) as server:
         inputs = _read_inputs(session)
         key, tasks = _all_batches(session, inputs.found)
-        own = [batch for batch in tasks if batch.index % shard.total == shard.number - 1]
+        shard_tasks = [batch for batch in tasks if batch.index % shard.total == shard.number - 1]
         with runner_for(session.context, inputs.found.files, inputs.found.num_bytes) as runner:
-            parts = prepare_all(session.context, inputs.sources, own, runner, session.progress, server=server)
+            parts = prepare_all(session.context, inputs.sources, shard_tasks, runner, session.progress, server=server)
         session.save(shard.file("prepared"), key, parts)
-        return len(own)
+        return len(shard_tasks)
 
 
 def decide_all(config: Config, progress: Progress | None = None) -> int:
@@ -190,7 +192,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         shards = session.load_shards("prepared", "prepare", key, dict[int, str])
         parts = sort_parts({index: part for shard in shards for index, part in shard.items()})
         with runner_for(session.context, inputs.found.files, inputs.found.num_bytes) as runner:
-            session.refuse_damaged(parts, runner)
+            session.require_intact_parts(parts, runner)
             decided = decide(session.context, inputs, parts, runner, session.progress)
         tasks = piece_tasks(session.context, pieces_of(session.context, decided.decision), session.work)
         saved = SavedDecision(
@@ -211,13 +213,17 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
 
 
 def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
-    """Run step 3 for one shard. Return the number of its rows."""
+    """Run step 3 for one shard. Return the number of rows in the shard."""
     with _open_session(config, progress or Progress(), is_shared=True) as session:
         tasks = _tasks(session, _load_decision(session))
-        own = tasks[shard.number - 1 :: shard.total]
-        with runner_for(session.context, (), sum(task.piece.num_bytes for task in own)) as runner:
-            session.refuse_damaged({document.part for task in own for document in task.piece.documents}, runner)
-            shaped = {task.key: one for task, one in shape_tasks(session.context, own, runner, session.progress)}
+        shard_tasks = tasks[shard.number - 1 :: shard.total]
+        with runner_for(session.context, (), sum(task.piece.num_bytes for task in shard_tasks)) as runner:
+            session.require_intact_parts(
+                {document.part for task in shard_tasks for document in task.piece.documents}, runner
+            )
+            shaped = {
+                task.key: one for task, one in shape_tasks(session.context, shard_tasks, runner, session.progress)
+            }
         session.save(shard.file("shaped"), _layout_key(tasks), shaped)
         return sum(one.num_rows for one in shaped.values())
 
@@ -231,7 +237,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         shards = session.load_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
         with runner_for(session.context, (), sum(one.num_row_bytes for one in saved.decision.in_row_order())) as runner:
-            session.refuse_damaged(saved.parts, runner)
+            session.require_intact_parts(saved.parts, runner)
             gather = session.progress.phase("gather", total=len(tasks), unit="pieces")
             with gather as step, DataFiles(session.context, session.work.log, keeps_compressed=True) as files:
                 for task in tasks:
@@ -251,7 +257,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
 def _add_piece(files: DataFiles, task: Task, shaped: ShapedPiece) -> None:
     """Add a piece to the data files.
 
-    Raise if it is missing, as it may be if an earlier step 4 was killed near its end.
+    Raise if the piece is missing, which can happen if an earlier run of step 4 was killed.
     """
     is_in_other_file = shaped.is_taken_over and shaped.frames is not None
     is_lost = is_in_other_file and (task.known is None or task.known.read() is None)
@@ -281,14 +287,16 @@ def _load_decision(session: StepSession) -> SavedDecision:
 def _tasks(session: StepSession, saved: SavedDecision) -> list[Task]:
     pieces = pieces_of(session.context, saved.decision) if session.context.writes_pieces else []
     if len(pieces) != len(saved.known):
-        raise DatasetError("the results of gristmill decide are for another layout. Run gristmill decide again.")
+        raise DatasetError(
+            "the results of gristmill decide do not match these output settings. Run gristmill decide again."
+        )
     return [
         Task(piece, piece_key(session.context, piece), known) for piece, known in zip(pieces, saved.known, strict=True)
     ]
 
 
 def _decide_key(session: StepSession) -> str:
-    """Return a key of all settings, including those that only step 2 uses: splits, duplicates, licenses."""
+    """Return a digest of all settings, including the settings that only step 2 uses: splits, duplicates, licenses."""
     return key_of(session.context.prepare_key, session.context.config.settings())
 
 

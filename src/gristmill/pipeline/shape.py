@@ -36,7 +36,7 @@ from gristmill.runners.runner import Runner
 
 
 def shape_all(context: Context, decision: Decision, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
-    """Run step 3 with one row for each window. pack_all() makes rows of several files."""
+    """Run step 3 with one window per row. With --pack, pack_all() runs instead."""
     pieces = pieces_of(context, decision)
     with DataFiles(context, work.log, reads_back_in_threads=runner.workers > 1) as files:
         for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
@@ -47,9 +47,9 @@ def shape_all(context: Context, decision: Decision, work: Workspace, runner: Run
 def shape_tasks(
     context: Context, tasks: Sequence[Task], runner: Runner, progress: Progress
 ) -> Iterator[tuple[Task, ShapedPiece]]:
-    """Shape all pieces and yield them in order.
+    """Shape the pieces of all tasks and yield them in the order of the tasks.
 
-    This process reads known compressed pieces itself: they are small, and sending them to a worker costs more.
+    This process itself reads compressed pieces of an earlier build, because sending them to a worker costs more.
     """
     total = sum(document.num_windows for task in tasks for document in task.piece.documents)
     is_for_worker = [task.known is None or task.known.frames is None for task in tasks]
@@ -68,7 +68,10 @@ def _has_large_rows(task: Task) -> bool:
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
-    """Write a piece at its offset, unless it is already there. Copy it from an earlier build if possible."""
+    """Write a piece at its offset, unless the data file already contains the piece.
+
+    The piece is copied from an earlier build if possible.
+    """
     piece, path = task.piece, context.dataset / task.piece.file
     reused = _reuse(task.known) if task.known is not None else None
     content, shaped = reused or _make_piece(context, task)
@@ -78,7 +81,8 @@ def shape(context: Context, task: Task) -> ShapedPiece:
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
-            f"{piece.file} at offset {piece.offset}: {counted(len(content), 'byte')}, expected {piece.num_bytes}."
+            f"{piece.file} at offset {piece.offset}: the rows have {counted(len(content), 'byte')}, "
+            f"expected {piece.num_bytes}."
         )
     if reused is None or not _is_at(task.known, path, piece.offset):
         _write_at(path, content, piece.offset)

@@ -24,10 +24,10 @@ from gristmill.core.names import counted, path_text, printable
 from gristmill.core.records import Split, VariantKind, WhyNoVariant
 from gristmill.core.text import size_text, table_text
 
-LANGUAGES_SHOWN = 5
-LICENSES_SHOWN = 4
-SPELLINGS_SHOWN = 4
-MIN_EPOCHS_NAMED = 2
+MAX_LANGUAGES = 5
+MAX_LICENSES = 4
+MAX_SPELLINGS = 4
+MIN_EPOCHS_TO_NAME_FILE = 2
 
 
 def summary_json(manifest: Manifest, out: str) -> str:
@@ -88,7 +88,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
 
 
 def _splits_table(manifest: Manifest) -> str:
-    """With the share of the tokens that was asked for, and the one that came out after cuts and sampling."""
+    """Return a table of the splits, with the requested and the actual share of the tokens after cuts and sampling."""
     requested = requested_shares(manifest.settings)
     rows = [
         (
@@ -122,7 +122,7 @@ def _without_rows(manifest: Manifest) -> str:
 def language_lines(tokens_by_language: Mapping[str, Mapping[Split, int]]) -> list[str]:
     """Return a line with the languages that have the most tokens, and the sum of the others."""
     sums = Counter({language: sum(tokens.values()) for language, tokens in tokens_by_language.items()})
-    named = [(name, tokens) for name, tokens in sums.most_common(LANGUAGES_SHOWN) if tokens]
+    named = [(name, tokens) for name, tokens in sums.most_common(MAX_LANGUAGES) if tokens]
     others = sum(tokens > 0 for tokens in sums.values()) - len(named)
     if others:
         named.append((counted(others, "other"), sums.total() - sum(tokens for _, tokens in named)))
@@ -135,7 +135,7 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
         return []
     if not facts.groups:
         natural, drawn = sum(facts.natural_windows.values()), sum(facts.windows.values())
-        text = f"{drawn:,} of {counted(natural, 'window')}, in proportion from each file"
+        text = f"{drawn:,} of {counted(natural, 'window')}, from each file in proportion to its windows"
         return [f"sample   {text} (--sample-seed {settings['seed']})"]
     rows = [
         (
@@ -149,13 +149,13 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
         group = facts.groups[0]
         windows = counted(group.windows, "window")
         return [f"target   {windows} in train, {group.epochs:.2f} times the {group.natural_windows:,} before sampling"]
-    headings = ("weights for train", "weight", "files", "natural", "requested", "realized", "epochs", "largest repeat")
-    undrawn = ["No rows were sampled: the realized shares are those of a trainer that samples rows by weight.", ""]
+    headings = ("weights for train", "weight", "files", "natural", "requested", "realized", "epochs", "max repeats")
+    undrawn = ["The build did not sample rows. A trainer that samples rows by weight gets the realized shares.", ""]
     return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
 
 
 def fim_lines(facts: FimFacts | None) -> list[str]:
-    """Return lines on fill in the middle: windows by kind of middle, and chosen files not rewritten, by reason."""
+    """Return lines about fill-in-the-middle: windows by kind of middle, and files not rewritten by reason."""
     if facts is None:
         return []
     num_windows = sum(facts.forms.values())
@@ -171,7 +171,7 @@ def fim_lines(facts: FimFacts | None) -> list[str]:
 
 
 def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
-    """Return a table of the variants, and the missing ones by reason."""
+    """Return a table of the variants, and the number of missing variants by reason."""
     if not facts:
         return []
     rows = [
@@ -195,19 +195,25 @@ def _missing_line(why: WhyNoVariant, counts: Mapping[VariantKind, int]) -> str:
 
 
 def _epoch_lines(facts: EpochFacts | None) -> list[str]:
-    """Return lines on repetition, or none if each window of train occurs once."""
+    """Return lines about repetition, or no lines if each window of train occurs once."""
     if facts is None or (facts.shown, facts.varied) == (1, 0):
         return []
-    varied = f" and {facts.varied:.2f} times as a variant, weighted {facts.variant_worth:g}" if facts.varied else ""
+    varied = (
+        f" and {facts.varied:.2f} times as a variant (each counts as {facts.variant_worth:g})" if facts.varied else ""
+    )
     most = f"{printable(facts.most_in)} ({facts.most:.2f})"
     return [
-        f"epochs   {facts.effective:.2f} effective: a pass over train has each window {facts.shown:.2f} times{varied}",
-        *([f"         most repeated file: {most}"] if facts.most >= MIN_EPOCHS_NAMED else []),
+        f"epochs   {facts.effective:.2f} effective: train contains each window {facts.shown:.2f} times{varied}",
+        *([f"         most repeated file: {most}"] if facts.most >= MIN_EPOCHS_TO_NAME_FILE else []),
     ]
 
 
 def _tail_line(num_tokens: int) -> list[str]:
-    return [f"         {num_tokens:,} of them in tails that --tail drop removed"] if num_tokens else []
+    return (
+        [f"         {num_tokens:,} of the kept tokens in no window, because --tail drop removed the ends of files"]
+        if num_tokens
+        else []
+    )
 
 
 def _cut_lines(facts: Decontamination) -> list[str]:
@@ -217,13 +223,13 @@ def _cut_lines(facts: Decontamination) -> list[str]:
             share = cut / facts.tokens_before[split]
             elsewhere = "in train"
             if split is Split.TRAIN:
-                elsewhere = "held out" if facts.how == "train" and not facts.against else "in a benchmark"
-                elsewhere += " or held out" if facts.how == "train" and facts.against else ""
+                elsewhere = "in held-out files" if facts.how == "train" and not facts.against else "in a benchmark"
+                elsewhere += " or in held-out files" if facts.how == "train" and facts.against else ""
             files = counted(facts.files_cut[split], f"{split} file")
-            lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, for spans that are also {elsewhere}")
+            lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, in spans that also occur {elsewhere}")
     lines += [
-        f"{counted(one.tokens_cut, 'token')} of train for {printable(one.name)}: {counted(one.texts, 'text')}, "
-        f"{one.texts_too_short:,} too short to be detected"
+        f"{counted(one.tokens_cut, 'token')} of train that also occur in the benchmark {printable(one.name)} "
+        f"({counted(one.texts, 'text')}, {one.texts_too_short:,} too short to be detected)"
         for one in facts.against
     ]
     return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
@@ -248,14 +254,14 @@ def _redaction_lines(redactions: dict[str, int]) -> list[str]:
 def _respelling_lines(respellings: dict[str, int]) -> list[str]:
     if not respellings:
         return []
-    named = [f"{count:,} {printable(name)}" for name, count in list(respellings.items())[:SPELLINGS_SHOWN]]
-    more = f", {counted(len(respellings) - SPELLINGS_SHOWN, 'other')}" if len(respellings) > SPELLINGS_SHOWN else ""
+    named = [f"{count:,} {printable(name)}" for name, count in list(respellings.items())[:MAX_SPELLINGS]]
+    more = f", {counted(len(respellings) - MAX_SPELLINGS, 'other')}" if len(respellings) > MAX_SPELLINGS else ""
     return [f"escaped  {sum(respellings.values()):,} control tokens, with a space in each: {', '.join(named)}{more}"]
 
 
 def _license_lines(licenses: dict[str, int]) -> list[str]:
-    listed = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
-    more = f", {counted(len(licenses) - LICENSES_SHOWN, 'other')}" if len(licenses) > LICENSES_SHOWN else ""
+    listed = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:MAX_LICENSES]]
+    more = f", {counted(len(licenses) - MAX_LICENSES, 'other')}" if len(licenses) > MAX_LICENSES else ""
     return [f"license  {', '.join(listed)}{more}"]
 
 
@@ -266,12 +272,12 @@ def _gpu_lines(run: Run) -> list[str]:
     if not gpu.documents:
         return [f"gpu      {'nothing to tokenize' if gpu.trouble is None else 'the CPU tokenized all documents'}"]
     documents = f"{counted(gpu.documents, 'document')} ({gpu.documents_on_cpu:,} on the CPU)"
-    seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
-    return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_bottleneck(gpu, run.seconds)}"]
+    seconds = f"busy {gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
+    return [f"gpu      {size_text(gpu.bytes)}, {documents}; {seconds}: {_bottleneck(gpu, run.seconds)}"]
 
 
 def _bottleneck(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
-    """Return the bottleneck of the build: the GPU, the rest of step 1, or step 3."""
+    """Return the bottleneck of the build: the GPU, reading and cleaning (step 1), or writing (step 3)."""
     if gpu.seconds_busy > gpu.seconds_ready / 2:
         return "workers waited for the GPU"
     if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
@@ -292,7 +298,7 @@ def _packing_line(manifest: Manifest) -> list[str]:
 
 
 def formats_text(manifest: Manifest) -> str:
-    """Return a line with the size of each format."""
+    """Return one line per format, with the size of its files."""
     lines: list[str] = []
     for name in manifest.formats:
         sizes = [facts.bytes for facts in manifest.files.values() if facts.format == name]

@@ -1,4 +1,4 @@
-"""Make the variants of documents and write them to parts. Each variant is made and checked separately."""
+"""Make the variants of documents and write these variants to parts. Each variant is made and checked separately."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from gristmill.core.records import (
 )
 from gristmill.dedup.signatures import NO_BANDS, concatenate_ids
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.document_rows import measured, num_natural_windows
+from gristmill.pipeline.document_rows import num_natural_windows, with_sizes
 from gristmill.pipeline.keys import grammar_versions, key_of
 from gristmill.pipeline.parts import (
     SUFFIX,
@@ -50,14 +50,14 @@ class Chosen(NamedTuple):
     answer: Path | None = None
     """File with the answer of a language model."""
     why_no_answer: WhyNoVariant = WhyNoVariant.NO_ANSWER
-    """Reason if there is no answer."""
+    """Reason why there is no answer, if `answer` is None."""
 
 
 class MadeVariant(NamedTuple):
     block: Block
     variant: Variant
     content: bytes
-    """Content by which duplicates are recognized."""
+    """Bytes that are equal for duplicate variants."""
 
 
 def make_variants(
@@ -70,7 +70,7 @@ def make_variants(
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
     config = context.config
-    means = VariantContext(config.variants, context.tokenizer, context.window_shape)
+    variant_context = VariantContext(config.variants, context.tokenizer, context.window_shape)
     original = Original(
         text=text,
         ids=block.ids,
@@ -79,7 +79,7 @@ def make_variants(
         why_no_answer=chosen.why_no_answer,
     )
     for kind, seed in chosen.kinds:
-        variant, made = Variant(kind, seed), make_variant(kind, original, means, seed)
+        variant, made = Variant(kind, seed), make_variant(kind, original, variant_context, seed)
         if isinstance(made, WhyNoVariant):
             yield kind, made
         elif isinstance(made, bytes):
@@ -89,7 +89,7 @@ def make_variants(
 
 
 def _text_variant(context: Context, original: Block, variant: Variant, text: bytes) -> MadeVariant | WhyNoVariant:
-    """Tokenize the text of a variant. Return a reason if it cannot be used."""
+    """Tokenize the text of a variant. Return a reason if the variant cannot be used."""
     secrets = context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
@@ -106,20 +106,20 @@ def _text_variant(context: Context, original: Block, variant: Variant, text: byt
 
 
 def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:
-    """Return the numbers of windows that equal the file's own, or None if all do."""
+    """Return the indices of the windows that equal a window of the file, or None if all windows do."""
     windows, file_windows = cut(len(ids), shape), cut(len(file_ids), shape)
     file_ends = dict(zip(file_windows.starts.tolist(), file_windows.ends.tolist(), strict=True))
     ranges = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
     unchanged = tuple(
-        number
-        for number, (start, end) in enumerate(ranges)
+        index
+        for index, (start, end) in enumerate(ranges)
         if file_ends.get(start) == end and np.array_equal(ids[start:end], file_ids[start:end])
     )
     return unchanged if len(unchanged) < len(ranges) else None
 
 
 def _windows_variant(original: Block, variant: Variant, windows: Sequence[IndependentWindow]) -> MadeVariant:
-    """Join independent windows into one variant, with the range of the file's tokens that each comes from."""
+    """Join independent windows into one variant. Record the token range of the file that each window comes from."""
     ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
     edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
     variant = msgspec.structs.replace(
@@ -141,7 +141,7 @@ class VariedPart(NamedTuple):
 
 
 def vary(context: Context, chosen: Sequence[Chosen]) -> VariedPart:
-    """Write a part with the variants of these documents to the work folder, unless it exists."""
+    """Write a part with the variants of these documents to the work folder, unless the part exists."""
     part = key_of(_settings_key(context), [_document_key(one) for one in chosen])[:40] + SUFFIX
     if not is_intact(context.prepared / part):
         write_part(context.prepared / part, _make_part(context, part, chosen))
@@ -154,7 +154,7 @@ def variants_in(context: Context, part: str) -> tuple[list[PlacedDocument], list
 
 
 def _settings_key(context: Context) -> tuple[object, ...]:
-    """Return the settings that determine variants. Rates are excluded, since they only affect the choice of files."""
+    """Return the settings that determine variants. Rates are excluded, because they affect only the choice of files."""
     variants = msgspec.structs.asdict(context.config.variants)
     del variants["rates"]
     return "variants", context.rows_key, variants, grammar_versions(context.config)
@@ -221,10 +221,10 @@ def _variant_document(context: Context, parent: PlacedDocument, made: MadeVarian
         draw=None,
     )
     schema, shape = context.window_schema, context.window_shape
-    (document,) = measured([document], [block], schema, shape)
+    (document,) = with_sizes([document], [block], schema, shape)
     if parent.draw is None or parent.draw.passes:
         return document
     share = parent.draw.extra / num_natural_windows(parent, shape)
     draw = Draw(0, max(1, round(share * document.num_windows)), parent.draw.seed)
-    (document,) = measured([msgspec.structs.replace(document, draw=draw)], [block], schema, shape)
+    (document,) = with_sizes([msgspec.structs.replace(document, draw=draw)], [block], schema, shape)
     return document

@@ -44,13 +44,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKENS_PER_TASK = 1 << 18
-"""Number of tokens in the documents of one task."""
+"""Approximate number of tokens in the documents of one task."""
 CHECKED_AT_ONCE = 64
 SEED_BITS = 31
 
 
 def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
-    """Choose train files with windows for variants, by name and seed. Return also the variants that cannot be made."""
+    """Choose train files that have windows, by name and seed.
+
+    Return the chosen files, and the variants that cannot be made.
+    """
     chosen: list[Chosen] = []
     missing: list[NoVariant] = []
     for document in documents:
@@ -91,7 +94,7 @@ def select_variants(
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
 ) -> tuple[list[PlacedDocument], list[NoVariant]]:
-    """Return the variants that are new and not contaminated, and the reasons why the others are missing."""
+    """Return the variants that are new and not contaminated. Also return the missing variants, each with the reason."""
     made: list[PlacedDocument] = []
     missing: list[NoVariant] = []
     files = {document.key: document for document in decision.kept}
@@ -114,19 +117,19 @@ def select_variants(
 
 
 def _with_file_facts(variant: PlacedDocument, file: PlacedDocument) -> PlacedDocument:
-    """Copy license, group and split from the file to its variant, whose part may be from an earlier build."""
+    """Copy license, group and split from the file to its variant, because the variant may be from an earlier build."""
     names = ("license", "license_from", "group", "split", "moved_from")
     return msgspec.structs.replace(variant, **{name: getattr(file, name) for name in names})
 
 
 def _are_texts_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
-    """For each variant, True if no tokenized file, kept or dropped, and no earlier variant has the same text."""
-    known = {document.text_sha256 for document in decision.kept}
-    known |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
+    """Return, for each variant, whether its text differs from every kept or dropped file and every earlier variant."""
+    digests = {document.text_sha256 for document in decision.kept}
+    digests |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
     are_new = []
     for document in made:
-        are_new.append(document.text_sha256 not in known)
-        known.add(document.text_sha256)
+        are_new.append(document.text_sha256 not in digests)
+        digests.add(document.text_sha256)
     return are_new
 
 
@@ -137,7 +140,10 @@ def _find_contaminated(
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
 ) -> set[int]:
-    """Return the numbers of variants that share a span with a held-out file or benchmark that their file lacks."""
+    """Return the indices of the contaminated variants.
+
+    A variant is contaminated if it shares a span with a held-out file or a benchmark, and its own file does not.
+    """
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
     others: list[AnyStoredText] = [*held_out, *tokenize_benchmarks(context, benchmarks)]
     if not made or not others:
@@ -146,34 +152,34 @@ def _find_contaminated(
     found = compare(others, made, sides, map_tasks, cut="large")
     file_of = {document.key: document.before_rewriting() for document in decision.kept}
     candidates = [
-        Candidate(number, made[number], file_of[made[number].key], shared)
-        for number, shared in found.items()
+        Candidate(index, made[index], file_of[made[index].key], shared)
+        for index, shared in found.items()
         if shared.cuts
     ]
     runs = [candidates[at : at + CHECKED_AT_ONCE] for at in range(0, len(candidates), CHECKED_AT_ONCE)]
-    return {number for numbers in map_tasks(partial(find_new_shares, context), runs) for number in numbers}
+    return {index for indices in map_tasks(partial(find_new_shares, context), runs) for index in indices}
 
 
 class Candidate(NamedTuple):
     """A variant with shared spans, and its file."""
 
-    number: int
+    variant_index: int
     variant: PlacedDocument
     file: PlacedDocument
     shared: SharedSpans
 
 
 def find_new_shares(context: Context, candidates: Sequence[Candidate]) -> list[int]:
-    """Return the numbers of variants with a shared span that is not in their own file."""
-    numbers = []
+    """Return the indices of the variants with a shared span that their own file does not contain."""
+    indices = []
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
         for candidate in candidates:
             ids, file_ids = reader.ids_of(candidate.variant), reader.ids_of(candidate.file)
             starts = _shared_starts(candidate.shared)
             file_keys = span_keys(file_ids, np.arange(max(len(file_ids) - SPAN_TOKENS + 1, 0)))
             if not np.isin(span_keys(ids, starts), file_keys).all():
-                numbers.append(candidate.number)
-    return numbers
+                indices.append(candidate.variant_index)
+    return indices
 
 
 def _shared_starts(shared: SharedSpans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -244,7 +250,7 @@ def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
 
 
 def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
-    """Yield the rewrite tasks. Their texts come from parts, so secrets are already redacted."""
+    """Yield the rewrite tasks. The texts come from parts, so secrets are already redacted."""
     chosen_by_number = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
     files = [one.document.before_rewriting() for one in chosen_by_number.values()]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)

@@ -3,22 +3,22 @@
     OUT.work/lock         locked while a build runs, so that a second build into OUT fails
     OUT.work/prepared/    parts, the results of step 1, kept as a cache for the next build
     OUT.work/fetched/     clones, downloads and the rows of tables
-    OUT.work/answers/     answers of a language model, which are costly and so kept regardless of --cache-bytes
+    OUT.work/answers/     answers of a language model, kept regardless of --cache-bytes because they are costly
     OUT.work/scratch/     files that are not needed after a build
     OUT.work/dataset/     the incomplete dataset, with a marker file; after the exchange, the earlier dataset
     OUT.work/discarded/   files being deleted; after a kill, the next command deletes the rest
     OUT.work/built, previous.jsonl    settings and earlier splits of the last build
-    OUT.work/compared, similar, measured, files, stamps    cached results of the last build
+    OUT.work/compared, similar, measured, drawn, files, stamps    cached results of the last build
     OUT.work/pieces       log of the pieces in OUT, from which the next build copies unchanged pieces
-    OUT.work/half.pieces  log of the pieces of a killed build, which the next build resumes
+    OUT.work/half.pieces  log of the pieces of a killed build, with which the next build resumes
 
-Only gristmill's own files are ever deleted: those of a build, and those that the manifest of an earlier dataset lists.
-Other files in the folder of an earlier dataset are moved to the new one. If a build is killed while moving them, the
-next build moves the rest.
+Only gristmill's own files are ever deleted: the files of a build, and the files in the manifest of an earlier dataset.
+Other files in the folder of an earlier dataset are moved to the new dataset. If a build is killed while it moves files,
+the next build moves the rest.
 
-After a power cut, either the earlier or the new dataset is complete. The new one is synced to disk before the exchange,
-and the exchange before the earlier one is deleted. Nothing else here is synced, since every file that a later build
-reads carries a digest.
+After a power cut, either the earlier or the new dataset is complete. The new dataset is synced to disk before the
+exchange, and the exchange is synced before the earlier dataset is deleted. Caches are not synced, because each of their
+files contains a digest that a later build verifies.
 """
 
 import ctypes
@@ -59,22 +59,22 @@ from gristmill.core.plain_files import read_plain_text
 
 AT_FDCWD = -100
 EXCHANGE = 2
-"""Value of both RENAME_EXCHANGE of renameat2 and RENAME_SWAP of renamex_np."""
+"""Value of RENAME_EXCHANGE (for renameat2) and of RENAME_SWAP (for renamex_np)."""
 SECONDS_FOR_LOCK = 2.0
-"""Time to wait for the lock. Workers of a killed build hold it until they notice the kill."""
+"""Time to wait for the lock. Workers of a killed build hold the lock until they notice the kill."""
 INCOMPLETE = ".growing"
 """Marker file in the folder of an incomplete dataset."""
 PIECES = ".pieces"
-"""Log of the pieces in the folder of an incomplete dataset."""
+"""Name of the log of pieces in the folder of an incomplete dataset."""
 TAG = "CACHEDIR.TAG"
-TAG_TEXT = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache of a dataset beside it: see gristmill clean.\n"
-"""Content of the tag by which backup programs recognize a cache folder that they can skip (bford.info/cachedir)."""
+TAG_TEXT = "Signature: 8a477f597d28d172789f06886806bc55\n# Cache of the dataset beside it: see gristmill clean.\n"
+"""Content of CACHEDIR.TAG, a file that marks a cache folder for backup programs (bford.info/cachedir)."""
 TEMPORARY = ".gristmill-temporary"
-"""Lock file in a temporary folder, locked while its run lives, so that later runs detect abandoned folders."""
+"""Lock file in a temporary folder. A run locks its own folder, so that later runs detect abandoned folders."""
 
 
 class Workspace:
-    """The work folder of a dataset. As a context manager it holds the lock, and cleans up at the end."""
+    """The work folder of a dataset. As a context manager, it holds the lock and cleans up at the end."""
 
     def __init__(self, out: str) -> None:
         self.target = Path(os.path.realpath(out))
@@ -134,7 +134,7 @@ class Workspace:
 
     @contextmanager
     def locked(self, *, is_shared: bool) -> Iterator[Self]:
-        """Hold the lock for one of several separate steps. Nothing is deleted before or after."""
+        """Hold the lock during a separate step, without deleting the files of earlier steps."""
         require_replaceable(self.target)
         self._refuse_foreign_work()
         try:
@@ -153,7 +153,7 @@ class Workspace:
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Wait for and hold a named lock among processes that share the work folder."""
+        """Wait until no other process holds the named lock of this work folder, then hold it."""
         with (self.folder / f"{name}.lock").open("wb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             yield
@@ -170,7 +170,7 @@ class Workspace:
     def _refuse_foreign_work(self) -> None:
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "lock").is_file():
             raise DatasetError(
-                f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
+                f"{str(self.folder)!r} exists and is not a work folder of gristmill. Choose a different --out."
             )
 
     def _clean_up(self, *, is_usable: bool = True) -> None:
@@ -196,7 +196,7 @@ class Workspace:
         self.folder.rmdir()
 
     def copy_answers(self, other: "Workspace") -> None:
-        """Copy the answers of a language model from another work folder into this new one, to avoid asking again."""
+        """Copy the answers of a language model from `other` into this new work folder, to avoid repeated requests."""
         if other.answers.is_dir():
             shutil.copytree(other.answers, self.answers)
             (self.folder / "lock").touch()
@@ -221,7 +221,7 @@ class Workspace:
     def prune(self, used: set[str], max_bytes: int) -> None:
         """Delete parts, and fetched sources if needed, until at most `max_bytes` remain.
 
-        The parts in `used`, which this build needed, are deleted last. Of the others, the oldest are deleted first.
+        Parts that are not in `used` are deleted first, beginning with the oldest.
         """
         remaining = max_bytes - sum(_total_size(entry) for entry in self.folder.iterdir() if entry != self.prepared)
         if remaining < 0:
@@ -234,12 +234,12 @@ class Workspace:
                 entry.unlink()
 
     def require_space(self, num_bytes: int) -> None:
-        """Raise OutputError if the disk has less free space. The size of the output is known before writing."""
+        """Raise OutputError if fewer than `num_bytes` are free on the disk."""
         num_free_bytes = shutil.disk_usage(self.folder).free
         if num_bytes > num_free_bytes:
             raise OutputError(
                 f"the dataset needs {num_bytes / 1e6:,.0f} MB, but only {num_free_bytes / 1e6:,.0f} MB are free "
-                f"at {str(self.target.parent)!r}. Free some space, name another --out, or use --compress zstd."
+                f"at {str(self.target.parent)!r}. Free some space, choose a different --out, or use --compress zstd."
             )
 
     def publish(self) -> None:
@@ -294,15 +294,15 @@ class Workspace:
         self._upload.unlink()
 
     def store_previous(self, path: Path | None) -> None:
-        """Store a copy of the earlier splits that this build uses, so that a clean build can be compared with it."""
+        """Store a copy of the earlier splits that this build uses, so that the build can be repeated."""
         self.previous.unlink(missing_ok=True)
         if path is not None:
             shutil.copyfile(path, self.previous)
 
     def _retire(self) -> None:
-        """Move the user's files from the earlier dataset to the new one and delete the earlier one.
+        """Move the user's files from the earlier dataset to the new dataset, then delete the earlier dataset.
 
-        After the exchange, the earlier one is in `dataset`.
+        After the exchange, the earlier dataset is in the folder `dataset`.
         """
         foreign = foreign_names(self.dataset)
         _refuse_to_overwrite(foreign, self.dataset, self.target)
@@ -314,7 +314,10 @@ class Workspace:
         self._discard(self.dataset)
 
     def _discard(self, folder: Path) -> None:
-        """Rename a folder to `discarded`, then delete it. A partly deleted one may lack its manifest and marker."""
+        """Rename a folder to `discarded`, then delete it.
+
+        With its old name, a partly deleted folder could be mistaken for a dataset, because its marker may be gone.
+        """
         self._clear_discarded()
         os.rename(folder, self._discarded)
         self._clear_discarded()
@@ -336,7 +339,10 @@ class Workspace:
             self._discard(self.dataset)
 
     def _complete_exchange(self) -> None:
-        """Complete an exchange that was killed. In that case `dataset` is the earlier one, with the user's files."""
+        """Complete an exchange of datasets that a kill interrupted.
+
+        After such an exchange, the folder `dataset` contains the earlier dataset and the user's files.
+        """
         self._clear_discarded()
         if self._earlier.is_dir():  # killed between two renames
             os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
@@ -348,8 +354,8 @@ class Workspace:
             self._retire()
         except (OSError, DatasetError) as error:
             raise OutputError(
-                f"{str(self.dataset)!r} contains your files from {str(self.target)!r}, which cannot be moved back "
-                f"({error}). Move them, then run the command again."
+                f"{str(self.dataset)!r} contains your files from {str(self.target)!r}. They cannot be moved back "
+                f"({error}). Move these files, then run the command again."
             ) from None
 
     def _take_lock(self, *, is_shared: bool = False) -> None:
@@ -360,13 +366,13 @@ class Workspace:
             if not _try_lock(self._lock, kind):
                 self._release_lock()
                 raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.")
-            # An earlier build may have deleted the file after this process opened it and before it locked it.
+            # An earlier build may have deleted the lock file after os.open and before _try_lock.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._lock), os.stat(path)):
                     return
             self._release_lock()
             self.folder.mkdir(parents=True, exist_ok=True)
-        raise OutputError(f"cannot lock {str(path)!r}: it keeps being replaced.")
+        raise OutputError(f"cannot lock {str(path)!r}: other builds keep replacing the file. Run the command again.")
 
     def _release_lock(self) -> None:
         if self._lock is not None:
@@ -374,7 +380,7 @@ class Workspace:
             self._lock = None
 
     def _exchange(self) -> None:
-        """Swap the two folders atomically if the system supports it. Otherwise use a third name."""
+        """Swap the new and the earlier dataset, atomically if the system supports it, otherwise by three renames."""
         new, old = os.fsencode(self.dataset), os.fsencode(self.target)
         libc = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "linux" and hasattr(libc, "renameat2"):
@@ -398,7 +404,7 @@ def _signals_delayed() -> Iterator[None]:
     The handlers are replaced, because a masked signal may be delivered to another thread.
     """
     kinds = [kind for kind in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(kind) is not None]
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is ever interrupted
+    if threading.current_thread() is not threading.main_thread():  # Python runs signal handlers only in the main thread
         kinds = []
     received: list[int] = []
     handlers = {kind: signal.signal(kind, lambda number, _: received.append(number)) for kind in kinds}
@@ -412,7 +418,7 @@ def _signals_delayed() -> Iterator[None]:
 
 
 def require_replaceable(target: Path) -> None:
-    """Raise unless the output folder is missing, empty or a dataset. Anything else may be the user's files."""
+    """Raise unless the output folder is missing, empty or a dataset. Any other folder may contain the user's files."""
     if target.is_dir():
         if os.path.ismount(target):
             raise OutputError(f"{str(target)!r} is a mount point and cannot be replaced. Name a folder inside it.")
@@ -421,7 +427,7 @@ def require_replaceable(target: Path) -> None:
                 read_manifest(target)
             except DatasetError as error:
                 raise DatasetError(
-                    f"{str(error).rstrip('.')}. Name a new folder with --out, or move that one."
+                    f"{str(error).rstrip('.')}. Name a new folder with --out, or move the existing folder."
                 ) from None
     elif os.path.lexists(target):
         raise DatasetError(f"{str(target)!r} exists and is not a folder. Name a new folder with --out.")
@@ -437,31 +443,31 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
     for name in names:
         if os.path.lexists(other / name):
             raise OutputError(
-                f"{str(where / name)!r} is not part of the dataset, but has the name of one of its files. Move it."
+                f"{str(where / name)!r} is not part of the dataset, but has the name of a dataset file. Move it."
             )
 
 
 def foreign_names(folder: Path) -> list[str]:
     """Return the names of files and folders in a dataset folder that do not belong to the dataset.
 
-    Folders of the dataset are searched, other folders are listed by name.
+    Folders of the dataset are searched. For any other folder, only the name of the folder is listed.
     """
-    known = {MANIFEST, CHECK, *CARDS, INCOMPLETE, PIECES}
+    dataset_names = {MANIFEST, CHECK, *CARDS, INCOMPLETE, PIECES}
     if (folder / REPORT).is_file() and is_report(folder / REPORT):  # the user may have a page with that name
-        known.add(REPORT)
-    known.update(read_manifest(folder).files if any(folder.iterdir()) else ())
-    folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+        dataset_names.add(REPORT)
+    dataset_names.update(read_manifest(folder).files if any(folder.iterdir()) else ())
+    folders = {str(parent) for name in dataset_names for parent in PurePosixPath(name).parents}
     foreign: list[str] = []
-    waiting = [folder]
-    while waiting:
-        for entry in waiting.pop().iterdir():
+    to_search = [folder]
+    while to_search:
+        for entry in to_search.pop().iterdir():
             name = entry.relative_to(folder).as_posix()
             if entry.is_dir() and not entry.is_symlink() and name in folders:
-                waiting.append(entry)
-            elif entry.is_dir() or not (name in known or unfinished_file_name(name) in known):
+                to_search.append(entry)
+            elif entry.is_dir() or not (name in dataset_names or unfinished_file_name(name) in dataset_names):
                 foreign.append(name)
     exports = [folder / name for name in foreign if name.startswith(EXPORT_PREFIX)]
-    exported = {name for growing in exports for name in partly_exported_names(growing, known)}
+    exported = {name for export in exports for name in partly_exported_names(export, dataset_names)}
     return sorted(name for name in foreign if not (name.startswith(EXPORT_PREFIX) or name in exported))
 
 
@@ -505,7 +511,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def _create_lock(folder: Path) -> int:
-    """Create and lock the lock file, then give it its final name, so that no other process finds it unlocked."""
+    """Create and lock the lock file, then give it its final name. So no other process finds an unlocked lock file."""
     unnamed = folder / f"{TEMPORARY}{UNFINISHED}"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -514,7 +520,7 @@ def _create_lock(folder: Path) -> int:
 
 
 def _delete_if_abandoned(folder: Path) -> None:
-    with suppress(OSError):  # already deleted, without a lock, or locked by a live run
+    with suppress(OSError):  # the folder is already deleted, has no lock file, or is locked by a live run
         facts = folder.lstat()
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
             return
@@ -527,7 +533,10 @@ def _delete_if_abandoned(folder: Path) -> None:
 
 
 def _delete_temporary(folder: Path) -> None:
-    """Delete a temporary folder, the lock last. If another file cannot be deleted, a later run tries again."""
+    """Delete a temporary folder, the lock file last.
+
+    If another file cannot be deleted, the lock file remains, so that a later run tries again.
+    """
     with suppress(OSError):
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():

@@ -24,7 +24,7 @@ from gristmill.planning.diff_result import (
     ValueChange,
 )
 
-# Both files.jsonl are sorted by repo and path. They are compared in one pass, so neither is held in memory.
+# Every files.jsonl is sorted by repo and path, so one pass compares two of them without holding either in memory.
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +81,11 @@ def compare_tables(before: Path, after: Path, max_examples: int | None) -> dict[
 
 
 def classify_change(old: Row | None, new: Row | None) -> list[FileKind]:
-    """Return the kinds of change of a file. Empty if neither dataset keeps the file."""
+    """Return the kinds of change of a file, or [] if nothing changed or neither dataset keeps the file."""
     if old is None or not old.is_kept:
         if new is None or not new.is_kept:
             return []
-        return [FileKind.ADDED if old is None else FileKind.TAKEN_IN]
+        return [FileKind.ADDED if old is None else FileKind.NO_LONGER_DROPPED]
     if new is None:
         return [FileKind.REMOVED]
     if not new.is_kept:
@@ -99,7 +99,7 @@ def classify_change(old: Row | None, new: Row | None) -> list[FileKind]:
 
 
 def pair_rows(before: Iterator[Row], after: Iterator[Row]) -> Iterator[tuple[Row | None, Row | None]]:
-    """Yield the two rows of every file. A row is None if that dataset does not list the file."""
+    """Yield the earlier and the later row of every file. A row is None if its dataset does not list the file."""
     old, new = next(before, None), next(after, None)
     while old is not None or new is not None:
         if new is None or (old is not None and old.key < new.key):
@@ -140,7 +140,7 @@ PADDING = "output.pad"
 WEIGHTS = ("sampling.preset", "sampling.weights")
 """With --weights-only, these settings change the weight of rows. content_sha256 does not include weights."""
 LOSSES = (FileKind.REMOVED, FileKind.DROPPED, FileKind.CHANGED, FileKind.MOVED, FileKind.RESHAPED)
-GAINS = (FileKind.ADDED, FileKind.TAKEN_IN)
+GAINS = (FileKind.ADDED, FileKind.NO_LONGER_DROPPED)
 
 
 def diff(
@@ -148,8 +148,8 @@ def diff(
 ) -> Difference:
     """Compare two datasets by their manifests and files.jsonl. Rows are not read.
 
-    `examples` is the number of files named for each kind of change, or None for all. Raises DatasetError if a folder is
-    not a dataset, or if its files.jsonl is damaged.
+    `examples` is the maximum number of files listed for each kind of change, or None for all. Raises DatasetError if a
+    folder is not a dataset, or if its files.jsonl is damaged.
     """
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
     earlier, later = OpenedBuild(old_folder), OpenedBuild(new_folder)
@@ -173,8 +173,8 @@ def diff(
             {"gristmill": old.gristmill, **old.versions}, {"gristmill": new.gristmill, **new.versions}
         ),
         tokenizer=tokenizer,
-        columns=_one_sided(old.columns, new.columns),
-        formats=_one_sided(old.formats, new.formats),
+        columns=_removed_and_added(old.columns, new.columns),
+        formats=_removed_and_added(old.formats, new.formats),
         data=changed_values(_digests(old), _digests(new)),
     )
 
@@ -182,13 +182,16 @@ def diff(
 def decide_step(
     old: Manifest, new: Manifest, files: Mapping[FileKind, FileChanges], values: list[ValueChange]
 ) -> tuple[Step, str]:
-    """Apply the rule of Croissant (see Step). Earlier rows can be selected again by their repo and path."""
+    """Return the step by the rule of Croissant (see Step), and the reason.
+
+    Rows of an earlier dataset remain available if files are added, because they can be selected by repo and path.
+    """
     is_same_content = old.content_sha256 == new.content_sha256
-    lost_columns, new_columns = _one_sided(old.columns, new.columns)
+    lost_columns, new_columns = _removed_and_added(old.columns, new.columns)
     losses = {kind: files[kind].count for kind in LOSSES if files[kind].count}
     gains = {kind: files[kind].count for kind in GAINS if files[kind].count}
     if is_same_content and "text" not in new.columns:
-        losses.pop(FileKind.CHANGED, None)  # the new text has the same ids, and the rows contain only these
+        losses.pop(FileKind.CHANGED, None)  # the new text has the same ids, and the rows contain no text
     if losses:
         return Step.MAJOR, f"files: {_counts_text(losses)}"
     if lost_columns:
@@ -234,7 +237,7 @@ def _split_change(old: SplitFacts | None, new: SplitFacts | None) -> SplitChange
     return SplitChange(files=numbers("files"), windows=numbers("windows"), tokens=numbers("tokens"))
 
 
-def _one_sided(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+def _removed_and_added(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
     return [one for one in before if one not in after], [one for one in after if one not in before]
 
 

@@ -26,7 +26,7 @@ class FileKind(StrEnum):
     """Kind of change of a file."""
 
     ADDED = "added"
-    TAKEN_IN = "taken_in"
+    NO_LONGER_DROPPED = "taken_in"
     REMOVED = "removed"
     DROPPED = "dropped"
     CHANGED = "changed"
@@ -36,7 +36,7 @@ class FileKind(StrEnum):
 
 FILE_KINDS: dict[FileKind, str] = {
     FileKind.ADDED: "kept now, not found before",
-    FileKind.TAKEN_IN: "kept now, dropped before",
+    FileKind.NO_LONGER_DROPPED: "kept now, dropped before",
     FileKind.REMOVED: "kept before, not found now",
     FileKind.DROPPED: "kept before, dropped now",
     FileKind.CHANGED: "different text",
@@ -51,9 +51,9 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     """Path of the file, with its repo in front."""
     before: str | None
-    """Split of the file, or the reason it was dropped. None if it was not found."""
+    """Split of the file in the earlier dataset, or the reason why it was dropped. None if the file was not found."""
     after: str | None
-    """Split or reason in the later dataset. None if it was not found."""
+    """Split of the file in the later dataset, or the reason why it was dropped. None if the file was not found."""
 
 
 class FileChanges(msgspec.Struct, kw_only=True):
@@ -61,7 +61,7 @@ class FileChanges(msgspec.Struct, kw_only=True):
 
     count: int = 0
     examples: list[FileChange] = msgspec.field(default_factory=list)
-    """First files in path order, or all files on request."""
+    """The first changed files in path order, or all of them if requested."""
 
 
 class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +85,9 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Dotted name, like `window.overlap`."""
     before: Any
-    """None if there is no such value."""
+    """None if the earlier dataset has no such value."""
     after: Any
-    """None if there is no such value."""
+    """None if the later dataset has no such value."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,15 +104,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Reason for the step."""
     content_sha256: tuple[str, str]
     files: dict[FileKind, FileChanges]
-    """Keyed by kind. A file may have several kinds, like changed and moved."""
+    """Changed files, keyed by kind. A file may have several kinds, like changed and moved."""
     splits: dict[Split, SplitChange]
     settings: list[ValueChange]
     versions: list[ValueChange]
     """Changed versions of gristmill and of the packages that affect its output."""
     tokenizer: list[ValueChange]
     columns: tuple[list[str], list[str]]
-    """Columns that only the earlier dataset has, and those that only the later one has."""
+    """Columns only in the earlier dataset, and columns only in the later dataset."""
     formats: tuple[list[str], list[str]]
-    """Formats that only the earlier dataset has, and those that only the later one has."""
+    """Formats only in the earlier dataset, and formats only in the later dataset."""
     data: list[ValueChange]
     """Files of the datasets whose digests differ."""

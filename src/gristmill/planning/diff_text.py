@@ -26,14 +26,14 @@ def difference_text(difference: Difference) -> str:
             *_values("settings", difference.settings),
             *_values("versions", difference.versions),
             *_values("tokenizer", difference.tokenizer),
-            *_added_and_removed("columns", difference.columns),
-            *_added_and_removed("formats", difference.formats),
+            *_removed_and_added("columns", difference.columns),
+            *_removed_and_added("formats", difference.formats),
         ]
     )
 
 
 def printable_lines(lines: Sequence[str]) -> str:
-    """Join lines and escape control characters. A file name may contain any, including line feeds."""
+    """Join lines and escape control characters. A file name may contain any character, including line feeds."""
     return "\n".join(printable(line) for line in lines)
 
 
@@ -84,7 +84,7 @@ def _values(title: str, changes: Sequence[ValueChange]) -> Iterator[str]:
         yield f"{title:<9} {change.name}: {before} -> {after}"
 
 
-def _added_and_removed(title: str, sides: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
-    removed, added = sides
+def _removed_and_added(title: str, names: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
+    removed, added = names
     if removed or added:
         yield f"{title:<9} {', '.join((*(f'-{one}' for one in removed), *(f'+{one}' for one in added)))}"

@@ -1,4 +1,4 @@
-"""Compute a plan from measurements, for all files or for a sample of them.
+"""Compute a plan from measurements of all files or of a sample.
 
 A file in a sample represents as many files as its weight (planning/sample.py).
 """
@@ -36,7 +36,7 @@ from gristmill.runners.local import num_cores, num_workers
 from gristmill.sources.trees import Scan
 
 Totals = npt.NDArray[np.float64]
-"""Windows, content tokens, fresh tokens, ids and bytes of JSON rows."""
+"""Array with the numbers of windows, content tokens, fresh tokens, ids and bytes of JSON rows."""
 
 
 class PlanInputs(NamedTuple):
@@ -46,12 +46,12 @@ class PlanInputs(NamedTuple):
     drawn: FileSample
     found: Scan
     dropped: list[Drop]
-    """Drops among the sampled files, before files are compared. `found` has the drops of the scan, among all files."""
+    """Sampled files that were dropped before files are compared. `found` has the files that the scan dropped."""
     previous_splits: PreviousSplits | None
     seconds: Mapping[str, float]
     workers: int
     is_packed: bool
-    """True if windows are packed. Rows are then counted instead of windows."""
+    """True if windows are packed, so that rows are counted instead of windows."""
     has_mask: bool
     """True if the tokenizer has a mask token."""
 
@@ -74,7 +74,7 @@ class EstimatedBuild(NamedTuple):
     variants: dict[VariantKind, VariantFacts]
     warnings: list[str]
     error: float
-    """Maximum relative error, if only a sample was read."""
+    """Maximum relative error. 0 if all files were read."""
 
     @property
     def total(self) -> list[float]:
@@ -89,9 +89,9 @@ class Measurements(NamedTuple):
     builds: list[EstimatedBuild]
     """One per overlap."""
     trials: list[TrialResult]
-    """Formatted rows of some of the documents, one per overlap."""
+    """Measurements of the formatted rows of some documents, one per overlap."""
     parquet_bytes: list[int | None]
-    """Size of the same rows as Parquet, one per overlap. None if pyarrow is not installed."""
+    """Size of the same rows as Parquet, one entry per overlap. An entry is None if pyarrow is not installed."""
     seconds_to_decide: float
     """Time that a build needs to draw windows and create variants."""
 
@@ -99,7 +99,7 @@ class Measurements(NamedTuple):
 def estimate_build(
     inputs: PlanInputs, context: Context, decided: Decided, unsampled: UnsampledCounts, column: int
 ) -> EstimatedBuild:
-    """Estimate the result of a build with one overlap, which is `column` of the counts."""
+    """Estimate the result of a build with one overlap. `column` is the index of the overlap in the counts."""
     decision, drawn = decided.decision, inputs.drawn
     facts = split_facts(decision) if decision.kept else {}
     fim = fim_facts(decision, context.config.fim)
@@ -135,7 +135,7 @@ def _windows_per_token(drawn: FileSample, unsampled: UnsampledCounts, column: in
 def _totals(inputs: PlanInputs, decision: Decision, unsampled: UnsampledCounts, column: int) -> dict[Split, Totals]:
     """Sum the counts by split.
 
-    A sample is too small to be split the way all files would be, so its total is divided by the configured shares.
+    A sample is too small to be split like all files, so its total is divided in proportion to the configured shares.
     """
     drawn = inputs.drawn
     totals = dict.fromkeys(Split, np.zeros(TAIL))
@@ -155,7 +155,10 @@ def _totals(inputs: PlanInputs, decision: Decision, unsampled: UnsampledCounts, 
 
 
 def _count_packed_rows(totals: dict[Split, Totals], inputs: PlanInputs) -> dict[Split, Totals]:
-    """With --pack, replace the number of windows by the rows that the ids fill. Less than 1 % of them remains empty."""
+    """With --pack, replace the number of windows by the number of rows that the ids fill.
+
+    The estimate ignores empty space, which is less than 1% of the rows.
+    """
     if not inputs.is_packed:
         return totals
     rows = {split: one.copy() for split, one in totals.items()}
@@ -227,7 +230,7 @@ def _warnings(
     fim: FimFacts | None,
     variants: Mapping[VariantKind, VariantFacts],
 ) -> list[str]:
-    """Return the warnings of a build, in the same order."""
+    """Return the warnings in the order in which a build prints them."""
     config, decision = inputs.config, decided.decision
     return [
         *sampling_warnings(decided.sampling, config.sampling, has_variants=bool(decision.variants)),
@@ -300,7 +303,7 @@ def _overlap_plan(
 
 
 class _Scale(NamedTuple):
-    """Factors that scale the size of trial rows to that of all rows."""
+    """Factors that scale the size of trial rows to the size of all rows."""
 
     per_byte: float
     """Factor for the size without overlap."""
@@ -309,30 +312,31 @@ class _Scale(NamedTuple):
 
     @classmethod
     def of(cls, inputs: PlanInputs, measurements: Measurements, column: int) -> "_Scale":
-        no_overlap, here = measurements.trials[0], measurements.trials[column]
+        no_overlap, with_overlap = measurements.trials[0], measurements.trials[column]
         total, total_without = measurements.builds[column].total, measurements.builds[0].total
         config = inputs.config
         if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_enabled:
-            # Each overlap has other windows, so the size is not that of overlap 0 plus an addition.
-            per_byte = total[BYTES] / max(1, here.jsonl_bytes)
+            # Each overlap draws different windows, so its size is not the size at overlap 0 plus an addition.
+            per_byte = total[BYTES] / max(1, with_overlap.jsonl_bytes)
             return cls(per_byte, per_byte)
         per_byte = measurements.unsampled.ids_zst_bytes / max(1, no_overlap.ids_zst_bytes)
         if not inputs.drawn.is_all:  # the sample over-represents large files, but the trial documents do not
-            per_byte = total[FRESH] / max(1, here.num_fresh)
+            per_byte = total[FRESH] / max(1, with_overlap.num_fresh)
         num_added = total[WINDOWS] - total_without[WINDOWS]
-        num_added_in_trial = here.num_windows - no_overlap.num_windows
+        num_added_in_trial = with_overlap.num_windows - no_overlap.num_windows
         return cls(per_byte, num_added / num_added_in_trial if num_added_in_trial > 0 else per_byte)
 
-    def num_bytes(self, no_overlap: int, here: int) -> int:
-        return round(no_overlap * self.per_byte + (here - no_overlap) * self.per_added)
+    def num_bytes(self, no_overlap: int, with_overlap: int) -> int:
+        return round(no_overlap * self.per_byte + (with_overlap - no_overlap) * self.per_added)
 
 
 def _build_seconds(inputs: PlanInputs, measurements: Measurements, num_bytes: float) -> float:
-    """Estimate the duration of a build: the measured time of earlier steps, plus rows at the speed of the trials."""
+    """Estimate the duration of a build: the measured time of steps 1 and 2, plus rows at the speed of the trials."""
     drawn, seconds, trials = inputs.drawn, inputs.seconds, measurements.trials
     workers = num_workers(inputs.config.run.workers, drawn.num_bytes)
     mapped = (seconds["prepare"] + seconds["compare"] + measurements.seconds_to_decide) * inputs.workers / workers
-    # Workers format and write while the parent computes digests. The slower of the two, or the shared cores, decide.
+    # Workers format and write rows while the parent computes digests. The slower of the two, or the number of cores,
+    # limits the speed.
     in_worker, in_parent = sum(one.seconds_in_worker for one in trials), sum(one.seconds_in_parent for one in trials)
     per_trial = max(in_worker / workers, in_parent, (in_worker + in_parent) / num_cores())
     rows = per_trial * num_bytes / max(1, sum(one.jsonl_bytes for one in trials))
@@ -340,7 +344,7 @@ def _build_seconds(inputs: PlanInputs, measurements: Measurements, num_bytes: fl
 
 
 def _removed(inputs: PlanInputs, decision: Decision) -> list[Removed]:
-    """Count dropped files by reason, most files first."""
+    """Count dropped files by reason, in descending order of files."""
     drawn = inputs.drawn
     files: dict[DropReason, float] = {DropReason.EMPTY: drawn.num_empty} if drawn.num_empty else {}
     num_bytes: dict[DropReason, float] = dict.fromkeys(files, 0.0)
@@ -361,7 +365,7 @@ def _removed(inputs: PlanInputs, decision: Decision) -> list[Removed]:
 def _contributions(
     drawn: FileSample, decision: Decision, name_of: Callable[[PlacedDocument], str]
 ) -> list[Contribution]:
-    """Sum kept files and tokens by name, most tokens first."""
+    """Sum kept files and tokens by name, in descending order of tokens."""
     files: dict[str, float] = {}
     tokens: dict[str, float] = {}
     for document, num_tokens in _weighted_tokens(drawn, decision):

@@ -1,4 +1,4 @@
-"""Explain why a file was kept or dropped and how it got its split, and which file a row comes from.
+"""Explain why a file was kept or dropped and why it is in its split, and which file a row comes from.
 
 explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123)
 """
@@ -47,10 +47,10 @@ class WindowLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Row and position of a window."""
 
     row: str
-    """Split and number of the row, as for `--row`, like `test:123`."""
+    """Split and index of the row, from 0, in the form of `--row`, like `test:123`."""
     lines: tuple[int, int]
     start: int
-    """Position of its first token in the text."""
+    """Position of the window's first token in the text."""
     num_ids: int
     fresh: int
     """Number of tokens that are not in the previous window."""
@@ -71,9 +71,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     group_members: list[str]
     """Other kept files that must be in the same split."""
     duplicates: list[tuple[str, float]]
-    """Files that were dropped in favor of this one, with their similarity. 1 means the same text."""
+    """Files that were dropped as duplicates of this file, with their similarity. 1 means the same text."""
     windows: list[WindowLocation]
-    """All windows, or those that contain the line."""
+    """All windows of the file, or only the windows that contain `line`."""
     rates: dict[str, float]
     """Rates of the configured variants, keyed by kind."""
     beside: list[str] = []
@@ -83,8 +83,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """Explain why a file was kept or dropped, and list its windows.
 
-    `path` is a path from files.jsonl or the end of one, optionally with the repo in front and `:LINE` at the end.
-    Raises InputError if it matches no file, or several.
+    `path` is a path from files.jsonl or the end of such a path. It may have the repo in front and `:LINE` at the end.
+    Raises InputError if `path` matches no file, or several files.
     """
     dataset = open_dataset(folder)
     manifest = dataset.manifest
@@ -110,7 +110,7 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
     read = read_row(dataset, split, number)
     if not read.windows:
-        raise InputError(f"row {split}:{number} contains only the markers before a file, and no tokens of it.")
+        raise InputError(f"row {split}:{number} contains only the markers before a file, and no tokens of the file.")
     window, *others = read.windows
     table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
     row = table.get(window.file)
@@ -123,7 +123,10 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
 
 
 def _find_file(request: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:
-    """Find a file by name, path or end of path, or by the excluded folder that contains it. Return it with the line."""
+    """Return the requested file and line.
+
+    The request is the name, path or end of the path of a file, or a path inside an excluded folder.
+    """
     path, _, digits = request.rpartition(":")
     is_line = bool(path) and digits.isascii() and digits.isdecimal() and len(digits) <= MAX_LINE_DIGITS
     choices = [(request, None), (path, int(digits))] if is_line else [(request, None)]
@@ -145,7 +148,7 @@ def _find_file(request: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, in
 
 
 def _match_name(name: str, table: dict[FileKey, FileRow]) -> list[FileRow]:
-    """Return the files that match a name, by the first matcher that matches any."""
+    """Return the files that match a name, according to the first matcher that matches any file."""
     matchers: tuple[Callable[[FileRow], bool], ...] = (
         lambda row: row.name == name,
         lambda row: row.path == name,
@@ -297,9 +300,11 @@ def status_text(file: FileRow) -> str:
 def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
         if file.license_from == HEADER:
-            return f"{NOASSERTION}: its header names no SPDX id, or describes another license than that of its folder"
+            return f"{NOASSERTION}: the header names no SPDX id, or a different license than that of the folder"
         found = (
-            f"not determined by {file.license_from}" if file.license_from else "no license file in its folder or above"
+            f"not determined by {file.license_from}"
+            if file.license_from
+            else "no license file in the folder of the file or above"
         )
         return f"{NOASSERTION}: {found}"
     return f"{file.license}, from {file.license_from}"
@@ -338,14 +343,16 @@ def _draw_lines(file: FileRow) -> list[str]:
         passes, extra = file.draw
         left = f"; {counted(file.left_tokens, 'token')} in no window" if file.left_tokens else ""
         more = f", {extra:,} of them once more" if extra else ""
-        lines.append((f"all windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of its windows") + left)
+        lines.append(
+            (f"all windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of the file's windows") + left
+        )
     return lines
 
 
 def _fim(row: FimRow) -> str:
     if row.missing is not None:
         return f"not rewritten ({row.missing}): {row.missing.meaning}"
-    return f"{counted(row.rewritten, 'window')} rewritten for fill in the middle, seed {row.seed}"
+    return f"{counted(row.rewritten, 'window')} rewritten for fill-in-the-middle, seed {row.seed}"
 
 
 def _variant(row: VariantRow) -> str:

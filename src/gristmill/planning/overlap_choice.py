@@ -2,8 +2,8 @@
 
 With a fixed number of ids, a larger overlap costs no training time: an epoch is longer, and there are fewer epochs.
 Each token is shown at more positions instead of more often at the same position, as long as the budget covers each
-token at least as often as one epoch does. Beyond half of a window, neighboring windows are mostly the same, for twice
-the disk space.
+token at least as often as one epoch does. With an overlap of more than half a window, neighboring windows are mostly
+the same, and the rows take twice the disk space.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from gristmill.core.text import size_text
 from gristmill.planning.plan_result import Budget, OverlapPlan, Pick
 
 FEW_PASSES = 4
-"""Passes assumed without a budget: four epochs are worth 3.7 times the data (Muennighoff et al. 2023)."""
+"""Assumed number of passes without a budget: four epochs are worth 3.7 times the data (Muennighoff et al. 2023)."""
 MANY_PASSES = 16
-"""More passes add little (same source, for models that predict the next token)."""
+"""Number of passes beyond which next-token prediction improves little (Muennighoff et al. 2023)."""
 MAX_VALUE = 10**18
-"""Maximum of every option. A larger number is a typing error."""
+"""Maximum of every option. A larger number is probably a typing error."""
 LARGE_BYTES = 1_000_000_000
-"""Above this size compression is recommended. Rows can still be read one at a time."""
+"""Size of the JSONL rows above which compression is recommended."""
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +32,11 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 32
     """Windows per training step."""
     budget_tokens: int | None = None
-    """Number of ids that the training processes."""
+    """Number of ids that the training run processes."""
     epochs: float | None = None
-    """Epochs of the training whose number of ids is the budget. Needs `sequences`."""
+    """Number of epochs of a training run whose number of ids is the budget. Requires `sequences`."""
     sequences: int | None = None
-    """Sequences per epoch of that training, each of the window length."""
+    """Number of sequences in one epoch of that training run, each of the window length."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -51,7 +51,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("--budget-tokens and --epochs with --sequences both set the budget. Use one of them.")
 
     def budget(self, length: int) -> Budget | None:
-        """Return the budget for windows of `length` ids, or None if no option sets it."""
+        """Return the budget for windows of `length` ids, or None if no option sets a budget."""
         if self.budget_tokens is not None:
             return Budget(tokens=self.budget_tokens)
         if self.epochs is None or self.sequences is None:
@@ -63,12 +63,12 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 def pick_overlap(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) -> Pick:
     """Pick the largest overlap up to half a window at which one epoch shows no token more often than the budget allows.
 
-    If the configured number of windows leaves some out, overlap would displace text. Then pick the largest overlap at
-    which no window is left out, or overlap 0.
+    An overlap at which --max-windows or --target-windows leaves windows out is not picked, because overlap would
+    displace text. If no overlap fits, pick 0.
     """
     no_overlap = overlaps[0]
     has_budget = budget is not None and no_overlap.train_tokens > 0
-    # If --target-windows is more than the windows available, one epoch shows a token more than once.
+    # If --target-windows exceeds the number of windows, one epoch shows a token more than once.
     passes = (
         budget.tokens / no_overlap.train_tokens * no_overlap.redundancy if budget and has_budget else float(FEW_PASSES)
     )

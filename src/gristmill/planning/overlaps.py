@@ -1,10 +1,10 @@
 """Measure the rows of prepared documents, for several overlaps at once.
 
-Windows, ids and JSON bytes are counted exactly, for every document and overlap, with each window once. The windows to
-draw differ by overlap, and the steps of a build choose them. For some of the documents, rows are formatted and
-compressed, as JSON and as Parquet. Their size is scaled to all documents in two parts: the size without overlap by the
-compressed size of the bare ids, which is cheap to measure, and the size that overlap adds by the number of windows it
-adds (benchmarks/plan.md has the accuracy).
+Windows, ids and JSON bytes before sampling are counted exactly, for every document and overlap. For some of the
+documents, rows are also formatted and compressed, as JSON and as Parquet. The size of these rows is scaled to all
+documents in two parts. The size without overlap is scaled by the compressed size of the bare ids, which is cheap to
+measure. The size that overlap adds is scaled by the number of windows that overlap adds. benchmarks/plan.md has the
+accuracy.
 """
 
 import hashlib
@@ -38,32 +38,32 @@ from gristmill.windows.cut import WindowShape
 TRIAL_TOKENS = 1 << 19
 """Approximate number of tokens of a large dataset that are formatted and compressed at every overlap."""
 MIN_TRIAL_STEP = 3
-"""A dataset below this multiple of TRIAL_TOKENS is compressed completely: a third of it is not enough."""
+"""A dataset smaller than this multiple of TRIAL_TOKENS is compressed completely, because a part of it is not enough."""
 RUN_BYTES = 64 << 10
-"""Row bytes in one run of documents: long enough to include similar neighbors, short enough for many runs."""
+"""Size of the rows in one run of documents: large enough to include similar neighbors, small enough for many runs."""
 ZSTD_LEVEL = 1
 TOKENS_PER_TASK = 1 << 18
-"""Tokens of the documents that one task counts."""
+"""Approximate number of tokens in the documents of one task."""
 FILE_COST_TOKENS = 100
-"""Cost of a file of any size, in tokens."""
+"""Fixed cost of a file, expressed as a number of tokens."""
 
 Counts = npt.NDArray[np.int64]
-"""Array by document, overlap and measure. The measures are windows, content tokens, fresh tokens, ids, bytes of JSON
-rows, and tokens of a dropped tail."""
+"""Array with the axes document, overlap and measure. The measures are windows, content tokens, fresh tokens, ids, bytes
+of JSON rows, and tokens of a dropped tail."""
 WINDOWS, CONTENT, FRESH, IDS, BYTES, TAIL = range(6)
 
 
 class UnsampledCounts(NamedTuple):
-    """Counts for every document that may have a window at some overlap, in path order, with each window once."""
+    """Counts before sampling, for every document that may have a window at some overlap, in path order."""
 
     documents: list[PlacedDocument]
     counts: Counts
     ids_zst_bytes: int
     """Compressed size of the bare ids, and of the text if rows include it."""
 
-    def at(self, column: int) -> list[PlacedDocument]:
-        """Return the documents as a build with this overlap measures them."""
-        counted = zip(self.documents, self.counts[:, column].tolist(), strict=True)
+    def documents_at(self, column: int) -> list[PlacedDocument]:
+        """Return the documents with the sizes that a build measures. `column` is the index of the overlap."""
+        documents_and_counts = zip(self.documents, self.counts[:, column].tolist(), strict=True)
         return [
             msgspec.structs.replace(
                 document,
@@ -74,7 +74,7 @@ class UnsampledCounts(NamedTuple):
                 num_cut_tokens=document.num_tokens - one[FRESH] - one[TAIL],
                 num_row_bytes=one[BYTES],
             )
-            for document, one in counted
+            for document, one in documents_and_counts
         ]
 
 
@@ -91,7 +91,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     overlap: int
     files: list[list[PlacedDocument]]
-    """Documents as decided for that overlap, one list per output file."""
+    """Documents as decided for the overlap, one list per output file."""
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     ids_zst_bytes: int
     num_windows: int
     num_fresh: int
-    """Distinct tokens in the rows."""
+    """Number of distinct tokens in the rows."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     seconds_in_worker: float
@@ -110,13 +110,13 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParquetTrials(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents to format as Parquet at every overlap, in one process, since pyarrow is slow to import."""
+    """Documents to format as Parquet at every overlap, in one process, because pyarrow is slow to import."""
 
     overlaps: list[Trial]
 
 
 def run_trial(context: Context, task: Trial | ParquetTrials) -> Any:
-    """Format rows and return a TrialResult, or the Parquet bytes for each overlap."""
+    """Format rows. Return a TrialResult, or for ParquetTrials a list with the Parquet size at each overlap."""
     if isinstance(task, Trial):
         return try_jsonl(context, task)
     return [try_parquet(context, one.overlap, one.files) for one in task.overlaps]
@@ -131,7 +131,7 @@ def count_documents(
 ) -> UnsampledCounts:
     """Count the windows of all documents at each overlap.
 
-    A document without windows at the configured overlap may have some at another.
+    A document without windows at the configured overlap may have windows at a different overlap.
     """
     runs = consecutive_groups(documents, lambda one: one.num_tokens + FILE_COST_TOKENS, TOKENS_PER_TASK)
     results = list(map_tasks(partial(count_run, context, overlaps), runs))
@@ -144,13 +144,13 @@ def count_run(context: Context, overlaps: Sequence[int], documents: Sequence[Pla
     counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
     blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
     tokens = join_blocks(blocks)
-    for number, shape in enumerate(shapes):
-        counts[:, number] = _count_rows(context.window_schema, rows_of(documents, tokens, shape))
+    for column, shape in enumerate(shapes):
+        counts[:, column] = _count_rows(context.window_schema, rows_of(documents, tokens, shape))
     return RunCounts(counts, sum(map(_compressed_ids_size, blocks)))
 
 
 def _count_rows(schema: Schema, rows: Rows) -> Counts:
-    """Count the rows of each document."""
+    """Return the measures of each document: windows, content tokens, fresh tokens, ids, bytes and tail tokens."""
     windows = rows.windows
     per_row = (
         np.ones(rows.num_rows, np.int64),
@@ -168,7 +168,7 @@ def _compressed_ids_size(block: Block) -> int:
 
 
 def _compressed_rows_size(documents: Sequence[Sequence[bytes]]) -> int:
-    """Compressed size of one piece of the output. As in a build, no frame extends into the next piece."""
+    """Return the compressed size of one piece of the output. As in a build, no frame extends into the next piece."""
     compressed, frames = compress_rows(list(chain.from_iterable(documents)))
     return len(compressed) + len(encode_table(frames))
 
@@ -178,7 +178,10 @@ def _total_size(rows: Sequence[bytes]) -> int:
 
 
 def choose_trial_documents(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocument]]:
-    """Choose the documents to format: all of a small dataset, one file per split, or every nth run of a large one."""
+    """Choose the documents to format, as one list per output file.
+
+    All documents of a small dataset are chosen, with one file per split. Of a large dataset, every nth run is chosen.
+    """
     num_tokens = sum(document.num_tokens + FILE_COST_TOKENS for documents in splits for document in documents)
     step = num_tokens // TRIAL_TOKENS
     if step < MIN_TRIAL_STEP:

@@ -1,8 +1,8 @@
 """plan(): estimate the result of a build without building it.
 
-The steps of a build read, clean, tokenize, compare and split the files, in a temporary folder. Then, for each overlap,
-the steps of a build decide which text of each file is kept, how often its windows are used, and which variants it has.
-The resulting rows are counted instead of written.
+As in a build, files are read, cleaned, tokenized, compared and split, but in a temporary folder. For each overlap, the
+code of step 2 decides which text of each file is kept, how often its windows are used, and which variants it has. The
+resulting rows are counted instead of written.
 """
 
 import errno
@@ -113,13 +113,13 @@ def _require_plannable(config: Config) -> None:
     """Raise ConfigError for options whose effect only a build can determine."""
     if config.window.pack == "repo":
         raise ConfigError(
-            "plan cannot count the rows of --pack repo, which may cut a repository at any token. Leave it out: the "
+            "plan cannot count the rows of --pack repo, because a row may begin at any token. Leave it out: the "
             "number of rows is about the number of ids at overlap 0, divided by the window length."
         )
     if config.variants.needs_model:
         raise ConfigError(
-            "plan cannot estimate --variants rewrite, because it does not call the language model. Leave it out: it "
-            "adds at most as many windows to train as the files of train have."
+            "plan cannot estimate --variants rewrite, because plan does not call the language model. Leave it out: "
+            "rewriting adds at most as many windows to train as train already has."
         )
 
 
@@ -149,7 +149,7 @@ def _without_packing(context: Context) -> Context:
 
 
 def _overlaps_to_compare(context: Context) -> list[int]:
-    """Return the overlaps to compare, including the configured one. Documents have no overlap."""
+    """Return the overlaps to compare, including the configured overlap. Rows that are documents have no overlap."""
     if context.config.has_documents:
         return [0]
     shape, length = context.window_shape, context.config.window.length
@@ -167,7 +167,7 @@ def _measure(
     runner: Runner,
     progress: Progress,
 ) -> Measurements:
-    """Decide, for each overlap, what a build with it would keep, and measure its rows."""
+    """Decide, for each overlap, what a build with that overlap would keep, and measure the rows."""
     drawn, decision = plan_inputs.drawn, decided.decision
     documents = sorted((*decision.kept, *decision.cut_away), key=lambda document: document.key)
     equalized = equalize_weights(documents, drawn)
@@ -180,11 +180,13 @@ def _measure(
         started = time.perf_counter()
         for column, overlap in enumerate(overlaps):
             overlap_context = _context_at(context, overlap, _scale_sampling(context.config, unsampled, column, drawn))
-            decided_here = _decide_at_overlap(overlap_context, decided, unsampled.at(column), benchmarks, runner)
+            decided_here = _decide_at_overlap(
+                overlap_context, decided, unsampled.documents_at(column), benchmarks, runner
+            )
             builds.append(estimate_build(plan_inputs, overlap_context, decided_here, unsampled, column))
             tasks.append(Trial(overlap=overlap, files=_decided_documents(chosen, decided_here.decision)))
         seconds_to_decide = (time.perf_counter() - started) / len(overlaps)
-        # The longest tasks come first, so that no worker waits for another at the end.
+        # The longest tasks come first, so that no worker is idle at the end.
         columns, *trials = map_tasks(partial(run_trial, context), [ParquetTrials(overlaps=tasks), *reversed(tasks)])
     return Measurements(
         unsampled=unsampled,
@@ -215,7 +217,7 @@ def _context_with(context: Context, config: Config) -> Context:
 
 
 def _scale_sampling(config: Config, unsampled: UnsampledCounts, column: int, drawn: FileSample) -> SamplingConfig:
-    """Scale the configured number of windows, which is for all files, down to the sample."""
+    """Scale the configured number of windows down from all files to the sample."""
     sampling = config.sampling
     if drawn.is_all or (sampling.max_windows is None and sampling.target_windows is None):
         return sampling

@@ -1,4 +1,4 @@
-"""Records of a plan: size and cost of a build for each overlap, its contents, and the training on it."""
+"""Records of a plan: size and cost of a build for each overlap, the content of the dataset, and training steps."""
 
 import msgspec
 
@@ -19,9 +19,9 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Ids in all rows, including overlaps, special tokens and padding."""
     train_tokens: int
     redundancy: float
-    """Mean number of times a source token is shown: content tokens in all windows, divided by distinct ones."""
+    """Mean number of times a source token is shown: content tokens in all windows, divided by distinct tokens."""
     windows_per_token: float
-    """Mean number of windows that contain a source token, before windows are drawn: the redundancy by overlap alone."""
+    """Mean number of windows that contain a source token, before windows are drawn: redundancy caused by overlap."""
     is_cut_short: bool
     """True if --max-windows or --target-windows leaves windows out."""
     jsonl_bytes: int
@@ -33,7 +33,7 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_epoch: int
     """Training steps in one epoch, at the batch size."""
     epochs_for_budget: float | None
-    """Epochs that process as many ids as the budget. None without a budget, or if train is empty."""
+    """Number of epochs that process as many ids as the budget. None without a budget, or if train is empty."""
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +52,13 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
     split: Split
     files: int
     tokens: int
-    """Distinct tokens, without those that are cut."""
+    """Distinct tokens, without the tokens that are cut."""
     share: float
     """Share of the tokens of all splits."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """Epochs and steps that a number of passes over each token takes, at the recommended overlap."""
+    """Number of epochs and steps for a number of passes over each token, at the recommended overlap."""
 
     passes: int
     epochs: float
@@ -74,10 +74,10 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of ids that a training processes."""
+    """Number of ids that a training run processes."""
 
     tokens: int
-    """Ids including padding: `epochs * sequences * length`, or as given."""
+    """Ids including padding: the value of --budget-tokens, or `epochs * sequences * length`."""
     epochs: float | None = None
     sequences: int | None = None
     length: int | None = None
@@ -88,10 +88,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     files: int
     of: int
-    """Number of files to sample from: those that are not empty and not excluded by name."""
+    """Number of files to sample from: all files that are neither empty nor excluded by name."""
     error: float
     """Maximum relative error of windows, ids and JSONL bytes. The counts by language, folder and drop reason are less
-    exact. Compressed sizes are overestimated, since a sample has fewer similar files next to each other."""
+    exact. Compressed sizes are overestimated, because a sample has fewer similar files next to each other."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,23 +103,23 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Estimate of a build. Files, tokens, splits and variants are those at the recommended overlap."""
+    """Estimate of a build. Files, tokens, splits and variants are estimated at the recommended overlap."""
 
     sources: list[str]
     found: int
     kept: int
     distinct_tokens: int
-    """Content tokens of the kept files, each counted once, without those that are cut."""
+    """Content tokens of the kept files, each counted once, without the tokens that are cut."""
     cut_tokens: int
-    """Tokens cut because their span is also in another split or in a benchmark."""
+    """Tokens that are cut because they are in a span that is also in another split or in a benchmark."""
     one_window_files: int
     """Files that fit into one window."""
     preset: str
     """Name of the preset, with the reason for it."""
     is_packed: bool
-    """True if windows are packed. All counts of windows are then counts of rows."""
+    """True if windows are packed, so that all counts of windows are counts of rows."""
     has_documents: bool
-    """True if each row is a document with its text. All counts of windows are then counts of documents."""
+    """True if each row is a document with its text, so that all counts of windows are counts of documents."""
     window_length: int
     batch_size: int
     budget: Budget | None
@@ -128,18 +128,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     folders: list[Contribution]
     removed: list[Removed]
     splits: list[SplitPlan]
-    """Empty for a sample, which is too small to be split the way all files would be."""
+    """Empty for a sample, because a sample is too small to be split like all files."""
     previous_splits: PreviousSplits | None
     """Splits kept from an earlier build in the output folder."""
     sampling: SamplingFacts | None
-    """Result of weights and sizes, as a manifest records it. None if every window is used once, and for a sample."""
+    """Result of weights and sizes, as in a manifest. None for a sample, or if every window is used once."""
     fim: FimFacts | None
     variants: dict[VariantKind, VariantFacts]
-    """Keyed by configured kind. Empty for a sample."""
+    """Variants, keyed by configured kind. Empty for a sample."""
     passes: list[Passes]
     pick: Pick
     sample: Sample | None
-    """None if all files were read. The counts are then exact."""
+    """None if all files were read, so that the counts are exact."""
     warnings: list[str]
     """Warnings that a build would print. Empty for a sample."""
     workers: int

@@ -87,8 +87,8 @@ def _sample_lines(plan: Plan) -> list[str]:
     if plan.sample is not None:
         files = f"{plan.sample.files:,} of {counted(plan.sample.of, 'file')}"
         lines += [
-            f"≈ estimated from {files}, not counting files excluded by name: {_within(plan.sample.error)}.",
-            "  This allows for near-duplicates outside the sample. Counts by language, folder and reason are less",
+            f"≈ estimated from {files}, without files excluded by name: {_within(plan.sample.error)}.",
+            "  The error allows for near-duplicates outside the sample. Counts by language, folder and reason are less",
             "  exact, and compressed sizes are overestimated.",
             "",
         ]
@@ -135,7 +135,9 @@ def _file_lines(plan: Plan) -> list[str]:
     for one in plan.removed:
         size = f" ({size_text(one.bytes)})" if one.bytes else ""
         lines.append(f"{one.files:>15,} {one.reason}{size}: {one.reason.meaning}")
-    cut = f", {plan.cut_tokens:,} cut: they are also in another split or in a benchmark" if plan.cut_tokens else ""
+    cut = (
+        f", {plan.cut_tokens:,} cut because they are also in another split or in a benchmark" if plan.cut_tokens else ""
+    )
     return [*lines, f"tokens   {plan.distinct_tokens:,} kept{cut}"]
 
 
@@ -157,8 +159,8 @@ def _training_lines(plan: Plan) -> list[str]:
         return lines
     text = counted(budget.tokens, "id")
     if budget.epochs is not None and budget.sequences is not None:
-        epochs_asked = counted(f"{budget.epochs:g}", "epoch")
-        text = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {budget.length} ids = {text}"
+        epochs_text = counted(f"{budget.epochs:g}", "epoch")
+        text = f"{epochs_text} x {counted(budget.sequences, 'sequence')} x {budget.length} ids = {text}"
     epochs = picked.epochs_for_budget
     num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [

@@ -1,10 +1,10 @@
-"""Draw a sample of the files, and estimate the error of counts based on it.
+"""Draw a sample of the files, and estimate the error of counts that are based on the sample.
 
-Files are drawn by size. The number drawn from each power of two balances reading time against precision; all of the
-largest files may be drawn. Files of exactly the same size are drawn together or not at all, so that copies are as
-frequent in the sample as among all files. Near-duplicates and shared spans, which need two files of different size, are
-found less often: in a sample of one tenth, the other file of a pair is in the sample one time in ten. The stated error
-allows for all the pairs that may be missed.
+Files are drawn by size. The number of files drawn from each power of two balances reading time against precision. All
+of the largest files may be drawn. Files of exactly the same size are drawn together or not at all, so copies are as
+frequent in the sample as among all files. Near-duplicates and shared spans need two files, usually of different size,
+so they are found less often: if a tenth of the files is drawn and one file of a pair is in the sample, the other file
+is in the sample one time in ten. The stated error allows for all pairs that may be missed.
 """
 
 import hashlib
@@ -19,11 +19,13 @@ import numpy.typing as npt
 from gristmill.core.records import PlacedDocument, SourceFile
 
 DEVIATIONS = 3.0
-"""Standard deviations in the stated error. Fewer than 1 in 100 samples exceed it (tests/planning/test_plan.py)."""
+"""Number of standard deviations in the stated error. Fewer than 1 in 100 samples exceed that error
+(tests/planning/test_plan.py)."""
 PAIR_DEVIATIONS = 2.0
-"""Fewer, since the worst case is already assumed: that files are removed only in pairs."""
+"""Number of standard deviations for losses in pairs. It is lower than DEVIATIONS, because the worst case is already
+assumed: that files are removed only in pairs."""
 MIN_SIZES = 2
-"""Minimum number of sizes from each power of two. The spread cannot be estimated from one size."""
+"""Minimum number of distinct sizes drawn from each power of two. The spread cannot be estimated from one size."""
 
 SizeCounts = Counter[int]
 """Number of files of each size."""
@@ -34,9 +36,9 @@ class Stratum(NamedTuple):
     """Files whose sizes have the same number of bits."""
 
     population: SizeCounts
-    """All files."""
+    """Number of files of each size in the stratum."""
     drawn: SizeCounts
-    """Files in the sample."""
+    """Number of files of each size in the sample."""
 
     @property
     def files_weight(self) -> float:
@@ -52,11 +54,12 @@ class FileSample(NamedTuple):
 
     files: list[SourceFile]
     num_files: int
-    """Number of files that the sample was drawn from. Empty files do not count, unless all files were drawn."""
+    """Number of files that the sample was drawn from, without empty files. If all files were drawn, empty files are
+    included."""
     num_empty: int
     """Number of empty files that were left out."""
     strata: dict[int, Stratum]
-    """Keyed by the number of bits of the file size."""
+    """Strata, keyed by the number of bits of the file size."""
 
     @property
     def is_all(self) -> bool:
@@ -68,7 +71,7 @@ class FileSample(NamedTuple):
 
     @property
     def growth(self) -> float:
-        """Bytes of all files per byte of the sample."""
+        """Number of bytes of all files, divided by the number of bytes of the sample."""
         return self.num_bytes / max(1, sum(_num_bytes(stratum.drawn) for stratum in self.strata.values()))
 
     def files_weight(self, size: int | None) -> float:
@@ -76,21 +79,21 @@ class FileSample(NamedTuple):
         return 1.0 if self.is_all or not size else self.strata[size.bit_length()].files_weight
 
     def bytes_weight(self, size: int | None) -> float:
-        """Return the factor for windows, tokens and bytes of a sampled file of this size."""
+        """Return the factor that scales windows, tokens and bytes of a sampled file of this size to all files."""
         return 1.0 if self.is_all or not size else self.strata[size.bit_length()].bytes_weight
 
 
 class PairLosses(NamedTuple):
-    """Losses of a sample to near-duplicates and shared spans, which need a pair of files."""
+    """Tokens that a sample loses to near-duplicates and shared spans. Each loss needs a pair of files."""
 
     num_files: int
     """Number of files that lost tokens."""
     share: float
-    """Share of the tokens that were lost, weighted by file."""
+    """Share of the tokens that were lost, with each file weighted as in the sample."""
 
 
 def draw_files(files: Sequence[SourceFile], count: int | None) -> FileSample:
-    """Draw about `count` files, in path order, always the same ones. Draw all if `count` is None."""
+    """Draw about `count` files, or all files if `count` is None. Equal inputs give equal samples, in path order."""
     sizes = Counter(file.size for file in files if file.size)
     populations: dict[int, SizeCounts] = {}
     for size, number in sizes.items():
@@ -103,7 +106,7 @@ def draw_files(files: Sequence[SourceFile], count: int | None) -> FileSample:
             {bits: Stratum(population, population) for bits, population in populations.items()},
         )
     # Time is proportional to bytes, and the spread of a stratum to the size of its files. The best number of draws is
-    # then proportional to the number of files times the square root of their size.
+    # therefore proportional to the number of files times the square root of their size.
     shares = {
         bits: population.total() * math.sqrt(_num_bytes(population) / population.total())
         for bits, population in populations.items()
@@ -126,7 +129,7 @@ def _draw_sizes(population: SizeCounts, count: int) -> SizeCounts:
 
 
 def equalize_weights(documents: Sequence[PlacedDocument], drawn: FileSample) -> list[PlacedDocument]:
-    """Thin out the sample until all documents have the same weight, as in a simple random sample."""
+    """Leave documents out of the sample so that all others have the same weight, as in a simple random sample."""
     largest = max((drawn.bytes_weight(document.size) for document in documents), default=1.0)
     return [
         document
@@ -153,10 +156,10 @@ def estimate_error(drawn: FileSample, windows_by_size: Mapping[int, int], losses
 
 
 def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
-    """Variance of a ratio estimate per byte, for sizes drawn without replacement.
+    """Return the variance of a ratio estimate per byte, for sizes drawn without replacement.
 
-    See Cochran, Sampling Techniques, chapter 6. A few draws do not show the spread of a stratum. So its spread is
-    assumed to be at least that of all strata per byte.
+    See Cochran, Sampling Techniques, chapter 6. A few draws do not show the spread of a stratum. So the spread per byte
+    of a stratum is assumed to be at least the spread per byte of all strata together.
     """
     num_bytes = [np.array([size * number for size, number in one.drawn.items()], np.float64) for one in strata]
     residuals = [counts - counts.sum() / sizes.sum() * sizes for counts, sizes in zip(windows, num_bytes, strict=True)]
@@ -165,17 +168,20 @@ def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
     variance = 0.0
     for stratum, residual, sizes in zip(strata, residuals, num_bytes, strict=True):
         num_drawn, num_sizes = len(stratum.drawn), len(stratum.population)
-        own = float((residual**2).sum()) / max(1, num_drawn - 1)
-        spread = max(own, per_byte / max(1, degrees_of_freedom) * float((sizes**2).mean()))
+        own_spread = float((residual**2).sum()) / max(1, num_drawn - 1)
+        spread = max(own_spread, per_byte / max(1, degrees_of_freedom) * float((sizes**2).mean()))
         variance += num_sizes**2 * (1 - num_drawn / num_sizes) / num_drawn * spread
     return variance
 
 
 def _missed_share(drawn: FileSample, losses: PairLosses, files_weight: float) -> float:
-    """Estimate the maximum share of tokens that would also be lost with all files, if all losses come in pairs."""
+    """Estimate the maximum share of tokens that a build of all files would lose in addition to `losses`.
+
+    All losses are assumed to come in pairs.
+    """
     num_files, share = losses
     per_file = share / num_files if num_files else 1 / len(drawn.files)
-    # Upper end of the score interval of a Poisson count of which `num_files` were observed.
+    # Upper end of the score interval of a Poisson mean, if the observed count is `num_files`.
     max_files = num_files + PAIR_DEVIATIONS**2 / 2 + PAIR_DEVIATIONS * math.sqrt(num_files + PAIR_DEVIATIONS**2 / 4)
     return max(0.0, min(1.0, max_files * per_file * files_weight) - share)
 
