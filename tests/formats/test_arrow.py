@@ -139,7 +139,7 @@ def test_other_columns_are_refused(tmp_path):
 def test_ids_that_do_not_fit_the_type_are_refused(tmp_path):
     batch = plain_batch(3)
     large = WindowBatch(Ragged(batch.ids.values.astype(np.int64) - 65_536, batch.ids.offsets), batch.columns)
-    with pytest.raises(OutputError, match="does not fit uint16"):
+    with pytest.raises(OutputError, match="does not fit in uint16"):
         ARROW.write([large], Target(tmp_path, Split.TRAIN, plain_schema()))
     assert not (tmp_path / "train/state.json").exists()
 

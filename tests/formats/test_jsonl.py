@@ -251,5 +251,5 @@ def test_rows_are_read_by_number(tmp_path):
 def test_file_with_another_number_of_rows_is_damaged(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n{}\n")
-    with pytest.raises(DatasetError, match="damaged: 2 rows, but the manifest records 3"):
+    with pytest.raises(DatasetError, match="damaged: it has 2 rows, but the manifest records 3"):
         JsonlFile(path, 3)[0]

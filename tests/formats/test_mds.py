@@ -81,7 +81,7 @@ def test_id_outside_the_vocabulary_is_refused(tmp_path):
     schema = schema_of()
     batch = make_batch(schema, 3)
     ids = Ragged(batch.ids.values.astype(np.uint32) + (1 << 16), batch.ids.offsets)
-    with pytest.raises(OutputError, match="'input_ids' does not fit uint16"):
+    with pytest.raises(OutputError, match="'input_ids' does not fit in uint16"):
         write(tmp_path, schema, WindowBatch(ids, batch.columns))
 
 

@@ -150,7 +150,7 @@ def test_null_values_are_refused(tmp_path):
 def test_values_that_do_not_fit_the_type_are_refused(tmp_path):
     batch = plain_batch(3)
     large = WindowBatch(Ragged(batch.ids.values.astype(np.int64) + 65_536, batch.ids.offsets), batch.columns)
-    with pytest.raises(OutputError, match="does not fit uint16"):
+    with pytest.raises(OutputError, match="does not fit in uint16"):
         PARQUET.write([large], Target(tmp_path, Split.TRAIN, plain_schema()))
     lines = WindowBatch(batch.ids, batch.columns | {"lines": Ragged.of([[1, 1 << 31]] * 3)})
     with pytest.raises(OutputError, match=r"column lines has a value that its type .* cannot hold"):

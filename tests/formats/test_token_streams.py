@@ -264,9 +264,9 @@ def test_ids_that_do_not_fit_are_refused(format_, tmp_path):
     for bad_value in (70_000, -1):
         values = batch.ids.values.astype(np.int64)
         values[2] = bad_value
-        with pytest.raises(OutputError, match=f"{bad_value} does not fit uint16"):
+        with pytest.raises(OutputError, match=f"{bad_value} does not fit in uint16"):
             write(format_, tmp_path / "out", [WindowBatch(Ragged(values, batch.ids.offsets), batch.columns)])
-    with pytest.raises(OutputError, match="70000 does not fit uint16"):
+    with pytest.raises(OutputError, match="70000 does not fit in uint16"):
         write(format_, tmp_path / "out", [batch], SCHEMA._replace(end_id=70_000))
     with pytest.raises(OutputError, match="13 ids, but windows have at most 12"):
         write(format_, tmp_path / "out", [to_batch([row(framed(range(10)))])])
@@ -276,7 +276,7 @@ def test_megatron_refuses_ids_beyond_int32(tmp_path):
     schema = SCHEMA._replace(vocab_size=2**32)
     rows = [row(framed([2**31 - 1]))]
     assert to_rows(write_rows(MEGATRON, tmp_path / "out", rows, schema).read(0, 1), schema) == rows
-    with pytest.raises(OutputError, match="2147483648 does not fit int32"):
+    with pytest.raises(OutputError, match="2147483648 does not fit in int32"):
         write_rows(MEGATRON, tmp_path / "out", [row(framed([2**31]))], schema)
     rows = [row(framed([2**32 - 1]))]
     assert to_rows(write_rows(BIN, tmp_path / "bin", rows, schema).read(0, 1), schema) == rows
@@ -323,7 +323,7 @@ def test_positions_outside_the_stream_are_damage(format_, tmp_path, column, valu
     windows = np.load(tmp_path / "out/train.windows.npy", mmap_mode="r+")
     windows[column] = value
     windows.flush()
-    with pytest.raises(DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a position in 7 ids. Build"):
+    with pytest.raises(DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a range of 7 ids. Build"):
         read_all(format_, tmp_path / "out")
 
 

@@ -90,7 +90,7 @@ def config_for(source, out, **options):
 
 
 FAILURES = [
-    (die, {}, r"its worker died \(exit code -9\), likely for want of memory"),
+    (die, {}, r"its worker died \(exit code -9\), probably because it ran out of memory"),
     (hang, {"task_seconds": 1}, r"no answer within [\d.]+ s"),
     (run_out_of_memory, {}, "out of memory"),
     (run_out_of_memory, {"workers": 1}, "out of memory"),

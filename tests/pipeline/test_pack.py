@@ -344,7 +344,7 @@ def test_files_come_after_the_files_they_import(shop, tmp_path, plain_tokenizer)
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
     assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
-    order_text = "each after the files it imports (8 imports, 1 ignored because of cycles)"
+    order_text = "each file after the files that it imports (8 imports, 1 ignored because of cycles)"
     assert f"| order of files in a repository | {order_text} |" in (tmp_path / "out/README.md").read_text()
     assert f"(repo, files {order_text})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)

@@ -221,7 +221,7 @@ def test_selected_formats_are_uploaded_with_their_own_manifest(hub, push, datase
 def test_missing_format_is_named(push):
     code, _, err = push("--format", "mds")
     assert code == 2
-    assert "--format 'mds' is not in this dataset, which has jsonl. Try gristmill export --format mds." in err
+    assert "--format 'mds': the dataset has only jsonl. Try gristmill export --format mds." in err
 
 
 def test_failed_check_prevents_the_upload(hub, push, dataset):

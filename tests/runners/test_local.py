@@ -160,7 +160,7 @@ def test_task_that_kills_every_worker_fails_without_affecting_others(tmp_path, w
     with LocalRunner(workers) as runner:
         tasks = [Task(number, tmp_path, deaths=9 * (number in {0, 5})) for number in range(20)]
         done = dict(runner.as_completed(run_task, tasks))
-    reason = "its worker died (exit code -9), likely for want of memory"
+    reason = "its worker died (exit code -9), probably because it ran out of memory"
     assert done == {number: TaskFailed(reason) if number in {0, 5} else number for number in range(20)}
     assert num_deaths(tmp_path, 0) == num_deaths(tmp_path, 5) == MAX_ATTEMPTS
 
@@ -177,7 +177,7 @@ def test_error_after_three_failures_names_the_task(tmp_path):
         with pytest.raises(OutputError) as caught:
             list(runner.map(run_task, tasks))
     assert str(caught.value) == (
-        "a task failed 3 times (its worker died (exit code -9), likely for want of memory), at number 4. "
+        "a task failed 3 times (its worker died (exit code -9), probably because it ran out of memory), at number 4. "
         "Try fewer --workers."
     )
 

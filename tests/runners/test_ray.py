@@ -134,7 +134,7 @@ def test_large_results_arrive_complete(runner):
 def test_killed_worker_is_replaced(runner, tmp_path):
     tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
     done = dict(runner.as_completed(die_first, tasks))
-    failed = TaskFailed("its worker died, likely for want of memory")
+    failed = TaskFailed("its worker died, probably because it ran out of memory")
     assert done == {number: failed if number == 5 else number for number in range(10)}
     assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
 

@@ -1,4 +1,4 @@
-"""Types of columns in the Hub's dataset card and in Croissant."""
+"""Types of columns in the dataset card for the Hub and in Croissant."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ def describe_column(name: str) -> str:
 
 
 def features(names: list[str]) -> list[dict[str, Any]] | None:
-    """Return the features in the syntax of `datasets`, or None if `datasets` has to infer them."""
+    """Return the features of columns in the syntax of `datasets`, or None if `datasets` has to infer the features."""
     found = [_feature(name) for name in names]
     return None if None in found else [one for one in found if one is not None]
 
 
 def _feature(name: str) -> dict[str, Any] | None:
-    """Return the feature of a column. Ids need half the space of the int64 that a JSON reader infers."""
+    """Return the feature of a column. Without it, JSON readers load ids as int64, which takes twice the space."""
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None
@@ -35,7 +35,7 @@ def _feature(name: str) -> dict[str, Any] | None:
 
 
 def croissant_type(name: str) -> tuple[str, bool] | None:
-    """Return the type of a value and True if a row has a list of them, or None if values are objects."""
+    """Return the type of the values, and whether a row has a list of values. None if values are objects."""
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None

@@ -1,7 +1,7 @@
-"""croissant.json of a dataset, in Croissant 1.1, generated from the manifest only.
+"""croissant.json: the metadata of a dataset in Croissant 1.1, generated from the manifest only.
 
-It leaves out `url`, `creator`, `datePublished` and `citeAs`, which only the publisher can provide. Rows are described
-once, for the format that most readers support. Every file of the dataset is listed with its digest.
+The file lacks `url`, `creator`, `datePublished` and `citeAs`, which only the publisher can provide. It describes the
+rows in only one format, the one that most readers support. It lists every file of the dataset with its digest.
 """
 
 import json
@@ -12,7 +12,7 @@ from gristmill.cards.front_matter import dataset_title, languages_by_tokens
 from gristmill.cards.hub_licenses import license_page
 from gristmill.cards.provenance import get_setting, notable_settings
 from gristmill.cards.readme import limitations
-from gristmill.cards.snippets import LOADABLE, data_files
+from gristmill.cards.snippets import LOADABLE_FORMATS, data_files
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import display_name, safe_title
@@ -111,7 +111,10 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 def _responsibility(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     settings = (f"{name} = {value}" for name, value in notable_settings(manifest).items())
-    removed = ", ".join(f"{num:,} {display_name(kind)}" for kind, num in counts.redactions.items()) or "none found"
+    removed = ", ".join(f"{num:,} {display_name(kind)}" for kind, num in counts.redactions.items())
+    secrets_text = (
+        f"Secrets in known formats were removed: {removed}." if removed else "No secrets in known formats were found."
+    )
     keeps_secrets = get_setting(manifest, "secrets", "action") == "keep"
     return {
         "rai:dataCollection": f"{counted(counts.found, 'file')} found in {counted(len(manifest.sources), 'source')}: "
@@ -119,9 +122,7 @@ def _responsibility(manifest: Manifest) -> dict[str, Any]:
         "rai:dataPreprocessingProtocol": [display_name(one) for one in settings],
         "rai:dataLimitations": limitations(manifest),
         "rai:personalSensitiveInformation": [
-            "The files were not scanned for secrets."
-            if keeps_secrets
-            else f"Secrets of known formats were removed: {removed}.",
+            "The files were not scanned for secrets." if keeps_secrets else secrets_text,
         ],
     }
 
@@ -142,7 +143,7 @@ def _file_objects(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def encodings(name: str) -> str | list[str]:
-    """Return the media type of a file, or a list of two if it is compressed."""
+    """Return the media type of a file, or a list of two media types if the file is compressed."""
     if name.endswith(".zst"):
         return [str(encodings(name.removesuffix(".zst"))), "application/zstd"]
     return next((kind for suffix, kind in ENCODINGS.items() if name.endswith(suffix)), "application/octet-stream")
@@ -151,11 +152,11 @@ def encodings(name: str) -> str | list[str]:
 def _row_files(manifest: Manifest) -> list[str]:
     """Return the data files of the preferred format.
 
-    Compressed files come last because mlcroissant cannot decompress them.
+    Compressed files are used only if there are no others, because mlcroissant cannot decompress them.
     """
     by_format = [
         [name for files in data_files(manifest, one).values() for name in files]
-        for one in LOADABLE
+        for one in LOADABLE_FORMATS
         if one in manifest.formats
     ]
     return min((names for names in by_format if names), key=lambda names: names[0].endswith(".zst"), default=[])
@@ -198,7 +199,7 @@ def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
 def _split_field() -> dict[str, Any]:
     """Return the field that extracts the split from the file name, such as `train-00000-of-00002.jsonl`.
 
-    mlcroissant applies the regex twice, so it must also match the name of the split itself.
+    mlcroissant applies the regex twice, so the regex must also match its own result, the name of the split.
     """
     return {
         "@type": "cr:Field",

@@ -12,7 +12,7 @@ from gristmill.core.markdown import safe_title, to_yaml
 
 CONFIG_NAME = "default"
 MISSING_FILE = "add-a-format-by-gristmill-export-DIR---format-parquet"
-"""File name that does not exist, so that the error message of `datasets` shows how to add a loadable format."""
+"""Name of a file that does not exist. The error message of `datasets` contains it and so shows how to add a format."""
 SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 SMALLEST_SIZE = 1000
 MAX_TITLE_REPOS = 3
@@ -24,7 +24,7 @@ def front_matter(manifest: Manifest) -> str:
 
 
 def dataset_title(manifest: Manifest, format_name: Callable[[str], str]) -> str:
-    """Return a title such as `Code from requests, flask and 3 more`, with each name formatted by `format_name`."""
+    """Return a title such as `Code from requests, flask and 3 more`. `format_name` formats each name."""
     repos = [format_name(source.repo) for source in manifest.sources[:MAX_TITLE_REPOS]] or ["no sources"]
     others = len(manifest.sources) - MAX_TITLE_REPOS
     if others > 0:
@@ -33,13 +33,13 @@ def dataset_title(manifest: Manifest, format_name: Callable[[str], str]) -> str:
 
 
 def languages_by_tokens(manifest: Manifest) -> list[str]:
-    """Return the languages, those with most tokens first."""
+    """Return the languages, sorted by number of tokens, largest first."""
     found = manifest.tokens_by_language
     return sorted(found, key=lambda name: (-sum(found[name].values()), name))
 
 
 def size_category(num_rows: int) -> str:
-    """Return the size category of the Hub: `n<1K`, `1K<n<10K` …"""
+    """Return the Hub's size category, such as `1K<n<10K`."""
     if num_rows < SMALLEST_SIZE:
         return "n<1K"
     for number, (low, high) in enumerate(pairwise(SIZES)):
@@ -53,7 +53,7 @@ def _entries(manifest: Manifest) -> dict[str, Any]:
     num_rows = sum(facts.windows for facts in manifest.splits.values())
     return {
         "pretty_name": dataset_title(manifest, safe_title),
-        # Usually a natural language. `code` is the Hub's value for source code.
+        # The Hub expects a natural language here, or `code` for source code.
         "language": ["code"],
         **license_entries(manifest.counts.licenses),
         "size_categories": [size_category(num_rows)],
@@ -65,7 +65,7 @@ def _entries(manifest: Manifest) -> dict[str, Any]:
 
 def _loader_entries(manifest: Manifest) -> dict[str, Any]:
     name = default_format(manifest)
-    if name is None:  # without this entry, `datasets` would load any JSON file as rows
+    if name is None:  # without this entry, `datasets` would load other JSON files as rows
         return {"configs": [{"config_name": CONFIG_NAME, "data_files": MISSING_FILE}]}
     files = data_files(manifest, name)
     sizes = {split: sum(facts.bytes for facts in split_files.values()) for split, split_files in files.items()}

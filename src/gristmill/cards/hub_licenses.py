@@ -9,7 +9,7 @@ from gristmill.cleaning.licenses import NOASSERTION
 OTHER = "other"
 UNKNOWN = "unknown"
 SPDX_ID = re.compile(r"[A-Za-z0-9.+-]+")
-# Identifiers from huggingface.co/docs/hub/repositories-licenses that are SPDX ids in lower case.
+# Hub identifiers (huggingface.co/docs/hub/repositories-licenses) that are SPDX ids in lower case.
 SAME_NAME = frozenset(
     {
         *("afl-3.0", "apache-2.0", "artistic-2.0", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear", "bsl-1.0"),
@@ -28,14 +28,15 @@ SAME_NAME = frozenset(
     }
 )
 OTHER_NAME = {"c-uda-1.0": "c-uda", "odbl-1.0": "odbl", "odc-by-1.0": "odc-by", "pddl-1.0": "pddl"}
+"""Hub identifiers that differ from the SPDX id, keyed by SPDX id in lower case."""
 GNU = re.compile(r"(agpl-3\.0|lgpl-2\.1|lgpl-3\.0|gpl-2\.0|gpl-3\.0)(-only|-or-later|\+)?")
 GNU_DOCS = re.compile(r"gfdl-1\.[123](-.+)?")
 
 
 def hub_license(spdx: str) -> str:
-    """Return the Hub's identifier, such as `gpl-3.0` for `GPL-3.0-or-later`.
+    """Return the Hub's identifier of a license, such as `gpl-3.0` for `GPL-3.0-or-later`.
 
-    Returns `other` for an expression and for a license that the Hub has no identifier for.
+    Returns `other` for an SPDX expression, and for a license without a Hub identifier.
     """
     name = spdx.lower()
     if spdx == NOASSERTION:
@@ -50,9 +51,9 @@ def hub_license(spdx: str) -> str:
 
 
 def license_entries(spdx_ids: Iterable[str]) -> dict[str, Any]:
-    """Return the license entries of the front matter: one license or a list of all.
+    """Return the license entries of the front matter: one license, or a list of all licenses.
 
-    A single license that the Hub has no identifier for is given by name and link.
+    A single license without a Hub identifier is described by its name and a link.
     """
     spdx_ids = list(spdx_ids)
     names = list(dict.fromkeys(map(hub_license, spdx_ids)))
@@ -68,6 +69,6 @@ def license_entries(spdx_ids: Iterable[str]) -> dict[str, Any]:
 
 
 def license_page(spdx: str) -> str:
-    """Return the SPDX page of a license. Expressions and licenses that SPDX does not list are returned unchanged."""
+    """Return the URL of a license at spdx.org. Expressions and licenses unknown to SPDX are returned unchanged."""
     is_listed = SPDX_ID.fullmatch(spdx) and spdx != NOASSERTION and not spdx.startswith("LicenseRef-")
     return f"https://spdx.org/licenses/{spdx}.html" if is_listed else spdx

@@ -1,4 +1,4 @@
-"""Sections of a dataset card on its build: settings, tokenizer, versions, sources, and how to reproduce it."""
+"""Sections of a dataset card about the build: settings, tokenizer, versions, sources, and how to reproduce it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,14 +25,14 @@ ALWAYS_LISTED = (
 def build_section(manifest: Manifest) -> Iterator[str]:
     yield "## How it was built\n"
     facts = manifest.tokenizer
-    at = "" if facts.revision is None else f" at {name_as_code(facts.revision)}"
+    revision = "" if facts.revision is None else f" at revision {name_as_code(facts.revision)}"
     yield from table(
         ("item", "value"),
         [
             ("gristmill", name_as_code(manifest.gristmill)),
             (
                 "tokenizer",
-                f"{name_as_code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {name_as_code(facts.sha256)}",
+                f"{name_as_code(facts.name)}{revision}, {facts.vocab_size:,} ids, sha256 {name_as_code(facts.sha256)}",
             ),
             ("special ids", _special_ids(manifest)),
             *((("order of files in a repository", order),) if (order := repo_order_text(manifest)) is not None else ()),
@@ -64,13 +64,13 @@ def _special_ids(manifest: Manifest) -> str:
         return "none, because rows are texts"
     if get_setting(manifest, "window", "pack") == "repo":
         end = name_as_code([facts.end_id])
-        return f"the tokenizer's markers before each repository and file, {end} after each repository"
-    ids = f"{name_as_code(list(facts.prefix))} before each window, {name_as_code(list(facts.suffix))} after it"
+        return f"the tokenizer's markers before each repository and each file, {end} after each repository"
+    ids = f"{name_as_code(list(facts.prefix))} before each window, {name_as_code(list(facts.suffix))} after each window"
     return f"{ids}, {name_as_code(list(facts.closing))} after the last window of a file" if facts.closing else ids
 
 
 def repo_order_text(manifest: Manifest) -> str | None:
-    """Describe the order of files within a repository. None without --pack repo."""
+    """Return a description of the order of files within a repository, or None without --pack repo."""
     if get_setting(manifest, "window", "pack") != "repo":
         return None
     match get_setting(manifest, "window", "repo_order"):
@@ -79,7 +79,7 @@ def repo_order_text(manifest: Manifest) -> str | None:
         case "imports":
             orders = [facts.order for facts in (manifest.packing or {}).values() if facts.order is not None]
             imports, broken = counted(sum(one.imports for one in orders), "import"), sum(one.broken for one in orders)
-            return f"each after the files it imports ({imports}, {broken:,} ignored because of cycles)"
+            return f"each file after the files that it imports ({imports}, {broken:,} ignored because of cycles)"
         case _:
             return "by path"
 
@@ -92,11 +92,12 @@ def reproduce_section(manifest: Manifest) -> Iterator[str]:
     yield "the result, compare the sha256 of the content.\n"
     if manifest.previous_splits is not None:
         digest = name_as_code(manifest.previous_splits.sha256)
-        yield f"The splits of an earlier build were kept. Pass its `files.jsonl` (sha256 {digest}) to `--splits`.\n"
+        yield f"The splits of an earlier build were kept. Pass that build's `files.jsonl` (sha256 {digest}) to"
+        yield "`--splits`.\n"
     if manifest.decontamination.against:
         yield "Pass the benchmarks above to `--decontaminate-against`.\n"
     if any(VARIANTS[kind].needs_model for kind in manifest.variants):
-        yield "Variants by a language model are the same only if the model gives the same answers.\n"
+        yield "Variants that a language model wrote are the same only if the model gives the same answers.\n"
     yield "```\ngristmill build SOURCE... --out DIR --config gristmill.toml"
     yield "gristmill check DIR   # compares the files with the manifest"
     yield "```"
@@ -109,9 +110,9 @@ def get_setting(manifest: Manifest, section: str, name: str) -> Any:
 
 
 def notable_settings(manifest: Manifest) -> dict[str, str]:
-    """Return the settings to list: those in ALWAYS_LISTED and those that differ from the default.
+    """Return the settings to list in a card: those in ALWAYS_LISTED, and those that differ from the default.
 
-    Settings of windows are left out if rows are documents.
+    If rows are documents, settings of windows are left out.
     """
     has_documents = manifest.has_documents
     preset = msgspec.convert(manifest.settings.get("preset"), PresetName | None)
@@ -125,7 +126,7 @@ def notable_settings(manifest: Manifest) -> dict[str, str]:
 
 
 def redact_text(text: str) -> str:
-    """Remove secrets from a text. A pattern of --exclude, for example, may contain one."""
+    """Remove secrets from the text of a setting. A pattern of --exclude, for example, may contain a secret."""
     redacted = redact(text.encode("utf-8", "replace"), "text", SecretsConfig())
     return "a value that contains a secret" if redacted is None else redacted.text.decode()
 

@@ -1,6 +1,6 @@
-"""README.md of a dataset, a dataset card for the Hugging Face Hub, generated from the manifest only.
+"""README.md of a dataset: a dataset card for the Hugging Face Hub, generated from the manifest only.
 
-It does not depend on when or where the build ran: manifests that differ only in `run` give the same bytes.
+The card does not depend on when or where the build ran: manifests that differ only in `run` give the same bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,11 @@ from gristmill.core.records import Split, WhyNoVariant
 
 
 def limitations(manifest: Manifest) -> list[str]:
-    """Return the limitations of a dataset, for both cards."""
+    """Return the limitations of a dataset, for README.md and croissant.json."""
     emails = ", except for e-mail addresses" if get_setting(manifest, "secrets", "emails") else ""
-    shared = "Shared code of fewer than 50 tokens, or with different wording, does not count as leakage and was kept."
+    shared = "Held-out files and train may share spans of fewer than 50 tokens, or the same code in different wording."
     return [
-        "Secrets, generated code and near-duplicates are detected by rules and similarity sketches, which miss some.",
+        "Secrets, generated code and near-duplicates are detected by rules and similarity sketches, so some remain.",
         shared if manifest.decontamination.how != "off" else "Held-out files and train may share code of any length.",
         f"Names and other personal data in comments and code were kept{emails}.",
         "Licenses come from file headers, package manifests, license files and tables. They were not reviewed.",
@@ -30,7 +30,7 @@ def limitations(manifest: Manifest) -> list[str]:
 
 
 MAX_LISTED = 30
-"""Maximum number of languages, licenses or control tokens in a table."""
+"""Maximum number of rows in a table of languages, licenses or control tokens."""
 DECONTAMINATION_TEXTS = {
     "cut": "Spans of 50 or more tokens that a held-out file shares with train were cut out of the held-out file.",
     "drop": "Held-out windows that overlap a span of 50 or more tokens that is also in train were dropped.",
@@ -72,9 +72,7 @@ def _summary(manifest: Manifest) -> Iterator[str]:
     row_unit = f"{manifest.row_unit}s"
     yield from table(("split", "files", row_unit, "tokens", "configured share", "actual share"), rows)
     cut_text = (
-        " A held-out file from which spans were cut has a row for each remaining piece."
-        if manifest.has_documents
-        else ""
+        " A held-out file from which spans were cut has one row per remaining piece." if manifest.has_documents else ""
     )
     yield f"`files` counts files with at least one row, and `tokens` counts each token once.{cut_text}\n"
     yield from table(
@@ -84,7 +82,7 @@ def _summary(manifest: Manifest) -> Iterator[str]:
 
 def _loading(manifest: Manifest) -> Iterator[str]:
     yield "## How to load it\n"
-    yield "Replace `DIR` with the path of this folder. `load_dataset` also takes the name of the dataset on the Hub.\n"
+    yield "Replace `DIR` with the path of this folder. For `load_dataset`, `DIR` can also be the name on the Hub.\n"
     yield "```python"
     for name, lines in loading_code(manifest).items():
         is_default = name == default_format(manifest)
@@ -106,7 +104,7 @@ def _splits(manifest: Manifest) -> Iterator[str]:
         (str(split), f"{facts.files_cut[split]:,}", f"{cut:,}", f"{cut / max(1, facts.tokens_before[split]):.2%}")
         for split, cut in facts.tokens_cut.items()
     ]
-    yield from table(("split", "files cut", "tokens cut", "share of its tokens"), rows)
+    yield from table(("split", "files cut", "tokens cut", "share of tokens cut"), rows)
     if facts.against:
         yield "Spans that train shares with these benchmarks were cut out of train:\n"
         benchmarks = [
@@ -126,7 +124,7 @@ def _split_unit_text(manifest: Manifest) -> str:
     unit = {"directory": "folder", "repo": "source"}.get(get_setting(manifest, "split", "by"), "file")
     if get_setting(manifest, "duplicates", "near") == "keep":
         return f"Each {unit} is in one split only. Near-duplicates were **not** detected and may be in several splits."
-    return f"Each {unit} is in one split only, and near-duplicates are in the same split."
+    return f"Each {unit} is in one split only, and files that are near-duplicates are in the same split."
 
 
 def _filters(manifest: Manifest) -> Iterator[str]:
@@ -154,7 +152,7 @@ def _secrets(manifest: Manifest) -> Iterator[str]:
     action_text = (
         "Files with a match were dropped." if action == "drop" else "Each match was replaced with a placeholder."
     )
-    yield f"Files were scanned for keys, tokens and passwords of known formats. {action_text}\n"
+    yield f"Files were scanned for keys, tokens and passwords in known formats. {action_text}\n"
     yield from table(("kind", "removed"), [(name_as_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
 
 
@@ -164,12 +162,13 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
     yield "## Control tokens\n"
     action = get_setting(manifest, "output", "control_spellings")
     if action == "keep":
-        yield "Texts were **not** scanned for names of control tokens. A tokenizer may treat them as control tokens.\n"
+        yield "Texts were **not** scanned for names of control tokens. A tokenizer may treat such names as control"
+        yield "tokens.\n"
         return
     action_text = (
         "Files with a match were dropped."
         if action == "drop"
-        else "A space after its first character made each match plain text. `respellings` in `files.jsonl` lists them."
+        else "A space was added after the first character of each match. `respellings` in `files.jsonl` lists matches."
     )
     yield f"Texts were scanned for names of control tokens, such as {name_as_code('<|endoftext|>')}. {action_text}\n"
     found = list(manifest.counts.respellings.items())
@@ -182,7 +181,7 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
 def _licenses(manifest: Manifest) -> Iterator[str]:
     yield "## Licenses\n"
     yield "Each file remains under its own license. `files.jsonl` records the license and where it was found."
-    yield "`NOASSERTION` means that no license was recognized. That does not grant any rights.\n"
+    yield "`NOASSERTION` means that no license was recognized, so no rights are granted.\n"
     found = list(manifest.counts.licenses.items())
     yield from table(("SPDX", "files"), [(name_as_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
     yield from more_line(len(found) - MAX_LISTED, "licenses in files.jsonl")
@@ -216,7 +215,7 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
         for one in facts.groups
     ]
     yield from table(("weighted group", "weight", "share before sampling", "share in train", "epochs"), groups)
-    yield f"One pass over train contains each window {epochs.shown:.2f} times on average.\n"
+    yield f"Train contains each window {epochs.shown:.2f} times on average.\n"
 
 
 def _fim(manifest: Manifest) -> Iterator[str]:
@@ -225,9 +224,9 @@ def _fim(manifest: Manifest) -> Iterator[str]:
         return
     yield "## Fill-in-the-middle\n"
     yield (
-        f"Rewritten: {facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}. In each of their windows, "
-        "the middle comes last. Held-out files were not rewritten. The columns `fim`, `middle` and `middle_tokens` "
-        "describe each row.\n"
+        f"Rewritten: {facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}. In each window of a "
+        "rewritten file, the middle comes last. Held-out files were not rewritten. The columns `fim`, `middle` and "
+        "`middle_tokens` describe each row.\n"
     )
     rows = [(f"`{name}`", f"{count:,}") for name, count in (*facts.forms.items(), *facts.middles.items())]
     yield from table(("form or kind of middle", "windows"), rows)
@@ -239,7 +238,7 @@ def _variants(manifest: Manifest) -> Iterator[str]:
     if not manifest.variants:
         return
     yield "## Variants\n"
-    yield "Train also contains variants of its files. The column `variant` marks them.\n"
+    yield "Train also contains variants of its files. The column `variant` has the kind of variant.\n"
     rows = [
         (
             str(kind),

@@ -6,14 +6,14 @@ from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 
-LOADABLE = tuple(name for name, one in FORMATS.items() if one.datasets_builder is not None)
-"""Formats that `datasets.load_dataset` reads, in order of preference. It also reads .jsonl.zst."""
+LOADABLE_FORMATS = tuple(name for name, one in FORMATS.items() if one.datasets_builder is not None)
+"""Formats that `datasets.load_dataset` reads, the preferred format first. `load_dataset` also reads .jsonl.zst."""
 DIR = "DIR"
-"""Placeholder for the dataset folder. `datasets` takes a path or a name on the Hub, but not the current folder."""
+"""Placeholder for the path of the dataset folder."""
 
 
 def data_files(manifest: Manifest, name: str) -> dict[Split, dict[str, FileFacts]]:
-    """Return the files of a format by split, without splits that have no rows."""
+    """Return the files of a format, keyed by split and file name. Splits without files are left out."""
     files: dict[Split, dict[str, FileFacts]] = {}
     for split in Split:
         split_files = {
@@ -25,16 +25,16 @@ def data_files(manifest: Manifest, name: str) -> dict[Split, dict[str, FileFacts
 
 
 def default_format(manifest: Manifest) -> str | None:
-    """Return the format that `load_dataset(DIR)` loads, or None if it cannot load any.
+    """Return the format that `load_dataset(DIR)` loads, or None if it cannot load any format of the dataset.
 
-    There is only one, because `datasets` (5.2) reads all configurations of a folder with the reader of the first. A
-    second format therefore cannot be another configuration.
+    A second format cannot be a second configuration, because `datasets` (5.2) reads all configurations of a folder with
+    the reader of the first configuration.
     """
-    return next((name for name in LOADABLE if name in manifest.formats and data_files(manifest, name)), None)
+    return next((name for name in LOADABLE_FORMATS if name in manifest.formats and data_files(manifest, name)), None)
 
 
 def loading_code(manifest: Manifest) -> dict[str, list[str]]:
-    """Return Python code that loads the dataset, by format."""
+    """Return lines of Python code that load the dataset, keyed by format."""
     return {name: _lines(manifest, name) for name in manifest.formats if data_files(manifest, name)}
 
 

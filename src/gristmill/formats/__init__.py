@@ -1,1 +1,1 @@
-"""Output formats. Each module has the writer and the reader of one format."""
+"""Output formats: their writers and readers, and the columns of the rows that they store."""

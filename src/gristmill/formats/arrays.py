@@ -1,4 +1,4 @@
-"""Files of numbers of one dtype, raw or in NumPy's .npy format. They are written in pieces and read by mapping."""
+"""Files that hold numbers of one dtype, raw or in NumPy's .npy format. Writers append, readers memory-map."""
 
 import os
 import shutil
@@ -17,12 +17,14 @@ from gristmill.core.plain_files import open_plain
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_ALIGNMENT = 64
 NPY_MAX_SHAPE_DIGITS = 21
-"""Digits that NumPy reserves for the shape, so that the header length does not depend on the array length."""
+"""Number of digits that NumPy reserves for the shape, so that the header length does not depend on the array length."""
 
 COPY_BUFFER_BYTES = 1 << 20
 
 MakeHeader = Callable[[np.dtype[Any], int], bytes]
-"""Returns the file header for a dtype and a number of values. Its length must not depend on the number of values."""
+"""Function that returns the file header for a dtype and a number of values.
+
+The length of the header must not depend on the number of values."""
 
 
 def no_header(_dtype: np.dtype[Any], _count: int) -> bytes:
@@ -34,13 +36,13 @@ def npy_header(dtype: np.dtype[Any], count: int) -> bytes:
     descr = np.lib.format.dtype_to_descr(dtype)
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': ({count},), }}"
     header += " " * (NPY_MAX_SHAPE_DIGITS - len(str(count)))
-    num_before = len(NPY_MAGIC) + 2
-    header_bytes = -(-(num_before + len(header) + 1) // NPY_ALIGNMENT) * NPY_ALIGNMENT - num_before
+    preamble_bytes = len(NPY_MAGIC) + 2
+    header_bytes = -(-(preamble_bytes + len(header) + 1) // NPY_ALIGNMENT) * NPY_ALIGNMENT - preamble_bytes
     return NPY_MAGIC + header_bytes.to_bytes(2, "little") + header.ljust(header_bytes - 1).encode() + b"\n"
 
 
 class ArrayFile:
-    """Writer for a file of numbers. Takes the numbers as bytes, in pieces, and writes the header when it is closed."""
+    """Writer for a file of numbers. Takes the numbers as bytes. The end of the `with` block writes the header."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_header) -> None:
         self._dtype, self._make_header = np.dtype(dtype), make_header
@@ -57,11 +59,11 @@ class ArrayFile:
 
     def append_file(self, path: Path) -> None:
         """Append the numbers of another file with the same dtype and kind of header."""
-        before = self._stream.tell()
+        start = self._stream.tell()
         with open_plain(path) as other:
             other.seek(len(self._make_header(self._dtype, 0)))
             shutil.copyfileobj(other, self._stream, COPY_BUFFER_BYTES)
-        self._num_bytes += self._stream.tell() - before
+        self._num_bytes += self._stream.tell() - start
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +85,7 @@ def write_array(path: Path, numbers: npt.NDArray[Any]) -> None:
 def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_header) -> npt.NDArray[Any]:
     """Return the numbers in a file that ArrayFile wrote, as a memory map.
 
-    The header is compared with the expected one, not parsed. Raises DatasetError if the file is missing or damaged.
+    The header is compared with the expected header, not parsed. Raises DatasetError if the file is missing or damaged.
     """
     dtype = np.dtype(dtype)
     try:
@@ -94,14 +96,16 @@ def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_he
         raise damage_error(path, error.strerror or str(error)) from None
     count, rest = divmod(size - len(header), dtype.itemsize)
     if rest:
-        raise damage_error(path, f"{counted(size, 'byte')} are not a whole number of {dtype.name} values")
+        raise damage_error(
+            path, f"its size, {counted(size, 'byte')}, is not that of a whole number of {dtype.name} values"
+        )
     if header != make_header(dtype, count):
-        raise damage_error(path, f"its header is not that of {count} {dtype.name} values")
+        raise damage_error(path, f"its header does not describe {count} {dtype.name} values")
     return map_part(path, dtype, len(header), count)
 
 
 def map_part(path: Path, dtype: np.dtype[Any], offset: int, count: int) -> npt.NDArray[Any]:
-    """Map `count` values from the byte `offset` on."""
+    """Memory-map `count` values, starting at byte `offset`."""
     if not count:  # an empty range cannot be mapped
         return np.zeros(0, dtype)
     try:

@@ -1,12 +1,12 @@
-"""Arrow: a folder that `datasets.load_from_disk` maps into memory, with a folder for each split.
+"""Arrow: a folder that `datasets.load_from_disk` memory-maps, with a subfolder for each split.
 
-    arrow/dataset_dict.json                       the splits that have rows; `finish` writes it last
+    arrow/dataset_dict.json                       list of the splits with rows; `finish` writes it last
     arrow/train/data-00000-of-00002.arrow …       record batches
-    arrow/train/state.json                        file names, and the fingerprint that the library uses as cache key
+    arrow/train/state.json                        file names, and a fingerprint that `datasets` uses as cache key
     arrow/train/dataset_info.json
 
-The files do not record features: any version of `datasets` derives them from the Arrow types, but versions before 4
-cannot read the List feature of version 4. Writing therefore needs only pyarrow.
+dataset_info.json records no features: every version of `datasets` derives them from the Arrow types, but versions
+before 4 cannot read the List feature of version 4. Writing therefore needs only pyarrow, not `datasets`.
 """
 
 import hashlib
@@ -41,10 +41,10 @@ NAME = "Arrow"
 STEM, SUFFIX = "data", ".arrow"
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 FILE_BYTES = 500_000_000
-"""Size at which `datasets` starts a new file. The record batch that reaches it is the last one in its file."""
+"""If a file has reached this size, the next record batch begins a new file, as in `datasets`."""
 FINGERPRINT_DIGITS = 16
 END_MARKER = b"\xff\xff\xff\xff\0\0\0\0"
-"""Bytes after the last record batch. Without them, a file truncated between two batches would read as complete."""
+"""Last bytes of a complete file. They are checked, because a file could be truncated between two record batches."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
@@ -79,12 +79,12 @@ def _make_folder(target: Target) -> Path:
 
 
 def _temporary_path(folder: Path, number: int) -> Path:
-    """Return a path without the number of files, which is known only at the end."""
+    """Return a temporary path. The final name contains the number of files, which is known only at the end."""
     return folder / f"{STEM}-{number:05d}{SUFFIX}{UNFINISHED}"
 
 
 def _finish_split(paths: Sequence[Path], target: Target, fingerprint: str) -> list[str]:
-    """Give the files their final names and write the JSON files beside them."""
+    """Rename the files to their final names, write the JSON files beside them, and return all names."""
     folder = target.folder / target.split
     names = [f"{STEM}-{number:05d}-of-{len(paths):05d}{SUFFIX}" for number in range(len(paths))]
     for path, name in zip(paths, names, strict=True):
@@ -111,7 +111,7 @@ def _write_files(folder: Path, batches: Iterable[WindowBatch], schema: Schema) -
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    """Hash the size and CRC-32 of each file. A SHA-256 of all bytes would double the time that writing takes."""
+    """Hash the size and CRC-32 of each file. A SHA-256 of all bytes would double the writing time."""
     digest = hashlib.sha256()
     for path in files:
         with open_plain(path) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -132,7 +132,7 @@ def _state(split: Split, names: Iterable[str], fingerprint: str) -> dict[str, An
 
 
 def finish(folder: Path, _schema: Schema) -> list[str]:
-    """Write the list of splits and return the name of its file."""
+    """Write the list of splits to a file and return the name of the file."""
     _write_json(folder / SPLITS, {"splits": [split for split in Split if (folder / split / STATE).is_file()]})
     return [SPLITS]
 
@@ -142,10 +142,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 class ArrowRows:
-    """Reader of a split.
-
-    Opening it reads the positions of the record batches, and `read` returns views of mapped memory.
-    """
+    """Reader of a split. The constructor memory-maps the files and reads the positions of the record batches."""
 
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         pa = import_pyarrow(NAME)
@@ -166,12 +163,12 @@ class ArrowRows:
             return batch_from_table(rows, self._schema)
 
     def __reduce__(self) -> tuple[type["ArrowRows"], tuple[Path, Split, Schema]]:
-        """Pickle the arguments: a memory map cannot be pickled, so the other process opens the files again."""
+        """Pickle only the arguments of the constructor, because a memory map cannot be pickled."""
         return ArrowRows, (self._folder, self._split, self._schema)
 
 
 def _require_state(folder: Path, split: Split, names: list[str]) -> None:
-    """Raise DatasetError if the JSON files do not list these files: `datasets` reads the files that they list."""
+    """Raise DatasetError if the JSON files do not list exactly these files. `datasets` reads only listed files."""
     if not names:
         return
     try:
@@ -183,7 +180,7 @@ def _require_state(folder: Path, split: Split, names: list[str]) -> None:
         is_valid = False
     if not is_valid:
         raise DatasetError(
-            f"{str(folder / split)!r} is damaged: its JSON files list other files. Build the dataset again."
+            f"{str(folder / split)!r} is damaged: its JSON files do not list its .arrow files. Build the dataset again."
         )
 
 

@@ -1,7 +1,7 @@
 """Conversion between windows and Arrow tables, for the formats that pyarrow writes.
 
-List columns have the smallest type that fits: the vocabulary size decides for ids, and COLUMNS for other lists. A
-single integer in a row is an int64.
+List columns have the smallest sufficient integer type. For ids, this type depends on the vocabulary size. For other
+lists, COLUMNS has the type. A column with one integer per row is an int64.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +29,11 @@ from gristmill.formats.batch import (
 )
 
 ROWS_AT_ONCE = 1000
-"""Maximum number of rows in a row group or record batch, all of which a reader loads to get one row.
+"""Maximum number of rows in a row group or record batch. A reader loads all rows of a group to get one row.
 
-`datasets` also uses 1000. Batches of long windows have fewer rows, up to 16 MB of ids. The Hub's viewer refuses row
-groups of 286 MiB and is faster with small ones, but each costs some hundred bytes per column in the file footer."""
+`datasets` also uses 1000. Groups of long windows have fewer rows, so that their ids take at most 16 MB. The Hub's
+viewer rejects row groups of 286 MiB or more and is faster with small row groups, but each row group adds several
+hundred bytes per column to the file footer."""
 SEGMENT_KINDS = {
     **{name: column.kind for name, column in COLUMNS.items() if column.is_per_window},
     **dict.fromkeys(SEGMENT_POSITION_KEYS, Kind.NUMBER),
@@ -43,7 +44,7 @@ Table = Any
 
 
 def import_pyarrow(format_name: str) -> Any:
-    """Import pyarrow, an optional dependency. Raises MissingExtraError with the install command if it is missing."""
+    """Import the optional dependency pyarrow. Raises MissingExtraError with the install command if it is missing."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and optional
     except ImportError:
@@ -53,7 +54,7 @@ def import_pyarrow(format_name: str) -> Any:
 
 
 def make_tables(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tuple[ArrowSchema, Iterator[Table]]:
-    """Return the schema of all tables, and the tables, with up to ROWS_AT_ONCE rows each."""
+    """Return an Arrow schema and an iterator of tables with this schema, each with up to ROWS_AT_ONCE rows."""
     groups = rebatch(batches, schema.num_rows_at_once(ROWS_AT_ONCE))
     first = list(islice(groups, 1))
     table_schema = arrow_schema(pa, schema, schema.segment_columns or _segment_keys(first))
@@ -80,9 +81,9 @@ def _arrow_type(pa: Any, name: str, kind: Kind) -> Any:
 
 
 def _segment_keys(first: Sequence[WindowBatch]) -> tuple[str, ...]:
-    """Return the keys of the first segment, which all others must have.
+    """Return the keys of the first segment. All other segments must have the same keys.
 
-    Parquet cannot store a struct without fields.
+    If there is no segment, return three keys, because Parquet cannot store a struct without fields.
     """
     segments = chain.from_iterable(row for batch in first for row in batch.columns.get(SEGMENTS, ()))
     keys = tuple(next(segments, ("repo", "path", "start")))
@@ -114,7 +115,7 @@ def _make_array(pa: Any, field: Any, column: ColumnValues) -> Any:
 
 
 def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str]) -> None:
-    """Require equal keys: a missing key would be read back as null, and an extra one would be lost."""
+    """Raise OutputError if keys differ: a missing key would be read back as null, and an extra key would be lost."""
     expected = set(keys)
     if any(one.keys() != expected for one in chain.from_iterable(rows)):
         raise OutputError(f"all segments must have the same keys as the first: {', '.join(keys)}.")
@@ -122,9 +123,9 @@ def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str])
 
 @contextmanager
 def convert_errors(pa: Any, path: Path) -> Iterator[None]:
-    """Convert errors of pyarrow in the `with` block to a DatasetError of one line.
+    """Convert errors of pyarrow in the `with` block to a DatasetError with a one-line message.
 
-    Refuse paths that are not ordinary files.
+    Also raise DatasetError if the path exists but is neither a folder nor a regular file.
     """
     try:
         if path.exists() and not path.is_dir():
@@ -139,7 +140,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def require_columns(pa: Any, found: ArrowSchema, schema: Schema) -> None:
-    """Raise ValueError if these are not the columns of the dataset. Call it inside `convert_errors`."""
+    """Raise ValueError if a file does not have the columns of the dataset. Call this inside `convert_errors`."""
     keys: list[str] = []
     if SEGMENTS in found.names and pa.types.is_list(found.field(SEGMENTS).type):
         keys = [field.name for field in found.field(SEGMENTS).type.value_type]
@@ -149,8 +150,8 @@ def require_columns(pa: Any, found: ArrowSchema, schema: Schema) -> None:
 
 
 def batch_from_table(table: Table, schema: Schema) -> WindowBatch:
-    """Return the rows of a table that passed `require_columns`, without padding. Call it inside `convert_errors`."""
-    columns = {name: _column(table.column(name), COLUMNS[name].kind) for name in schema.columns_without_ids}
+    """Return the rows of a table that passed `require_columns`, without padding. Call this inside `convert_errors`."""
+    columns = {name: _column_values(table.column(name), COLUMNS[name].kind) for name in schema.columns_without_ids}
     if not schema.has_ids:
         return WindowBatch.of_documents(columns, schema)
     ids = _ragged_column(table.column(IDS), schema.id_type)
@@ -164,7 +165,7 @@ def empty_batch(pa: Any, schema: Schema) -> WindowBatch:
 
 
 def _ragged_column(column: Any, dtype: npt.DTypeLike) -> Ragged:
-    """Convert a list column. The values are a view if the column is one chunk of the same dtype."""
+    """Convert a list column. The values are not copied if the column has a single chunk with this dtype."""
     values, offsets, num_values = [], [np.zeros(1, np.int64)], 0
     for chunk in column.chunks:
         _require_no_nulls(chunk)
@@ -176,7 +177,7 @@ def _ragged_column(column: Any, dtype: npt.DTypeLike) -> Ragged:
     return Ragged(flat, np.concatenate(offsets))
 
 
-def _column(column: Any, kind: Kind) -> ColumnValues:
+def _column_values(column: Any, kind: Kind) -> ColumnValues:
     if kind is Kind.NUMBERS:
         return _ragged_column(column, np.int64)
     _require_no_nulls(column)

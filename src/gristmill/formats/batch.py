@@ -1,8 +1,8 @@
-"""Batches of windows, stored by column. Every format writes them and reads them back.
+"""Batches of rows, stored by column. Every format writes and reads such batches.
 
-The ids of all windows are concatenated in one array, with special tokens and without padding, and an offset marks the
-start of each window. Other columns with several numbers per row are stored in the same way. If rows are padded (--pad),
-formats write `add_padding(batch)` and undo it with `remove_padding(batch)`.
+The ids of all rows are concatenated in one array, with special tokens and without padding, and an offset marks the
+start of each row. Other columns with several numbers per row have the same layout. If rows are padded (--pad), a format
+calls `add_padding` before it writes a batch and `remove_padding` after it reads one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,14 +42,14 @@ class Ragged(NamedTuple):
 
 
 ColumnValues = Any
-"""Values of a column in all rows of a batch, in the type that its Kind documents."""
+"""Values of a column in all rows of a batch. `Kind` documents the type for each kind of column."""
 
 
 class WindowBatch(NamedTuple):
     """Consecutive rows of a split."""
 
     ids: Ragged
-    """Token ids of the schema's `id_type`. Empty if rows are documents."""
+    """Token ids with the dtype `Schema.id_type`. If rows are documents, no row has ids."""
     columns: dict[str, ColumnValues]
     """All other columns, in the order of the schema."""
 
@@ -63,21 +63,21 @@ class WindowBatch(NamedTuple):
 
     @property
     def has_ids(self) -> bool:
-        """True if rows are windows of ids, False if each is the text of a document."""
+        """True if rows are windows of ids, False if each row is the text of a document."""
         return next(iter(self.columns), IDS) != TEXT
 
     @property
     def stored_columns(self) -> dict[str, ColumnValues]:
-        """All columns in the order in which rows have them, ids included."""
+        """All columns, including the ids, in the order in which a row stores them."""
         return {IDS: self.ids, **self.columns} if self.has_ids else self.columns
 
 
 def require_ids_fit(ids: npt.NDArray[Any], dtype: npt.DTypeLike) -> None:
-    """Raise OutputError if the dtype cannot hold an id, which would otherwise wrap to another id."""
+    """Raise OutputError if an id does not fit in the dtype, because it would wrap around to a different id."""
     if len(ids) and (int(ids.max()) > np.iinfo(dtype).max or int(ids.min()) < 0):
         bad_id = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
         raise OutputError(
-            f"the id {bad_id} does not fit {np.dtype(dtype).name}: it is not in the tokenizer's vocabulary. "
+            f"the id {bad_id} does not fit in {np.dtype(dtype).name}: it is not in the tokenizer's vocabulary. "
             "Check the dataset with gristmill check."
         )
 
@@ -105,7 +105,7 @@ def _scatter(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: int
 
 
 def remove_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
-    """Remove padding and attention_mask. Raises DatasetError if the padding is not what a build writes."""
+    """Remove padding and attention_mask. Raises DatasetError if the padding differs from that of a build."""
     if schema.pad_id is None:
         return batch
     columns = {name: column for name, column in batch.columns.items() if name != MASK}
@@ -122,7 +122,9 @@ def remove_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
     if not all(
         _is_equal(padded.columns[name], batch.columns[name]) for name in {MASK, *PER_ID} & batch.columns.keys()
     ) or (not _is_equal(padded.ids, batch.ids)):
-        raise DatasetError("a row is damaged: its padding is not what a build writes. Build the dataset again.")
+        raise DatasetError(
+            "a row is damaged: its padding differs from the padding that a build writes. Build the dataset again."
+        )
     return unpadded
 
 
@@ -135,7 +137,7 @@ def _select(column: Ragged, mask: npt.NDArray[np.bool_]) -> Ragged:
 
 
 def concat_batches(batches: Sequence[WindowBatch]) -> WindowBatch:
-    """Concatenate batches in order."""
+    """Concatenate batches in the given order."""
     first = batches[0]
     if len(batches) == 1:
         return first
@@ -155,7 +157,7 @@ def _concat_columns(parts: Sequence[ColumnValues]) -> ColumnValues:
 
 
 def slice_batch(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
-    """Return the rows from `start` up to `stop`."""
+    """Return the rows from `start` up to, but not including, `stop`."""
     columns = {name: _slice_column(column, start, stop) for name, column in batch.columns.items()}
     return WindowBatch(_slice_column(batch.ids, start, stop), columns)
 
@@ -168,18 +170,21 @@ def _slice_column(column: ColumnValues, start: int, stop: int) -> ColumnValues:
 
 
 DOCUMENT_COLUMNS = ("repo", "path", "variant", "variant_seed")
-"""Columns whose values are the same in all rows of a document."""
+"""Columns that identify a document. They have the same values in all its rows."""
 
 
 def equals_previous(batch: WindowBatch, names: Iterable[str] = DOCUMENT_COLUMNS) -> npt.NDArray[np.bool_]:
-    """Compare each row but the first with the row before it in these columns, ignoring missing columns."""
-    alike = np.ones(max(len(batch) - 1, 0), np.bool_)
+    """Return, for each row after the first, whether it equals the previous row in the columns `names`.
+
+    Columns that the batch does not have are ignored.
+    """
+    is_equal = np.ones(max(len(batch) - 1, 0), np.bool_)
     for values in (batch.columns[name] for name in names if name in batch.columns):
         if isinstance(values, np.ndarray):
-            alike &= values[1:] == values[:-1]
+            is_equal &= values[1:] == values[:-1]
         else:
-            alike &= np.fromiter(map(eq, values, islice(values, 1, None)), np.bool_, len(alike))
-    return alike
+            is_equal &= np.fromiter(map(eq, values, islice(values, 1, None)), np.bool_, len(is_equal))
+    return is_equal
 
 
 def rebatch(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBatch]:

@@ -1,10 +1,10 @@
-"""Reader and writer for binary chunk files of limited size with a row index, the layout that MDS and LitData share.
+"""Reader and writer for the binary layout that MDS and LitData share: files of limited size, each with a row index.
 
-    file: [number of rows][start of each row, and end of the last][header][row][row] …        numbers are uint32
-    row:  [sizes of its fields][field][field] …
+    file: [number of rows][start of each row, and end of the last row][header][row][row] …        numbers are uint32
+    row:  [sizes of some or all fields][field][field] …
 
-The writer encodes each column for many rows at once and joins slices of the result, which is several times as fast as
-the libraries' own writers (benchmarks/formats.md).
+The writer encodes each column for many rows at once, and joins slices of the results. This is several times as fast as
+the writers of the two libraries (benchmarks/formats.md).
 """
 
 import json
@@ -35,12 +35,13 @@ from gristmill.formats.batch import (
 from gristmill.windows.cut import Indices
 
 CHUNK_BYTES = 1 << 26
-"""Maximum size of a file, the default of both libraries. The row that would exceed it goes into the next file."""
+"""Maximum size of a file, the default of both libraries. A row that would exceed it is written to the next file."""
 ROWS_AT_ONCE = 2048
 NUMBER_BYTES = 8
 COUNT_TYPE = np.dtype("<u4")
 NUMBERS_TYPES: dict[str, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int8": np.dtype("u1")}
-"""Stored type for each list type in COLUMNS. LitData has no int8, and columns of that type have no negative values."""
+"""Stored type for each list type in COLUMNS. LitData has no int8, so int8 columns, which have no negative values, are
+stored as uint8."""
 NUMBER_TYPES: dict[Kind, np.dtype[Any]] = {Kind.NUMBER: np.dtype("<i8"), Kind.FRACTION: np.dtype("<f8")}
 
 
@@ -50,7 +51,7 @@ class Field(NamedTuple):
     name: str
     kind: Kind
     dtype: np.dtype[Any] | None
-    """Type of its numbers, or None for text and JSON."""
+    """Type of the stored numbers, or None for text and JSON."""
 
     @property
     def has_variable_size(self) -> bool:
@@ -62,17 +63,17 @@ class Layout(NamedTuple):
     """Layout of the files of a format."""
 
     fields: tuple[Field, ...]
-    """Fields in the order in which rows have them."""
+    """Fields of a row, in the order in which they are stored."""
     header: bytes
     """Bytes between the row index and the rows, the same in every file."""
     has_shapes: bool
-    """True if a list of numbers is preceded by its shape (MDS), False if only its size is stored."""
+    """True if the shape of a list of numbers is stored before the numbers (MDS), False if no shapes are stored."""
     has_all_sizes: bool
-    """True if rows store the sizes of all fields (LitData), False if only those of fields of variable size."""
+    """True if a row stores the sizes of all fields (LitData), False if it stores only those of variable-size fields."""
     max_bytes: int
-    """Maximum size of a file, unless it has a single row."""
+    """Maximum size of a file. A single row that is larger gets its own file."""
     limit_includes_table: bool
-    """True if header and row index count towards `max_bytes`, False if only rows do."""
+    """True if `max_bytes` includes the header and the row index, False if it includes only the rows."""
 
     @property
     def sized_fields(self) -> tuple[Field, ...]:
@@ -97,6 +98,7 @@ class EncodedRows(NamedTuple):
 
     content: memoryview
     sizes: Indices
+    """Size of each row in bytes."""
 
 
 class Digest(Protocol):
@@ -105,10 +107,13 @@ class Digest(Protocol):
 
 def make_fields(schema: Schema, id_type: npt.DTypeLike) -> tuple[Field, ...]:
     """Return a field for each column, in the order of the schema."""
-    return (Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")), *map(_field, schema.columns_without_ids))
+    return (
+        Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")),
+        *map(_make_field, schema.columns_without_ids),
+    )
 
 
-def _field(name: str) -> Field:
+def _make_field(name: str) -> Field:
     kind = COLUMNS[name].kind
     dtype = NUMBERS_TYPES[COLUMNS[name].dtype] if kind is Kind.NUMBERS else NUMBER_TYPES.get(kind)
     return Field(name, kind, dtype)
@@ -117,7 +122,7 @@ def _field(name: str) -> Field:
 def write_chunks(
     rows: Iterable[EncodedRows], layout: Layout, make_path: Callable[[int], Path], digest: Digest | None = None
 ) -> list[Chunk]:
-    """Write rows to files and return the files. Holds the rows of at most one file in memory."""
+    """Write rows to files and return a Chunk for each file. At most the rows of one file are held in memory."""
     chunks: list[Chunk] = []
     for contents, sizes in _group_by_file(rows, layout):
         path = make_path(len(chunks))
@@ -126,8 +131,8 @@ def write_chunks(
         offsets += layout.rows_start(len(sizes))
         if offsets[-1] > np.iinfo(COUNT_TYPE).max:
             raise OutputError(
-                f"a row has {counted(int(sizes.max()), 'byte')}, but {path.name!r} is limited to 4 GiB. Leave out "
-                "--with-text."
+                f"a row takes {counted(int(sizes.max()), 'byte')}, but the file {path.name!r} is limited to 4 GiB. "
+                "Leave out --with-text."
             )
         table = np.concatenate(([len(sizes)], offsets)).astype(COUNT_TYPE).tobytes()
         path.parent.mkdir(exist_ok=True)
@@ -142,7 +147,7 @@ def write_chunks(
 
 
 def _group_by_file(rows: Iterable[EncodedRows], layout: Layout) -> Iterator[tuple[list[memoryview], Indices]]:
-    """Yield for each file its rows, in pieces of many rows, and the size of each row."""
+    """Yield the content of each file, in pieces with many rows each, and the sizes of all its rows."""
     limit = layout.max_bytes - (layout.rows_start(0) if layout.limit_includes_table else 0)
     row_overhead = COUNT_TYPE.itemsize if layout.limit_includes_table else 0
     contents: list[memoryview] = []
@@ -153,7 +158,7 @@ def _group_by_file(rows: Iterable[EncodedRows], layout: Layout) -> Iterator[tupl
         charged_ends = ends + row_overhead * np.arange(len(ends))
         start = 0
         while start < len(row_sizes):
-            # A row that exceeds the limit gets its own file.
+            # A single row that exceeds the limit gets its own file.
             stop = int(np.searchsorted(charged_ends, charged_ends[start] + bytes_left, "right")) - 1
             stop = max(stop, start + (not sizes))
             if stop > start:
@@ -190,7 +195,7 @@ def _encode_rows(rows: WindowBatch, layout: Layout) -> EncodedRows:
 
 class _EncodedColumn(NamedTuple):
     parts: list[list[bytes]]
-    """Lists with one entry per row. The field of a row is the concatenation of its entries."""
+    """One or more lists with one entry per row. The concatenated entries of a row are its field."""
     sizes: Indices
 
 
@@ -212,7 +217,7 @@ def _encode_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: 
     values = column.values.astype(dtype)
     if values.dtype != column.values.dtype and not np.array_equal(values, column.values):
         raise OutputError(
-            f"a number in {field.name!r} does not fit {dtype.name}. Check the dataset with gristmill check."
+            f"a number in {field.name!r} does not fit in {dtype.name}. Check the dataset with gristmill check."
         )
     encoded = _slice_bytes(values.tobytes(), (column.offsets * dtype.itemsize).tolist())
     sizes = column.sizes * dtype.itemsize
@@ -226,8 +231,8 @@ def _encode_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: 
 def encode_shape(count: int) -> bytes:
     """Encode the shape of a one-dimensional array as MDS does.
 
-    The first byte is the number of dimensions shifted left by two, plus the exponent of the width of the length (a
-    power of two). The length follows.
+    The first byte is `1 << 2 | power`, where 1 is the number of dimensions. The length of the array follows, as an
+    integer of `2**power` bytes.
     """
     power = 0 if count < 1 << 8 else 1 if count < 1 << 16 else 2
     return bytes([1 << 2 | power]) + count.to_bytes(1 << power, "little")
@@ -237,10 +242,10 @@ def _slice_bytes(content: bytes, edges: Sequence[int]) -> list[bytes]:
     return [content[start:end] for start, end in pairwise(edges)]
 
 
-# The reader needs neither library. It maps files and decodes rows column by column.
+# The reader needs neither library. It memory-maps files and decodes rows column by column.
 
 MAX_INDEX_BYTES = 1 << 28
-"""Maximum size of an index, enough for half a million files or 32 TB."""
+"""Maximum size of index.json. Enough for half a million files, or 32 TB."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -249,7 +254,9 @@ def read_index(path: Path) -> Any:
     """Parse an index.json."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
-            raise DatasetError(f"{str(path)!r} is not the index of a dataset. Build the dataset again.")
+            raise DatasetError(
+                f"{str(path)!r} is missing or larger than {counted(MAX_INDEX_BYTES, 'byte')}. Build the dataset again."
+            )
         return orjson.loads(read_plain(path))
     except (OSError, orjson.JSONDecodeError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
@@ -274,7 +281,7 @@ class _FieldSlices(NamedTuple):
 
 
 class ChunkReader:
-    """Reader of a split. Maps the files and keeps the map of the file used last."""
+    """Reader of a split. Memory-maps one file at a time, and keeps the map until it reads from another file."""
 
     def __init__(self, folder: Path, chunks: Sequence[Chunk], layout: Layout, schema: Schema) -> None:
         self._folder, self._chunks, self._layout, self._schema = folder, chunks, layout, schema
@@ -290,25 +297,25 @@ class ChunkReader:
         stop = min(stop, len(self))
         parts = []
         while start < stop:
-            number = int(np.searchsorted(self._first_rows, start, "right")) - 1
-            first, end = self._first_rows[number : number + 2].tolist()
-            parts.append(self._read(number, start - first, min(stop, end) - first))
+            index = int(np.searchsorted(self._first_rows, start, "right")) - 1
+            first, end = self._first_rows[index : index + 2].tolist()
+            parts.append(self._read(index, start - first, min(stop, end) - first))
             start = end
         return remove_padding(concat_batches(parts or [self._batch(b"", np.zeros(1, np.int64), "")]), self._schema)
 
     def encoded_rows(self) -> Iterator[EncodedRows]:
         """Yield all rows without decoding them, file by file."""
-        for number, chunk in enumerate(self._chunks):
-            offsets = self._offsets(number, 0, chunk.num_rows)
-            yield EncodedRows(self._content(number)[offsets[0] : offsets[-1]].data, np.diff(offsets))
+        for index, chunk in enumerate(self._chunks):
+            offsets = self._offsets(index, 0, chunk.num_rows)
+            yield EncodedRows(self._content(index)[offsets[0] : offsets[-1]].data, np.diff(offsets))
 
-    def _read(self, number: int, start: int, stop: int) -> WindowBatch:
-        offsets = self._offsets(number, start, stop)
-        content = self._content(number)[offsets[0] : offsets[-1]].tobytes()
-        return self._batch(content, offsets - offsets[0], self._chunks[number].name)
+    def _read(self, index: int, start: int, stop: int) -> WindowBatch:
+        offsets = self._offsets(index, start, stop)
+        content = self._content(index)[offsets[0] : offsets[-1]].tobytes()
+        return self._batch(content, offsets - offsets[0], self._chunks[index].name)
 
-    def _offsets(self, number: int, start: int, stop: int) -> Indices:
-        content, chunk = self._content(number), self._chunks[number]
+    def _offsets(self, index: int, start: int, stop: int) -> Indices:
+        content, chunk = self._content(index), self._chunks[index]
         table = content[COUNT_TYPE.itemsize * (start + 1) : COUNT_TYPE.itemsize * (stop + 2)]
         offsets: Indices = table.view(COUNT_TYPE).astype(np.int64)
         first = self._layout.rows_start(chunk.num_rows)
@@ -326,7 +333,7 @@ class ChunkReader:
             self._fail(name, str(error))
         ids = columns[IDS]
         if MASK in columns and not np.array_equal(columns[MASK].offsets, ids.offsets):
-            self._fail(name, "an attention_mask and its ids differ in length")
+            self._fail(name, "the attention_mask and the ids of a row differ in length")
         if len(ids.values) and int(ids.values.min()) < 0:
             self._fail(name, f"it has the negative id {ids.values.min()}")
         typed_ids = Ragged(ids.values.astype(self._schema.id_type), ids.offsets)
@@ -345,20 +352,20 @@ class ChunkReader:
             field.name: headers.read_numbers(COUNT_TYPE.itemsize * position, COUNT_TYPE).astype(np.int64)
             for position, field in enumerate(layout.sized_fields)
         }
-        located = []
+        field_slices = []
         starts = starts + header_bytes
         for field in layout.fields:
             sizes = stored_sizes.get(field.name, np.full_like(starts, fixed_sizes[field.name]))
-            located.append(_FieldSlices(content, starts, sizes))
+            field_slices.append(_FieldSlices(content, starts, sizes))
             starts = starts + sizes
         if not np.array_equal(starts, edges[1:]):
-            raise ValueError("the sizes of the fields of a row do not add up to its size")
-        return located
+            raise ValueError("the sizes of the fields of a row do not add up to the size of the row")
+        return field_slices
 
-    def _content(self, number: int) -> Bytes:
+    def _content(self, index: int) -> Bytes:
         """Return the content of a file as a memory map."""
-        if self._mapped is None or self._mapped[0] != number:
-            chunk, layout = self._chunks[number], self._layout
+        if self._mapped is None or self._mapped[0] != index:
+            chunk, layout = self._chunks[index], self._layout
             self._require_size(chunk)
             try:
                 with open_plain(self._folder / chunk.name) as stream:
@@ -367,10 +374,10 @@ class ChunkReader:
                 self._fail(chunk.name, str(error.strerror))
             first = layout.rows_start(chunk.num_rows)
             if int(content[: COUNT_TYPE.itemsize].view(COUNT_TYPE)[0]) != chunk.num_rows:
-                self._fail(chunk.name, "its number of rows is not the one in the index")
+                self._fail(chunk.name, "its number of rows differs from index.json")
             if content[first - len(layout.header) : first].tobytes() != layout.header:
-                self._fail(chunk.name, "its columns are not those in the index")
-            self._mapped = (number, content)
+                self._fail(chunk.name, "its header does not match the columns of the dataset")
+            self._mapped = (index, content)
         return self._mapped[1]
 
     def _require_size(self, chunk: Chunk) -> None:
@@ -379,9 +386,9 @@ class ChunkReader:
         if num_bytes != chunk.num_bytes:
             self._fail(
                 chunk.name,
-                "it is missing"
+                "the file is missing"
                 if num_bytes is None
-                else f"{counted(num_bytes, 'byte')}, but the index records {chunk.num_bytes}",
+                else f"it has {counted(num_bytes, 'byte')}, but index.json records {chunk.num_bytes}",
             )
         if chunk.num_rows < 1 or self._layout.rows_start(chunk.num_rows) > chunk.num_bytes:
             self._fail(chunk.name, f"{counted(chunk.num_rows, 'row')} do not fit in {counted(chunk.num_bytes, 'byte')}")
@@ -398,7 +405,7 @@ def _decode_field(rows: _FieldSlices, field: Field, layout: Layout) -> ColumnVal
     assert field.dtype is not None
     if field.kind is not Kind.NUMBERS:
         if (rows.sizes != field.dtype.itemsize).any():
-            raise ValueError(f"a value of {field.name!r} is not a number")
+            raise ValueError(f"a value of {field.name!r} does not have the size of a number")
         return rows.read_numbers(0, field.dtype).astype(field.dtype.newbyteorder("="))
     if layout.has_shapes:
         rows = _strip_shapes(rows, field, field.dtype)
@@ -410,7 +417,7 @@ def _decode_field(rows: _FieldSlices, field: Field, layout: Layout) -> ColumnVal
 
 
 def _strip_shapes(rows: _FieldSlices, field: Field, dtype: np.dtype[Any]) -> _FieldSlices:
-    """Remove the shape before each list of numbers.
+    """Return the positions of the lists of numbers, without the shapes before them.
 
     Raises ValueError if a shape does not match the size of its field.
     """

@@ -1,9 +1,10 @@
 """Digest of the content of a dataset, over the split, repository, path, start and ids of every window.
 
-It is the same in every format. If rows are documents, it covers their text instead of ids.
+The digest is the same in every format. If rows are documents, it covers their text instead of ids.
 
-Each row is hashed to the first 16 bytes of a SHA-256, so that rows can be hashed in any process. The digest of a split
-is a SHA-256 of these, in row order, and the digest of the dataset is a SHA-256 of the digests of its splits.
+Rows are hashed separately, so that several processes can share the work. A row hash is the first 16 bytes of a SHA-256.
+The digest of a split is the SHA-256 of its row hashes in row order, and the digest of the dataset is the SHA-256 of the
+digests of its splits.
 """
 
 import hashlib
@@ -19,7 +20,10 @@ ROW_BYTES = 16
 
 
 def row_digests(split: Split, batch: WindowBatch) -> bytes:
-    """Hash each row to ROW_BYTES bytes. The hash of a packed row covers the position of each of its windows."""
+    """Return the concatenated row hashes, of ROW_BYTES bytes each.
+
+    The hash of a packed row covers the repository, path and start of each segment.
+    """
     if SEGMENTS in batch.columns:
         keys = list(map(segments_key, batch.columns[SEGMENTS]))
     else:
@@ -39,44 +43,46 @@ def row_digests(split: Split, batch: WindowBatch) -> bytes:
 
 
 def segments_key(segments: Sequence[Mapping[str, Any]]) -> bytes:
-    """Encode the positions of all windows in a packed row."""
+    """Encode the repository, path and start of each segment of a packed row."""
     try:
         return b"".join(window_key(one["repo"], one["path"], one["start"]) for one in segments)
     except (LookupError, TypeError, AttributeError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+        raise DatasetError(
+            f"a packed row is damaged: a segment has no valid repo, path or start ({error!r}). Build the dataset again."
+        ) from None
 
 
 def window_key(repo: str, path: str, start: int) -> bytes:
-    """Encode the position of a window."""
+    """Encode the repository, path and start of a window."""
     return b"%b\0%b\0%d\0" % (repo.encode(), path.encode(), start)
 
 
 def document_key(split: Split, repo: str, path: str) -> bytes:
-    """Return the bytes that the hash input of all rows of a document begins with. The start of the row follows."""
+    """Return the common prefix of the hash inputs of a document's rows. The value of the column `start` follows it."""
     return b"%b\0%b\0%b\0" % (split.encode(), repo.encode(), path.encode())
 
 
 def row_digest(split: Split, key: bytes, content: bytes) -> bytes:
     """Hash one row.
 
-    `content` is its ids as little-endian uint32, with special tokens and without padding, or its text as UTF-8.
+    `content` is the ids as little-endian uint32, with special tokens and without padding, or the text as UTF-8.
     """
     return hash_rows([(split.encode(), b"\0", key, content)])
 
 
 def hash_rows(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:
-    """Hash rows that are given in parts, and concatenate the hashes."""
+    """Hash rows, each given as a tuple of byte strings, and concatenate the hashes."""
     sha256, join = hashlib.sha256, b"".join
     return join([sha256(join(parts)).digest()[:ROW_BYTES] for parts in rows])
 
 
 def line_digest(line: bytes) -> bytes:
-    """Hash a row with all its columns, as JSON without the line feed."""
+    """Hash all columns of a row, given as a JSON line without the line feed."""
     return hashlib.sha256(line).digest()[:ROW_BYTES]
 
 
 class ContentDigest:
-    """Digest of a dataset, computed from row hashes that are added in the row order of each split."""
+    """Computes the digest of a dataset. The caller adds row hashes in the row order of each split."""
 
     def __init__(self) -> None:
         self._splits = {split: hashlib.sha256() for split in Split}

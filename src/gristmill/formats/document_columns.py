@@ -1,8 +1,8 @@
-"""Column values of the rows of a run of documents, computed once for all formats.
+"""Column values of the rows of consecutive documents, computed by the same functions for all formats.
 
-The ids of all documents in the run are concatenated in one array, and a row is a range of it. FILLERS has the function
-that computes each column. `jsonl_rows` writes lines directly from its results. All other formats write the batches that
-`batch_from_rows` returns.
+The ids of all documents are concatenated in one array, and a row is a range of this array. FILLERS has the function
+that computes each column. `jsonl_rows` formats lines directly from the results of these functions. All other formats
+write the batches that `batch_from_rows` returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,20 +38,20 @@ class Tokens(NamedTuple):
 
     ids: npt.NDArray[Any]
     edges: Indices
-    """Offset of each document in `ids`, followed by the total."""
+    """Offset of each document in `ids`, followed by the number of ids."""
     newline_tokens: npt.NDArray[np.int32]
-    """Index of the last token that begins before each line feed, within its document."""
+    """For each line feed, the index of the last token that begins at or before it, from 0 in each document."""
     newline_edges: Indices
-    """Offset of each document in `newline_tokens`, followed by the total."""
+    """Offset of each document in `newline_tokens`, followed by the number of line feeds."""
     texts: Sequence[DocumentText] = ()
     """Text of each document. Empty if no column needs it."""
     clean_ids: Sequence[npt.NDArray[Any] | None] = ()
-    """Ids without noise of each document, or None for documents without noise. Empty if no document has noise."""
+    """Ids of each document before noise was added, or None if it has no noise. Empty if no document has noise."""
 
     def line_numbers(self, documents: Indices, positions: Indices) -> Indices:
         """Return the line number, from 1, on which each token begins.
 
-        `documents` has the document of each token, and `positions` its position in that document.
+        `documents` has the index of each token's document, and `positions` the index of each token in its document.
         """
         numbers = np.repeat(np.arange(len(self.newline_edges) - 1), np.diff(self.newline_edges))
         keys = (numbers << POSITION_BITS) + self.newline_tokens
@@ -61,11 +61,11 @@ class Tokens(NamedTuple):
 
 
 POSITION_BITS = 32
-"""Bits for a token position within a document."""
+"""Number of bits for the index of a token in its document."""
 
 
 class RowDocument(Protocol):
-    """Properties of a document that every row has: a Document in step 1, a PlacedDocument later."""
+    """Properties of a document that all its rows have. Step 1 passes a Document, later steps a PlacedDocument."""
 
     @property
     def repo(self) -> str: ...
@@ -80,16 +80,16 @@ class PerDocument(NamedTuple):
 
     values: Sequence[Any]
     """One value per document."""
-    of: Indices
-    """Document of each row, as an index into the values."""
+    document_index: Indices
+    """Index of each row's document in `values`."""
 
 
 class Choices(NamedTuple):
     """Column with one of a few values in each row."""
 
     values: Sequence[Any]
-    numbers: Indices
-    """Index into the values for each row."""
+    indices: Indices
+    """Index of each row's value in `values`."""
 
 
 FORMS: tuple[str, ...] = ("", *FimForm)
@@ -100,14 +100,14 @@ class FimColumns(NamedTuple):
     """Fill-in-the-middle columns of some rows."""
 
     forms: Indices
-    """Form of each row, as an index into FORMS."""
+    """Index of each row's form in FORMS."""
     middles: Indices
-    """Kind of middle of each row, as an index into MIDDLES."""
+    """Index of each row's kind of middle in MIDDLES."""
     num_middle_tokens: Indices
 
     @classmethod
     def of(cls, windows: Sequence[FimWindow | None]) -> "FimColumns":
-        """Collect the columns from the window of each row, which is None if its document is not rewritten."""
+        """Collect the columns from the window of each row. A window is None if its document is not rewritten."""
         numbers = [
             (0, 0, 0)
             if one is None
@@ -116,8 +116,8 @@ class FimColumns(NamedTuple):
         ]
         return cls(*np.array(numbers, np.int64).reshape(-1, 3).T)
 
-    def select(self, numbers: Indices) -> "FimColumns":
-        return FimColumns(*(column[numbers] for column in self))
+    def select(self, indices: Indices) -> "FimColumns":
+        return FimColumns(*(column[indices] for column in self))
 
 
 class Rows(NamedTuple):
@@ -127,19 +127,19 @@ class Rows(NamedTuple):
     tokens: Tokens
     """Tokens of all documents."""
     document_index: Indices
-    """Document of each row, as an index into `documents`."""
+    """Index of each row's document in `documents`."""
     windows: Windows
     """Range of each row in the ids of its document."""
     file_windows: Windows | None = None
-    """Range of each row in the tokens of its file, or None if it is the same as in `windows`."""
+    """Range of each row in the tokens of its file, or None if `windows` has the same ranges."""
     repeats: Indices | None = None
     """Number of earlier occurrences of each window, or None if no window repeats."""
     ends_document: npt.NDArray[np.bool_] | None = None
-    """True for rows that end their document. None if these are the rows whose window ends where its document ends."""
+    """True for rows that end their document. If None, these are the rows whose window ends where the document ends."""
     fim: FimColumns | None = None
     """None if no document is rewritten for fill-in-the-middle."""
     num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
-    """Number of dropped tail tokens for each document."""
+    """Number of tail tokens that were dropped from each document."""
 
     @property
     def num_rows(self) -> int:
@@ -147,7 +147,7 @@ class Rows(NamedTuple):
 
     @property
     def source_windows(self) -> Windows:
-        """Windows that the columns `start`, `lines` and `fresh` describe: ranges of tokens of the file."""
+        """Range of each row in the tokens of its file, which the columns `start`, `lines` and `fresh` describe."""
         return self.windows if self.file_windows is None else self.file_windows
 
     @property
@@ -162,28 +162,30 @@ class Rows(NamedTuple):
         return PerDocument(values, self.document_index)
 
     def sum_per_document(self, numbers: Indices) -> Indices:
-        """Sum a number per row over the rows of each document."""
+        """Return, for each document, the sum of `numbers` over its rows. `numbers` has one number per row."""
         return np.bincount(self.document_index, numbers, len(self.documents)).astype(np.int64)
 
-    def select(self, numbers: Indices) -> "Rows":
-        """Select rows by number, in the given order."""
+    def select(self, indices: Indices) -> "Rows":
+        """Return the rows with these indices, in the given order."""
         return self._replace(
-            document_index=self.document_index[numbers],
-            windows=self.windows.select(numbers),
-            file_windows=None if self.file_windows is None else self.file_windows.select(numbers),
-            repeats=None if self.repeats is None else self.repeats[numbers],
-            ends_document=None if self.ends_document is None else self.ends_document[numbers],
-            fim=None if self.fim is None else self.fim.select(numbers),
+            document_index=self.document_index[indices],
+            windows=self.windows.select(indices),
+            file_windows=None if self.file_windows is None else self.file_windows.select(indices),
+            repeats=None if self.repeats is None else self.repeats[indices],
+            ends_document=None if self.ends_document is None else self.ends_document[indices],
+            fim=None if self.fim is None else self.fim.select(indices),
         )
 
 
 def window_schema(config: Config, definition: Definition, vocab_size: int) -> Schema:
-    """Return the schema of rows with one window each.
+    """Return the schema of rows that are not packed.
 
     Raises ConfigError if rows are padded and the tokenizer has no padding token.
     """
     if config.output.pad and definition.pad_id is None:
-        raise ConfigError(f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers can pad.")
+        raise ConfigError(
+            f"the tokenizer {definition.name!r} has no padding token. Leave out --pad and let the trainer pad rows."
+        )
     frame = window_frame(config.window, definition)
     if config.has_documents:
         frame = frame._replace(prefix=(), suffix=(), closing=())
@@ -199,11 +201,11 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
     )
 
 
-# The content of each column.
+# Content of each column.
 
 
 class IdRanges(NamedTuple):
-    """Column with a range of ids in each row. Special ids are added around each range."""
+    """Column with a range of ids in each row. Special ids are added before and after each range."""
 
     ids: npt.NDArray[Any]
     starts: Indices
@@ -237,7 +239,7 @@ class Pairs(NamedTuple):
 
 
 ColumnContent = PerDocument | Choices | IdRanges | TextRanges | Pairs | Indices
-"""Content of a column in some rows. An array has one number per row."""
+"""Content of a column. An Indices array has one number per row."""
 
 
 def _ids(rows: Rows) -> IdRanges:
@@ -254,7 +256,7 @@ def _lines(rows: Rows) -> Pairs:
 
 
 def _labels(rows: Rows) -> IdRanges:
-    """Return the ids themselves, except for documents with noise, whose labels are the ids without noise."""
+    """Return the ids as labels. The labels of a document with noise are its ids before noise was added."""
     if not any(one is not None for one in rows.tokens.clean_ids):
         return _ids(rows)
     tokens, edges = rows.tokens, rows.tokens.edges.tolist()
@@ -273,7 +275,7 @@ def _labels(rows: Rows) -> IdRanges:
 def _text(rows: Rows) -> TextRanges:
     """Return the text of each row.
 
-    Rows with noise have the text without noise, and fill-in-the-middle rows their own.
+    Rows with noise have the text before noise was added. Fill-in-the-middle rows have the rewritten text.
     """
     tokens, windows, source = rows.tokens, rows.windows, rows.source_windows
     is_clean = np.zeros(len(rows.documents), np.bool_)
@@ -285,16 +287,19 @@ def _text(rows: Rows) -> TextRanges:
     shifted_starts = (text.starts + first for text, first in zip(tokens.texts, first_bytes, strict=False))
     starts = np.concatenate([np.zeros(0, np.int64), *shifted_starts])
     utf8 = b"".join(text.utf8 for text in tokens.texts)
-    at = first_starts[rows.document_index]
+    first_start = first_starts[rows.document_index]
     return TextRanges(
         utf8,
-        _align_to_characters(utf8, starts[at + np.where(uses_source, source.starts, windows.starts)]),
-        _align_to_characters(utf8, starts[at + np.where(uses_source, source.ends, windows.ends)]),
+        _align_to_characters(utf8, starts[first_start + np.where(uses_source, source.starts, windows.starts)]),
+        _align_to_characters(utf8, starts[first_start + np.where(uses_source, source.ends, windows.ends)]),
     )
 
 
 def _align_to_characters(utf8: bytes, offsets: Indices) -> Indices:
-    """Move offsets to the next start of a character: a character that two tokens share belongs to the first."""
+    """Move each offset inside a character to the start of the next character.
+
+    A character that two tokens share therefore belongs to the first of them.
+    """
     octets = np.frombuffer(utf8 + b"\0", np.uint8)
     for _ in range(3):  # a character has at most three continuation bytes
         offsets = offsets + ((octets[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
@@ -302,7 +307,7 @@ def _align_to_characters(utf8: bytes, offsets: Indices) -> Indices:
 
 
 def _placed_documents(rows: Rows) -> Sequence[PlacedDocument]:
-    """Return the documents as step 2 left them, for columns that step 2 decides."""
+    """Return the documents as PlacedDocument, for columns that step 2 computes."""
     return cast("Sequence[PlacedDocument]", rows.documents)
 
 
@@ -328,7 +333,7 @@ FILLERS: dict[str, Callable[[Rows], ColumnContent]] = {
     "repeat": lambda rows: np.zeros(rows.num_rows, np.int64) if rows.repeats is None else rows.repeats,
     LABELS: _labels,
     "weight": lambda rows: rows.from_documents([one.weight for one in _placed_documents(rows)]),
-    # An empty string instead of null: readers that infer types fail if the first value is null.
+    # `variant` is an empty string instead of null, because readers that infer types fail if the first value is null.
     "variant": lambda rows: PerDocument(
         ["" if one.variant is None else one.variant.kind for one in _placed_documents(rows)], rows.document_index
     ),
@@ -339,7 +344,7 @@ FILLERS: dict[str, Callable[[Rows], ColumnContent]] = {
     "middle": lambda rows: Choices(MIDDLES, _fim(rows).middles),
     "middle_tokens": lambda rows: _fim(rows).num_middle_tokens,
 }
-"""Functions that compute the columns of a window, by column name."""
+"""Functions that compute the columns of a window, keyed by column name."""
 
 
 def num_ids(rows: Rows, schema: Schema) -> Indices:
@@ -348,14 +353,14 @@ def num_ids(rows: Rows, schema: Schema) -> Indices:
 
 
 def num_emitted(rows: Rows, schema: Schema) -> Indices:
-    """Return the number of tokens in each row, padding included. For a document, the tokens of its text in the file."""
+    """Return the number of tokens in each row, including padding. In a row of text, count the tokens of the text."""
     if not schema.has_ids:
         return _num_file_tokens(rows)
     return np.full(rows.num_rows, schema.length) if schema.pad_id is not None else num_ids(rows, schema)
 
 
 def digest_rows(rows: Rows, schema: Schema, split: Split) -> bytes:
-    """Hash each row. The hash is the same in every format (see content_digest)."""
+    """Return the concatenated row hashes, which are the same in every format (see content_digest)."""
     if not schema.has_ids:
         return _text_digests(rows, split)
     ids, starts, ends, is_last = _ids(rows)
@@ -372,11 +377,11 @@ def digest_rows(rows: Rows, schema: Schema, split: Split) -> bytes:
         is_last.tolist(),
         strict=True,
     )
-    before = prefix.tobytes()
+    prefix_bytes = prefix.tobytes()
     return hash_rows(
         [
-            (keys[of], b"%d\0" % start, before, content[at:to], suffixes[is_last])
-            for of, start, at, to, is_last in ranges
+            (keys[document], b"%d\0" % first_token, prefix_bytes, content[start:end], suffixes[is_last])
+            for document, first_token, start, end, is_last in ranges
         ]
     )
 
@@ -388,7 +393,9 @@ def _text_digests(rows: Rows, split: Split) -> bytes:
     ranges = zip(
         rows.document_index.tolist(), rows.source_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True
     )
-    return hash_rows([(keys[of], b"%d\0" % start, content[at:to]) for of, start, at, to in ranges])
+    return hash_rows(
+        [(keys[document], b"%d\0" % first_token, content[start:end]) for document, first_token, start, end in ranges]
+    )
 
 
 def _special_ids(schema: Schema, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
@@ -398,7 +405,7 @@ def _special_ids(schema: Schema, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any]
 
 
 def batch_from_rows(rows: Rows, schema: Schema) -> WindowBatch:
-    """Return the batch that `batch_of_lines` would read from the JSON lines of these rows."""
+    """Return the batch that `parse_lines` would return for the JSON lines of these rows."""
     columns = {name: _batch_column(name, FILLERS[name](rows), schema) for name in schema.batch_columns}
     if not schema.has_ids:
         return WindowBatch.of_documents(columns, schema)
@@ -415,16 +422,16 @@ def _batch_column(name: str, content: ColumnContent, schema: Schema) -> ColumnVa
     if isinstance(content, TextRanges):
         return content.texts()
     if isinstance(content, Choices):
-        return [content.values[number] for number in content.numbers.tolist()]
+        return [content.values[index] for index in content.indices.tolist()]
     if isinstance(content, PerDocument) and kind is Kind.TEXT:
-        return [content.values[number] for number in content.of.tolist()]
+        return [content.values[index] for index in content.document_index.tolist()]
     if isinstance(content, PerDocument):
-        return np.array(content.values, np.int64 if kind is Kind.NUMBER else np.float64)[content.of]
+        return np.array(content.values, np.int64 if kind is Kind.NUMBER else np.float64)[content.document_index]
     return content
 
 
 def _add_special_ids(ranges: IdRanges, schema: Schema, dtype: npt.DTypeLike) -> Ragged:
-    """Concatenate ranges of ids, with special ids around each."""
+    """Concatenate ranges of ids, with special ids before and after each range."""
     prefix, suffix, last_suffix = _special_ids(schema, dtype)
     ids = ranges.ids.astype(dtype, copy=False)
     parts = [np.zeros(0, dtype)]

@@ -1,6 +1,6 @@
-"""Interface of the output formats. A format writes the windows of a split to files and reads them back.
+"""Interface of the output formats. A format writes the rows of a split to files and reads them back.
 
-JSONL files are directly in the folder of the dataset, and each other format has a subfolder of its name:
+JSONL files are directly in the dataset folder. Every other format has a subfolder with its name:
 
     DIR/train.jsonl                        DIR/parquet/train.parquet          DIR/bin/train.bin …
     DIR/train-00000-of-00002.jsonl …       DIR/parquet/train-00000-of-00002.parquet …
@@ -24,14 +24,15 @@ class Target(NamedTuple):
     """Output of a writer: a complete split, or one of its shards."""
 
     folder: Path
-    """Folder of the format, which exists."""
+    """Existing folder of the format."""
     split: Split
     schema: Schema
     shard: int = 0
+    """Index of the shard, from 0."""
     num_shards: int = 1
     compressed_piece_bytes: int | None = None
-    """Size in bytes of the pieces in which JSONL is compressed with zstd. None if it is not compressed. Other formats
-    ignore it."""
+    """Maximum size of the pieces in which JSONL is compressed with zstd. None if JSONL is not compressed. Other formats
+    ignore this field."""
 
     def file_name(self, suffix: str) -> str:
         """Return `train.parquet`, or `train-00003-of-00012.parquet` if the split has several shards."""
@@ -40,7 +41,7 @@ class Target(NamedTuple):
 
 
 def find_files(folder: Path, stem: str, suffix: str) -> list[Path]:
-    """Return the files of a split that `Target.file_name` named, in order.
+    """Return the files of a split that `Target.file_name` named, sorted by shard.
 
     Raises DatasetError if a shard is missing.
     """
@@ -63,20 +64,23 @@ def find_files(folder: Path, stem: str, suffix: str) -> list[Path]:
 
 
 class SplitReader(Protocol):
-    """Reader of one split of one format, by row number. Opening it reads no more than necessary."""
+    """Reader of one split in one format. Opening a split reads no more than necessary."""
 
     def __len__(self) -> int: ...
     def read(self, start: int, stop: int) -> WindowBatch:
-        """Return rows without padding. Raises DatasetError if the files are damaged."""
+        """Return the rows `start` to `stop - 1`, without padding. Raises DatasetError if the files are damaged."""
         ...
 
 
 PIECE_IDS = 1 << 20
-"""Number of ids in a piece of a joined file, if all its rows are full. About 6 MB of JSONL."""
+"""Approximate number of ids in a piece that is joined with others, if all rows are full. About 6 MB of JSONL."""
 FILE_IDS = 1 << 23
-"""Minimum number of ids in one of several files. About 50 MB of JSONL, 20 MB of Arrow or 3 MB of Parquet."""
+"""Minimum number of ids per file of a split with several files. About 50 MB of JSONL, 20 MB of Arrow or 3 MB of
+Parquet."""
 NUM_FILES = 32
-"""Maximum number of files of a split, unless files would be larger than its JSONL files. Two for each of 16 workers."""
+"""Approximate maximum number of files of a split, or its number of JSONL files if that is larger.
+
+Enough for two files per worker with 16 workers."""
 
 
 def rows_per_piece(schema: Schema, _num_rows: int) -> int:
@@ -94,35 +98,36 @@ class Format(NamedTuple):
 
     name: str
     write: Callable[[Iterable[WindowBatch], Target], list[str]]
-    """Writes all rows of the target, in order, and returns the names of its files, relative to the format's folder.
+    """Writes rows in the given order and returns the names of the files, relative to the format's folder.
 
-    The same rows give the same bytes, regardless of how they are divided into batches. Rows come without padding. If
-    the schema has padding, `batch.add_padding` adds it. Files may have their final names from the start because the
-    folder is temporary."""
+    The same rows give the same bytes, regardless of how they are divided into batches. The batches have no padding. If
+    the schema has padding, the writer adds it with `batch.add_padding`. Files may have their final names from the
+    start, because the folder is temporary."""
     open: Callable[[Path, Split, Schema], SplitReader]
-    """Opens a split, given the format's folder, the split and its schema. The reader returns rows without padding
-    (`batch.remove_padding`). A split without rows has no files."""
+    """Opens a split, given the format's folder, the split and the schema. The reader removes padding with
+    `batch.remove_padding`. A split without rows may have no files."""
     require: Callable[[], object] = lambda: None
     """Raises MissingExtraError with the install command if a required package is missing."""
     has_own_writer: bool = False
-    """True if no other package writes its bytes, so that the same rows always give the same bytes. `check` then writes
-    the rows again and compares. False for JSONL, for which `check` has its own reader."""
+    """True if gristmill itself writes the files, so the same rows always give the same bytes. To check such a format,
+    `check` writes the rows again and compares the bytes. False for JSONL, for which `check` has its own reader."""
     rows_per_task: Callable[[Schema, int], int] | None = rows_per_file
     """Returns the approximate number of rows that one task writes, given the schema and the number of rows of the
-    split. A task writes complete documents. None if a task writes the rows of one JSONL file."""
+    split. A task writes complete documents. None if a task writes as many rows as one JSONL file has."""
     join: Callable[[Iterable[Path], Target], list[str]] | None = None
-    """Joins the pieces of a split that several tasks wrote. Takes the folders that `write` wrote to, in order, and
-    returns the names of the joined files in the folder of the target. Each folder is removed when the next one is
-    requested. None if each task writes one file of the split, named by `Target.file_name`."""
+    """Joins the pieces of a split that several tasks wrote. Takes the folders of the pieces, in row order, and returns
+    the names of the joined files in the folder of the target. When `join` requests the next folder, the previous
+    folder is removed. None if each task writes one file of the split, named by `Target.file_name`."""
     finish: Callable[[Path, Schema], list[str]] | None = None
-    """Called once with the format's folder after all splits are written. Returns the names of the files it adds."""
+    """Writes the files that cover all splits, given the format's folder and the schema, and returns their names. Called
+    once, after all splits are written. None if the format has no such files."""
 
 
-# Formats by name. Each module is imported on first use because most need an additional library.
+# Formats by name. The module of a format is imported on first use, because most formats need an additional library.
 
 
 def get_format(name: str) -> Format:
-    """Return the format of this name."""
+    """Return the format with this name."""
     module = importlib.import_module(f"gristmill.formats.{FORMATS[name].module}")
     found: Format = getattr(module, name.upper())
     return found
@@ -134,6 +139,6 @@ def format_folder(dataset: Path, name: str) -> Path:
 
 
 def path_in_dataset(dataset_format: str, file: str) -> str:
-    """Return the path of a format's file relative to the folder of the dataset."""
+    """Return the path of a format's file relative to the dataset folder."""
     folder = FORMATS[dataset_format].folder
     return f"{folder}/{file}" if folder else file

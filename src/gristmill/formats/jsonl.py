@@ -1,6 +1,6 @@
-"""JSON Lines files, plain or compressed: a reader by row number, and a writer for batches of windows.
+"""JSON Lines files, plain or compressed: readers by row index, and a writer for batches of rows.
 
-A build without --pack does not use this writer, because it computes the position of each piece before it is written.
+Builds use this writer only with --pack. Without --pack, they compute the position of each piece before they write it.
 """
 
 import mmap
@@ -44,10 +44,10 @@ def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def max_piece_bytes(shard_bytes: int) -> int:
-    """Return the maximum size of a piece, the rows that one task of a build formats and writes. The mean is half of it.
+    """Return the maximum size of a piece. A piece consists of the rows that one task of a build formats and writes.
 
-    A worker needs a few times this much memory. Larger pieces compress slightly better, but more has to be rewritten
-    after a change.
+    The mean size is half of the maximum. A worker needs memory for a few times the maximum. Larger pieces compress
+    slightly better, but more bytes have to be rewritten after a change.
     """
     return min(PIECE_BYTES, shard_bytes)
 
@@ -62,10 +62,10 @@ class _Document(NamedTuple):
 
 
 def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Iterator[list[bytes]]:
-    """Divide rows into the same pieces as a build.
+    """Divide rows into the same pieces as a build does.
 
-    Document names decide where a piece begins, so that a changed document affects only the pieces next to it. Packed
-    rows are divided by size only.
+    The path of a document determines whether a new piece begins at this document, so that a changed document affects
+    only nearby pieces. Packed rows are divided by size only.
     """
     if schema.is_packed:
         yield from consecutive_groups((line for batch in batches for line in format_lines(batch, schema)), len, limit)
@@ -75,7 +75,7 @@ def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Itera
 
 
 def _documents(batches: Iterable[WindowBatch], schema: Schema) -> Iterator[_Document]:
-    """Group the lines of each file, or of each variant of a file."""
+    """Yield the documents: the lines of each file, and of each variant of a file."""
     rows = ((key, line) for batch in batches for key, line in _keyed_lines(batch, schema))
     for (_, path, _), group in groupby(rows, key=itemgetter(0)):
         yield _Document(path, [line for _, line in group])
@@ -88,7 +88,7 @@ def _keyed_lines(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str
 
 
 def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Compress each piece to frames, and end with the table of frames."""
+    """Yield each piece, compressed to frames, and finally the table of frames."""
     frames: list[Frame] = []
     for piece in pieces:
         content, new_frames = compress_rows(piece)
@@ -98,10 +98,10 @@ def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 
 class JsonlFile:
-    """Reader of one file, in order or by row number. Finds the start of each row on first access by number."""
+    """Reader of one JSONL file, line by line or by row index. The first access by index finds the start of each row."""
 
     def __init__(self, path: Path, num_rows: int, edition: OpenedBuild | None = None) -> None:
-        """`edition` is the build that the file belongs to. Reading fails if another build has replaced it."""
+        """`edition` is the build that the file belongs to. Reading fails if a later build has replaced the dataset."""
         self._path, self._num_rows, self._edition = path, num_rows, edition
         self._map: mmap.mmap | None = None
         self._starts: Indices | None = None
@@ -133,7 +133,7 @@ class JsonlFile:
         return open_plain(self._path)
 
     def __getstate__(self) -> tuple[Path, int, OpenedBuild | None]:
-        """Pickle without the memory map: the other process opens the file again."""
+        """Pickle only the arguments of the constructor, because a memory map cannot be pickled."""
         return self._path, self._num_rows, self._edition
 
     def __setstate__(self, state: tuple[Path, int, OpenedBuild | None]) -> None:
@@ -142,7 +142,8 @@ class JsonlFile:
     def _require_num_rows(self, found: int) -> None:
         if found != self._num_rows:
             raise DatasetError(
-                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, but the manifest records {self._num_rows}."
+                f"{str(self._path)!r} is damaged: it has {counted(found, 'row')}, but the manifest records "
+                f"{self._num_rows}. Build the dataset again."
             )
 
 
@@ -172,8 +173,8 @@ class JsonlReader:
 
     def _lines(self, start: int, stop: int) -> Iterator[bytes]:
         for row in range(start, stop):
-            number = bisect_right(self._first_rows, row) - 1
-            yield self._files[number][row - self._first_rows[number]]
+            file_index = bisect_right(self._first_rows, row) - 1
+            yield self._files[file_index][row - self._first_rows[file_index]]
 
 
 def _open_file(path: Path) -> JsonlFile | ZstdJsonlFile:

@@ -1,10 +1,10 @@
-"""Rows as compact JSON lines. The size of each line can be computed without formatting it.
+"""Rows as compact JSON lines. The size of each line can be computed without formatting the line.
 
 A line consists of pieces: bytes that are the same in all rows, values that are the same in all rows of a document, and
-values that differ from row to row. Lines and their sizes are both computed from the same pieces.
+values that differ from row to row. Lines and their sizes are computed from the same pieces.
 
-The ids of a run of documents are formatted once, and the result is sliced at the commas. At overlap 256, where every id
-appears twice, this is 1.4 times as fast as formatting each window (benchmarks/write.md).
+The ids of consecutive documents are formatted once, and the result is sliced at the commas. With an overlap of 256,
+where every id appears twice, this is 1.4 times as fast as formatting each window (benchmarks/write.md).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ from gristmill.windows.cut import Indices, Windows
 
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTH_TABLE_SIZE = 1 << 18
-"""Size of the table of widths, which covers nearly every vocabulary. Widths of larger ids are computed."""
+"""Number of ids in the table of widths, enough for nearly every vocabulary. The widths of larger ids are computed."""
 
 
 class VaryingPiece(Protocol):
     """Piece of a line that differs from row to row."""
 
-    def encoded(self) -> Sequence[bytes | memoryview]: ...
+    def encode(self) -> Sequence[bytes | memoryview]: ...
     def sizes(self) -> Indices:
-        """Return `[len(piece) for piece in self.encoded()]` without encoding. Numbers must not be negative."""
+        """Return `[len(piece) for piece in self.encode()]` without encoding. Numbers must not be negative."""
         ...
 
 
@@ -52,26 +52,26 @@ class _PerDocument(NamedTuple):
     """Value that is the same in all rows of a document."""
 
     values: list[bytes]
-    of: Indices
+    document_index: Indices
 
-    def encoded(self) -> list[bytes]:
-        return [self.values[number] for number in self.of.tolist()]
+    def encode(self) -> list[bytes]:
+        return [self.values[index] for index in self.document_index.tolist()]
 
     def sizes(self) -> Indices:
-        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.of]
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.document_index]
 
 
 class _Choice(NamedTuple):
     """One of a few values in each row."""
 
     values: list[bytes]
-    numbers: Indices
+    indices: Indices
 
-    def encoded(self) -> list[bytes]:
-        return [self.values[number] for number in self.numbers.tolist()]
+    def encode(self) -> list[bytes]:
+        return [self.values[index] for index in self.indices.tolist()]
 
     def sizes(self) -> Indices:
-        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.numbers]
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.indices]
 
 
 class _Numbers(NamedTuple):
@@ -79,7 +79,7 @@ class _Numbers(NamedTuple):
 
     values: npt.NDArray[Any]
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return _to_json(self.values)[1:-1].split(b",") if len(self.values) else []
 
     def sizes(self) -> Indices:
@@ -87,13 +87,13 @@ class _Numbers(NamedTuple):
 
 
 class _Ranges(NamedTuple):
-    """Range of the numbers in each row, as `12,345,6`."""
+    """Range of an array of numbers in each row, formatted as `12,345,6`."""
 
     values: npt.NDArray[Any]
     starts: Indices
     ends: Indices
 
-    def encoded(self) -> list[memoryview]:
+    def encode(self) -> list[memoryview]:
         content = memoryview(_to_json(self.values))
         if self.values.dtype.kind == "u":
             edges = self._edges()
@@ -101,7 +101,7 @@ class _Ranges(NamedTuple):
             commas = np.flatnonzero(np.frombuffer(content, np.uint8) == ord(","))
             edges = np.concatenate(([0], commas, [len(content) - 1]))
         ranges = zip((edges[self.starts] + 1).tolist(), edges[self.ends].tolist(), strict=True)
-        return [content[at:to] for at, to in ranges]
+        return [content[start:end] for start, end in ranges]
 
     def sizes(self) -> Indices:
         edges = self._edges()
@@ -121,7 +121,7 @@ class _Repeated(NamedTuple):
     content: bytes
     counts: Indices
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return [self.content * count for count in self.counts.tolist()]
 
     def sizes(self) -> Indices:
@@ -129,12 +129,12 @@ class _Repeated(NamedTuple):
 
 
 class _AfterLast(NamedTuple):
-    """The same bytes in rows that end a document, and nothing in others."""
+    """The same bytes in all rows that end a document, and nothing in other rows."""
 
     content: bytes
     is_last: npt.NDArray[np.bool_]
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return [self.content if is_last else b"" for is_last in self.is_last.tolist()]
 
     def sizes(self) -> Indices:
@@ -142,12 +142,12 @@ class _AfterLast(NamedTuple):
 
 
 class _Mask(NamedTuple):
-    """Attention mask of each row, as `1,1,1,0,0`. All rows have the same length."""
+    """Attention mask of each row, formatted as `1,1,1,0,0`. All rows have the same length."""
 
     num_ids: Indices
     length: int
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return [(b"1," * count + b"0," * (self.length - count))[:-1] for count in self.num_ids.tolist()]
 
     def sizes(self) -> Indices:
@@ -155,11 +155,11 @@ class _Mask(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """Range of a text in each row, as a JSON string."""
+    """Range of a text in each row, formatted as a JSON string."""
 
     ranges: TextRanges
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return list(map(orjson.dumps, self.ranges.texts()))
 
     def sizes(self) -> Indices:
@@ -174,21 +174,21 @@ class _Values(NamedTuple):
 
     values: Sequence[Any]
 
-    def encoded(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         return list(map(orjson.dumps, self.values))
 
     def sizes(self) -> Indices:
-        return np.fromiter(map(len, self.encoded()), np.int64, len(self.values))
+        return np.fromiter(map(len, self.encode()), np.int64, len(self.values))
 
 
 Piece = bytes | VaryingPiece
 
 
-# Rows of documents, formatted without a batch of windows in between.
+# Rows of documents, formatted as lines without making a batch first.
 
 
 def row_lines(rows: Rows, schema: Schema) -> list[bytes]:
-    """Format each row as a line, with its line feed."""
+    """Format each row as a line with a line feed."""
     return _lines(_row_pieces(rows, schema), rows.num_rows)
 
 
@@ -204,9 +204,9 @@ def row_sizes(rows: Rows, schema: Schema) -> Indices:
 
 
 def num_added_bytes(schema: Schema) -> int:
-    """Return the bytes per row that columns outside `schema.plain` add.
+    """Return the number of bytes per row that columns outside `schema.plain` add.
 
-    It holds for documents that are not weighted, drawn, varied or rewritten.
+    The number is valid for documents that are not weighted, sampled, varied or rewritten for fill-in-the-middle.
     """
     later_columns = [name for name in schema.columns if COLUMNS[name].when in STEP_2_CONDITIONS]
     pieces = [
@@ -245,9 +245,9 @@ def _row_pieces(rows: Rows, schema: Schema) -> Iterator[Piece]:
 
 def _pieces(name: str, content: ColumnContent, schema: Schema) -> Iterator[Piece]:
     if isinstance(content, PerDocument):
-        yield _PerDocument(list(map(orjson.dumps, content.values)), content.of)
+        yield _PerDocument(list(map(orjson.dumps, content.values)), content.document_index)
     elif isinstance(content, Choices):
-        yield _Choice(list(map(orjson.dumps, content.values)), content.numbers)
+        yield _Choice(list(map(orjson.dumps, content.values)), content.indices)
     elif isinstance(content, IdRanges):
         yield from _id_pieces(name, content, schema)
     elif isinstance(content, TextRanges):
@@ -261,7 +261,7 @@ def _pieces(name: str, content: ColumnContent, schema: Schema) -> Iterator[Piece
 def _id_pieces(name: str, content: IdRanges, schema: Schema) -> Iterator[Piece]:
     """Yield the pieces of a list of ids: special ids, a range of ids, special ids and padding.
 
-    An example is `[0,` 12,345 `,2` ,1,1 `]`.
+    Example: `[0,` then `12,345` then `,2` then `,1,1` then `]`.
     """
     yield b"[" + b"".join(b"%d," % index for index in schema.prefix)
     yield _Ranges(content.ids, content.starts, content.ends)
@@ -295,12 +295,12 @@ def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
 
 
 def _merge_columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
-    """Return an iterable with one entry per row for each group of pieces. Adjacent pieces of one type form a group."""
+    """Merge adjacent pieces of one type, and return an iterable with one entry per row for each merged piece."""
     groups: list[tuple[type, list[Any]]] = []
     for piece in pieces:
         kind = _merge_type(piece)
         last_kind = groups[-1][0] if groups else None
-        if (kind is bytes and last_kind in MERGEABLE) or (kind in MERGEABLE and last_kind in (bytes, kind)):
+        if (kind is bytes and last_kind in MERGEABLE_TYPES) or (kind in MERGEABLE_TYPES and last_kind in (bytes, kind)):
             group = groups[-1][1]
             group.append(piece)
             groups[-1] = last_kind if kind is bytes and last_kind is not None else kind, group
@@ -315,21 +315,21 @@ def _merge_type(piece: Piece) -> type:
     return type(piece) if is_integer or not isinstance(piece, _Numbers) else object
 
 
-MERGEABLE = (bytes, _PerDocument, _Numbers)
+MERGEABLE_TYPES = (bytes, _PerDocument, _Numbers)
 
 
 def _column(kind: type, pieces: Sequence[Any], num_rows: int) -> Iterable[bytes | memoryview]:
     if kind is bytes:
         return repeat(b"".join(pieces), num_rows)
     if kind is _PerDocument:
-        (of, *_) = [piece.of for piece in pieces if not isinstance(piece, bytes)]
+        (document_index, *_) = [piece.document_index for piece in pieces if not isinstance(piece, bytes)]
         parts = (repeat(piece) if isinstance(piece, bytes) else piece.values for piece in pieces)
-        return _PerDocument(list(map(b"".join, zip(*parts, strict=False))), of).encoded()
+        return _PerDocument(list(map(b"".join, zip(*parts, strict=False))), document_index).encode()
     if kind is _Numbers:
         template = b"".join(piece if isinstance(piece, bytes) else b"%d" for piece in pieces)
         numbers = [piece.values.tolist() for piece in pieces if not isinstance(piece, bytes)]
         return [template % row for row in zip(*numbers, strict=True)]
-    encoded: Sequence[bytes | memoryview] = pieces[0].encoded()
+    encoded: Sequence[bytes | memoryview] = pieces[0].encode()
     return encoded
 
 
@@ -353,7 +353,7 @@ def _to_json(values: npt.NDArray[Any]) -> bytes:
 
 
 def _widths(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the number of digits of each id, plus one for its comma."""
+    """Return the number of digits of each id, plus one for a comma."""
     is_in_table = ids.dtype == np.uint16 or int(ids.max(initial=0)) < WIDTH_TABLE_SIZE
     return _width_table().take(ids) if is_in_table else _num_digits(ids) + 1
 
@@ -369,21 +369,21 @@ def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 @cache
 def _escaped_widths() -> npt.NDArray[np.int64]:
-    """Return the number of bytes that each byte of a text needs in a JSON string."""
+    """Return, for each of the 256 byte values, the number of bytes that it takes in a JSON string."""
     ascii_widths = [len(orjson.dumps(chr(code))) - 2 for code in range(0x80)]
     return np.array(ascii_widths + [1] * 0x80, np.int64)
 
 
-# Conversion between batches of windows and JSON lines, with the same bytes as above.
+# Conversion between batches and JSON lines. The lines have the same bytes as those of `row_lines`.
 
 
 def format_lines(batch: WindowBatch, schema: Schema) -> list[bytes]:
-    """Format each row of a batch as it is stored, with padding and its line feed."""
+    """Format each row of a batch as a line with padding and a line feed, as in a JSONL file."""
     return column_lines(add_padding(batch, schema).stored_columns, len(batch))
 
 
 def column_lines(columns: Mapping[str, ColumnValues], num_rows: int) -> list[bytes]:
-    """Format a line for each row, with these columns in their order."""
+    """Format a line for each row, with the columns in the order of `columns`."""
     return _lines(_batch_pieces(columns), num_rows)
 
 
@@ -405,7 +405,7 @@ def parse_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
         if not schema.has_ids:
             return WindowBatch.of_documents(columns, schema)
         ids = Ragged.of([row[IDS] for row in rows])
-        require_ids_fit(ids.values, schema.id_type)  # NumPy 1 would wrap them
+        require_ids_fit(ids.values, schema.id_type)  # in NumPy 1, astype would wrap large ids around
         ids = ids._replace(values=ids.values.astype(schema.id_type))
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
@@ -413,7 +413,7 @@ def parse_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
 
 
 def make_column(values: list[Any], kind: Kind) -> ColumnValues:
-    """Convert the values of a column to the type that a batch has for its kind."""
+    """Convert the values of a column to the type that `Kind` documents for a batch."""
     if kind is Kind.NUMBERS:
         return Ragged.of(values)
     if kind is Kind.NUMBER:

@@ -1,8 +1,8 @@
 """LitData chunks, read by `litdata.StreamingDataset("litdata/train")` as one dict of columns per row.
 
-This module does not use LitData's own writer. That writer checks if the texts of the first row are files on this
-machine, which the path of a source file may be, and then stores the column with another type. It also writes the
-current time into its index. Apart from that, the bytes are the same, and a test compares them with LitData's.
+This module does not use LitData's own writer. If a string in the first row is the path of an existing file, as the path
+of a source file may be, that writer stores the column with a different type. It also writes the current time to the
+index. Apart from these differences, this module writes the same bytes, and a test compares them.
 
     litdata/train/index.json, chunk-0-0.bin, chunk-0-1.bin …
 
@@ -14,8 +14,8 @@ current time into its index. Apart from that, the bytes are the same, and a test
     weight                         float
     segments                       str, to be parsed with json.loads
 
-Ids take two bytes, a quarter of int64. The default collate function of PyTorch stacks them if rows are padded (--pad).
-Embedding layers need `batch["input_ids"].long()`.
+As torch.uint16, an id takes two bytes, a quarter of an int64. If rows are padded (--pad), PyTorch's default collate
+function stacks the rows of a batch. Embedding layers need `batch["input_ids"].long()`.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ from gristmill.formats.format import Format, SplitReader, Target, rows_per_piece
 INDEX = "index.json"
 DATA_FORMATS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float", Kind.OBJECTS: "str"}
 TORCH_TYPES = {"uint8": 11, "int32": 16, "uint16": 20}
-"""LitData's numbers for dtypes. It has none for torch.uint32."""
+"""LitData's codes for dtypes. LitData has no code for torch.uint32."""
 SPEC_VERSION = 1
 LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
@@ -71,7 +71,7 @@ def _write(rows: Iterable[EncodedRows], target: Target, layout: Layout) -> list[
     chunks = write_chunks(rows, layout, lambda number: folder / _chunk_name(number), digest)
     if not chunks:
         return []
-    # LitData caches downloads under the value of updated_at and downloads again when it changes. Here it is a digest.
+    # LitData downloads files again if updated_at changes. Here it is a digest, which changes only with the content.
     index = {"chunks": [*map(_index_entry, chunks)], "config": _config(layout), "updated_at": digest.hexdigest()}
     (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
     return [f"{target.split}/{name}" for name in (INDEX, *(chunk.name for chunk in chunks))]
@@ -131,25 +131,25 @@ def _read_chunks(path: Path, config: dict[str, Any]) -> list[Chunk]:
 
 
 def _checked_chunk(entry: Any, number: int, path: Path) -> Chunk:
-    """Check an entry of the index. The name must be the expected one, so that it cannot point outside the folder."""
+    """Check an entry of the index. It must have the expected file name, which cannot point outside the folder."""
     match entry:
         case {"chunk_size": int(num_rows), "chunk_bytes": int(num_bytes)}:
             chunk = Chunk(_chunk_name(number), num_rows, num_bytes)
             if entry == _index_entry(chunk):
                 return chunk
     raise DatasetError(
-        f"{str(path)!r} is damaged: chunk {number} does not belong to this dataset. Build the dataset again."
+        f"{str(path)!r} is damaged: the entry of chunk {number} does not match this dataset. Build the dataset again."
     )
 
 
-# A stream of ids for LitData's TokensLoader, which divides it into blocks of the length that training needs. No block
-# crosses the end of a chunk.
+# A stream of ids for LitData's TokensLoader. The loader divides each chunk into blocks of the length that a training
+# run needs.
 
 
 def write_token_chunks(contents: Iterable[bytes], dtype: np.dtype[Any], folder: Path) -> None:
     """Write a stream of ids, given as bytes of `dtype`.
 
-    Each chunk is one item, which the loader divides into blocks.
+    Each chunk is stored as a single item. The loader divides it into blocks.
     """
     folder.mkdir()
     digest = hashlib.sha256()

@@ -1,18 +1,21 @@
 """MDS, the format of MosaicML Streaming, read by `streaming.StreamingDataset(local="mds/train")`.
 
-This module does not use mosaicml-streaming (0.13), which needs the SDKs of five clouds, transformers<5 and numpy<2.2.
-The last two conflict with the versions that training needs. The bytes are those of its MDSWriter for the same columns,
-and a test compares them. The index has no digests because the manifest has one for each file.
+This module does not use mosaicml-streaming (0.13), which needs the SDKs of five cloud providers, transformers<5 and
+numpy<2.2. The last two conflict with the versions that training needs. The files have the same bytes as those of
+mosaicml-streaming's MDSWriter for the same columns, and a test compares them. The index has no digests, because the
+manifest has a digest of each file.
 
     mds/train/index.json, shard.00000.mds, shard.00001.mds …
 
-    input_ids                      array of uint16, or uint32 if the vocabulary is larger; cast it before an embedding
+    input_ids                      array of uint16, or of uint32 if the vocabulary is larger
     lines, labels, segment_ids …   array of int32
     attention_mask                 array of uint8
     path, text …                   str
     start, fresh …                 int
     weight                         float64
     segments                       JSON
+
+Embedding layers need `input_ids` as int64.
 """
 
 import json
@@ -120,14 +123,14 @@ def _read_shards(path: Path, config: dict[str, Any]) -> list[Chunk]:
 
 
 def _checked_shard(entry: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
-    """Check an entry of the index. The name must be the expected one, so that it cannot point outside the folder."""
+    """Check an entry of the index. It must have the expected file name, which cannot point outside the folder."""
     match entry:
         case {"samples": int(num_rows), "raw_data": {"bytes": int(num_bytes)}}:
             shard = Chunk(_shard_name(number), num_rows, num_bytes)
             if entry == {**config, **_index_entry(shard)}:
                 return shard
     raise DatasetError(
-        f"{str(path)!r} is damaged: shard {number} does not belong to this dataset. Build the dataset again."
+        f"{str(path)!r} is damaged: the entry of shard {number} does not match this dataset. Build the dataset again."
     )
 
 

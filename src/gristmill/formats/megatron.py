@@ -28,7 +28,7 @@ VERSION = 1
 TYPE_CODES = {np.dtype("<u2"): 8, np.dtype("<i4"): 4}
 BYTES_PER_SEQUENCE = 4 + 8
 MAX_SEQUENCE_IDS = 2**31 - 1
-"""Maximum length of a sequence."""
+"""Maximum number of ids in a sequence. The index stores the number as int32."""
 
 
 def _stream_dtype(schema: Schema) -> np.dtype[Any]:
@@ -53,7 +53,7 @@ def _write_index(path: Path, ends: Indices, dtype: np.dtype[Any]) -> None:
 
 
 def _read_num_ids(path: Path, dtype: np.dtype[Any]) -> int:
-    """Check the index and return the number of ids that it covers."""
+    """Check the index and return the number of ids in all sequences."""
     try:
         size = path.stat().st_size
         with open_plain(path) as stream:
@@ -64,9 +64,9 @@ def _read_num_ids(path: Path, dtype: np.dtype[Any]) -> int:
         raise damage_error(path, f"it is truncated after {len(header)} bytes")
     magic, version, code, num_sequences, num_documents = HEADER.unpack(header)
     if (magic, version, code, num_documents) != (MAGIC, VERSION, TYPE_CODES[dtype], num_sequences + 1):
-        raise damage_error(path, f"its header is not that of {dtype.name} ids")
+        raise damage_error(path, f"its header is not that of an index for {dtype.name} ids")
     if size != HEADER.size + num_sequences * BYTES_PER_SEQUENCE + num_documents * 8:
-        raise damage_error(path, f"{size} bytes are not the size of {num_sequences} sequences")
+        raise damage_error(path, f"its size, {size} bytes, is not that of an index of {num_sequences} sequences")
     if not num_sequences:
         return 0
     after_lengths = HEADER.size + num_sequences * 4

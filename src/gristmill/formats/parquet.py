@@ -1,8 +1,9 @@
-"""Parquet: one window per row, typed columns, compressed with zstd. Ids are stored without dictionary encoding.
+"""Parquet files with typed columns, compressed with zstd. Ids are stored without dictionary encoding.
 
-Dictionary indices are bit-packed, so that the compressor no longer recognizes the ids that two adjacent windows share.
-With overlap 256, files become 1.6 times as large (benchmarks/write.md). Byte stream split and delta encoding also give
-larger files, and not every reader supports them. Columns of names, which repeat, use a dictionary.
+Dictionary indices are bit-packed, so the compressor no longer recognizes the ids that two adjacent windows share. With
+an overlap of 256, dictionary encoding makes files 1.6 times as large (benchmarks/write.md). Byte stream split and delta
+encoding also give larger files, and not every reader supports these encodings. Columns with few distinct values, such
+as the path, are dictionary-encoded.
 """
 
 import os
@@ -31,7 +32,7 @@ from gristmill.formats.format import Format, Target, find_files
 
 NAME, SUFFIX = "Parquet", ".parquet"
 ZSTD_LEVEL = 3
-"""Files are slightly smaller than with level 1, and writing takes slightly longer."""
+"""Level 3 gives slightly smaller files than level 1 and takes slightly longer."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
@@ -63,15 +64,16 @@ def _write_to(sink: Any, batches: Iterable[WindowBatch], schema: Schema) -> None
 def write_options(schema: Schema) -> dict[str, Any]:
     """Return the options of ParquetWriter.
 
-    Readers use statistics to skip row groups, by path or start. Statistics of ids and long texts would be useless.
+    Readers that filter by path or start use statistics to skip row groups. Statistics of ids and long texts would be
+    useless.
     """
-    names = [name for name in schema.columns_without_ids if COLUMNS[name].has_few_values]
-    numbers = [name for name in schema.columns_without_ids if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
+    repetitive_columns = [name for name in schema.columns_without_ids if COLUMNS[name].has_few_values]
+    number_columns = [name for name in schema.columns_without_ids if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
     return {
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,
-        "use_dictionary": names or False,
-        "write_statistics": names + numbers or False,
+        "use_dictionary": repetitive_columns or False,
+        "write_statistics": repetitive_columns + number_columns or False,
         "write_page_index": True,  # a row group of long windows has several pages, and a viewer needs only one
         "write_page_checksum": True,
     }
@@ -81,11 +83,11 @@ class _ParquetFile(NamedTuple):
     path: Path
     metadata: Any
     first_rows: list[int]
-    """First row of each row group, followed by the number of rows in the file."""
+    """Index of the first row of each row group, followed by the number of rows in the file."""
 
 
 class ParquetRows:
-    """Reader of a split. Reads only the row groups it needs. Keeps no file open, so that it can be pickled."""
+    """Reader of a split. Reads only row groups with requested rows. Keeps no file open, so that it can be pickled."""
 
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         self._schema = schema
@@ -123,7 +125,10 @@ def _read_rows(file: _ParquetFile, start: int, stop: int, schema: Schema) -> Win
     with convert_errors(pa, file.path), parquet.ParquetFile(file.path, **options) as opened:
         table = opened.read_row_groups(groups, use_threads=False)
         if len(table) != file.first_rows[groups.stop] - file.first_rows[groups.start]:
-            raise ValueError(f"row groups {groups.start} to {groups.stop - 1} have {counted(len(table), 'row')}")
+            raise ValueError(
+                f"row groups {groups.start} to {groups.stop - 1} have {counted(len(table), 'row')}, but the metadata "
+                f"records {file.first_rows[groups.stop] - file.first_rows[groups.start]}"
+            )
         return batch_from_table(table.slice(start - file.first_rows[groups.start], stop - start), schema)
 
 

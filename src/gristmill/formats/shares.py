@@ -1,4 +1,4 @@
-"""Writing the rows of a dataset to one of its formats in shares, and the facts and digests of the written files."""
+"""Write the rows of a dataset in one format, divided into shares, and collect facts and digests of the files."""
 
 import shutil
 from collections import deque
@@ -23,14 +23,15 @@ from gristmill.formats.format import Target, format_folder, get_format, path_in_
 
 
 class Share(NamedTuple):
-    """Part of a split that one task writes in one format. It consists of complete documents."""
+    """Part of a split that one task writes in one format: complete documents, or packed rows."""
 
     format: str
     split: Split
     num_rows: int
     first: int = 0
-    """Number of its first row in the split."""
+    """Index of the first row of the share in its split, from 0."""
     number: int = 0
+    """Index of the share in its split, from 0."""
     num_shares: int = 1
     """Number of shares that the split is divided into."""
 
@@ -40,11 +41,11 @@ class Share(NamedTuple):
 
     @property
     def is_piece(self) -> bool:
-        """True if the share is written separately and then joined with the others."""
+        """True if the share is written to its own folder and later joined with the other shares of the split."""
         return self.num_shares > 1 and get_format(self.format).join is not None
 
     def folder_in(self, dataset: Path) -> Path:
-        """Return the output folder: that of the format, or a temporary folder in it if the share is a piece."""
+        """Return the output folder: the folder of the format, or a temporary subfolder if the share is a piece."""
         folder = format_folder(dataset, self.format)
         return folder / f"{self.split}-{self.number:05d}{UNFINISHED}" if self.is_piece else folder
 
@@ -70,8 +71,8 @@ def divide_into_shares(
 ) -> list[Share]:
     """Divide a split into shares. The same rows always give the same shares.
 
-    `num_rows` has the number of rows of each JSONL file of the split. `edge_at` returns the first row at or after the
-    given one at which a document begins.
+    `num_rows` has the number of rows in each JSONL file of the split. `edge_at(row)` returns the first row, from `row`
+    on, at which a document begins.
     """
     format_, total = get_format(name), sum(num_rows)
     files = [total] if format_.join is not None else num_rows
@@ -81,7 +82,7 @@ def divide_into_shares(
         num_shares = max(1, round(count / max(1, rows_per_share)))
         for number in range(1, num_shares):
             row = stop - count + count * number // num_shares
-            if row > edges[-1]:  # otherwise a document continues past it
+            if row > edges[-1]:  # otherwise the previous share ends at or after this row
                 edges.append(min(stop, edge_at(row)))
         edges.append(stop)
     edges = sorted(set(edges))
@@ -94,7 +95,7 @@ def divide_into_shares(
 def divide_documents_into_shares(
     name: str, split: Split, schema: Schema, num_rows: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[Share, slice]]:
-    """Yield the shares of a split and the documents in each. `counts` has the number of rows of each document."""
+    """Yield each share of a split and the slice of its documents. `counts` has the number of rows of each document."""
     edges = np.cumsum([0, *counts])
 
     def document_at(row: int) -> int:
@@ -111,7 +112,7 @@ def write_share(
     batches: Iterable[WindowBatch],
     compressed_piece_bytes: int | None = None,
 ) -> WrittenFiles:
-    """Write one share to the folder of its format."""
+    """Write one share to its output folder."""
     format_, folder = get_format(share.format), share.folder_in(dataset)
     digests: list[bytes] = []
     target = Target(folder, share.split, schema, compressed_piece_bytes=compressed_piece_bytes)
@@ -143,7 +144,7 @@ def _collect_digests(batches: Iterable[WindowBatch], split: Split, digests: list
 
 
 class WrittenDataset:
-    """Facts of all written files, and the content digest, which must be the same in all formats."""
+    """Facts of all written files, and the content digest of each format. All formats must have the same digest."""
 
     def __init__(self) -> None:
         self.facts: dict[str, FileFacts] = {}
@@ -152,7 +153,7 @@ class WrittenDataset:
     def add_all(
         self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path, schema: Schema, map_tasks: MapFunction
     ) -> None:
-        """Add written shares in order. Pieces are joined while workers write the next ones."""
+        """Add shares in the order of `written`. Pieces are joined while workers write later pieces."""
         joined_files: dict[str, tuple[str, Split]] = {}
         keys = attrgetter("format", "split", "is_piece")
         for (name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
@@ -170,7 +171,7 @@ class WrittenDataset:
             self.facts[file] = msgspec.structs.replace(facts, split=split, format=name)
 
     def _add_shares(self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path) -> Iterator[Path]:
-        """Add shares and yield the folder of each. The folder of a piece is removed afterwards."""
+        """Add shares and yield the folder of each. The folder of a piece is removed when the next one is requested."""
         for share, one in written:
             self.facts |= one.facts
             self.add_content(share.format, share.split, one.content)
@@ -180,7 +181,7 @@ class WrittenDataset:
                 shutil.rmtree(folder)
 
     def finish(self, names: Iterable[str], dataset: Path, schema: Schema) -> None:
-        """Write the files of each format that cover all its splits."""
+        """Write those files of each format that cover all splits."""
         for name in names:
             format_, folder = get_format(name), format_folder(dataset, name)
             for file in format_.finish(folder, schema) if format_.finish is not None else ():
@@ -192,7 +193,7 @@ class WrittenDataset:
         self._contents.setdefault(name, ContentDigest()).add(split, content)
 
     def content_sha256(self) -> str:
-        """Return the content digest of the dataset. Raises GristmillError if formats differ."""
+        """Return the content digest of the dataset. Raises GristmillError if the digests of the formats differ."""
         digests_by_format = {name: content.sha256() for name, content in self._contents.items()}
         if len(set(digests_by_format.values())) != 1:
             digests = ", ".join(f"{name} {digest[:12]}…" for name, digest in digests_by_format.items())

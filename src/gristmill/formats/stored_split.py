@@ -1,4 +1,4 @@
-"""Rows of a split in any format, as JSON lines, in order or by number."""
+"""Rows of a split in any format, as JSON lines, in sequence or by row index."""
 
 import os
 import stat
@@ -30,8 +30,8 @@ Stamp = tuple[tuple[str, int, int], ...]
 class StoredSplit:
     """Reader of one split in one format.
 
-    Access by number reads a batch of rows around the requested one and caches it, because the next request is often for
-    a row nearby. Several threads may read at the same time.
+    Access by index reads and caches a batch of rows around the requested row, because the next request is often for a
+    row nearby. Several threads may share a reader.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class StoredSplit:
         *,
         edition: OpenedBuild | None = None,
     ) -> None:
-        """`edition` is the build that the split belongs to. Reading fails if another build has replaced it."""
+        """`edition` is the build that the split belongs to. Reading fails if a later build has replaced the dataset."""
         self.dataset, self.name, self.split, self.schema, self._num_rows = dataset, name, split, schema, num_rows
         self._edition = edition
         self.path = format_folder(dataset, name) / split
         self._step = schema.num_rows_at_once(ROWS_AT_ONCE)
         self._reader: SplitReader | None = None
-        self._reading = threading.Lock()
+        self._lock = threading.Lock()
         self._cached: tuple[int, list[bytes]] = (-1, [])
 
     def __len__(self) -> int:
@@ -68,11 +68,11 @@ class StoredSplit:
         return cached[1][row % self._step]
 
     def lines(self, start: int, stop: int) -> list[bytes]:
-        """Return rows as JSON lines, as they would be in JSONL."""
+        """Return the rows `start` to `stop - 1` as lines of a JSONL file."""
         return format_lines(self.read(start, stop), self.schema)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        with self._reading, guard_reading(self._edition):
+        with self._lock, guard_reading(self._edition):
             if self._reader is None:
                 self._reader = self._open()
             return self._reader.read(start, stop)
@@ -80,7 +80,7 @@ class StoredSplit:
     def require(self) -> "StoredSplit":
         """Open the split.
 
-        Raises DatasetError if that fails or if it has another number of rows than the manifest records.
+        Raises DatasetError if the split cannot be opened, or if its number of rows differs from the manifest.
         """
         self._reader = self._open()
         return self
@@ -93,27 +93,27 @@ class StoredSplit:
             raise DatasetError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from None
         if len(reader) != self._num_rows:
             raise DatasetError(
-                f"{str(self.path)!r} is damaged: {counted(len(reader), 'row')}, but the manifest records "
+                f"{str(self.path)!r} is damaged: it has {counted(len(reader), 'row')}, but the manifest records "
                 f"{self._num_rows}. Build the dataset again."
             )
         return reader
 
     def __reduce__(self) -> tuple[Callable[..., "StoredSplit"], tuple[Path, str, Split, Schema, int]]:
-        """Pickle the arguments: the other process opens the files again."""
+        """Pickle only the arguments of the constructor, because an open reader cannot be pickled."""
         factory = partial(StoredSplit, edition=self._edition)
         return factory, (self.dataset, self.name, self.split, self.schema, self._num_rows)
 
 
 @lru_cache(maxsize=MAX_CACHED_READERS)
 def _cached_reader(folder: Path, name: str, split: Split, schema: Schema, _: Stamp) -> SplitReader:
-    """Open a split. The result is cached because many tasks of a process read the same split."""
+    """Open a split. The reader is cached, because many tasks of a process read the same split."""
     format_ = get_format(name)
     format_.require()
     return format_.open(folder, split, schema)
 
 
 def _stamp(folder: Path, split: Split) -> Stamp:
-    """Return the stamp of the files of a split. Raises DatasetError for links and special files."""
+    """Return the stamp of a split's files. Raises DatasetError for symbolic links to folders and for special files."""
     entries: list[tuple[str, int, int]] = []
     for directory, start in ((folder, split), (folder / split, "")):
         if directory.is_symlink():
@@ -126,20 +126,20 @@ def _stamp(folder: Path, split: Split) -> Stamp:
             status = (directory / name).stat()
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise DatasetError(
-                    f"{str(directory / name)!r} is not an ordinary file. Remove it and build the dataset again."
+                    f"{str(directory / name)!r} is not a regular file. Remove it and build the dataset again."
                 )
             entries.append((name, status.st_size, status.st_mtime_ns))
     return tuple(sorted(entries))
 
 
-# Fast access by number to formats that must decompress many rows to read one. All rows are decompressed once, to disk,
-# and reading a row then takes microseconds.
+# Fast access by row index for formats in which reading one row means decompressing many. All rows are decompressed
+# once, to a file on disk. Afterwards, reading a row takes microseconds.
 
 CompressedRows = ZstdJsonlFile | StoredSplit
 
 
 class UnpackedJsonlFile(JsonlFile):
-    """Reader by row number that decompresses all rows to a temporary file on first access."""
+    """Reader by row index. The first access decompresses all rows to a temporary file."""
 
     def __init__(self, compressed: CompressedRows) -> None:
         super().__init__(compressed.path, len(compressed))

@@ -1,13 +1,13 @@
-"""`bin` and `npy`: each split as one stream of tokens, as nanoGPT reads it, and the files that map rows to the stream.
+"""`bin` and `npy`: each split as one stream of ids, as nanoGPT reads it, and the files that map rows to the stream.
 
-    train.bin           ids of all documents, each once and followed by its end token, as raw uint16 or uint32
-    train.npy           the same with NumPy's header, instead of train.bin
+    train.bin           ids of all documents as raw uint16 or uint32, with an end token after each document
+    train.npy           the ids of train.bin with NumPy's header; replaces train.bin in the format `npy`
     train.ends.npy      end of each document in the stream, after its end token; with --pack, end of each row
     train.windows.npy   position of the ids of each row in the stream (WINDOW)
     train.rows.jsonl    all columns of each row except the ids
     train.stream.json   dtype, vocabulary size, end token, and the numbers of ids, documents and rows
 
-Training on the stream only needs np.memmap("train.bin", np.uint16, "r").
+A training run on the stream needs only np.memmap("train.bin", np.uint16, "r").
 """
 
 import mmap
@@ -56,7 +56,7 @@ from gristmill.formats.jsonl import find_row_starts
 from gristmill.formats.jsonl_rows import column_lines, make_column
 from gristmill.windows.cut import Indices
 
-# Columns other than ids as JSON lines, for formats whose files hold only ids.
+# Columns other than ids, in a file of JSON lines beside the stream.
 
 TYPES: dict[Kind, Any] = {
     Kind.TEXT: str,
@@ -68,12 +68,12 @@ TYPES: dict[Kind, Any] = {
 
 
 class Sidecar:
-    """Reader of these lines by number. Finds the start of each line on first use."""
+    """Reader of the columns other than ids, one JSON line per row. The first read finds the start of each line."""
 
     def __init__(self, path: Path, num_rows: int, schema: Schema) -> None:
         self._path, self._num_rows, self._names = path, num_rows, schema.batch_columns
         if not set(self._names) <= COLUMNS.keys():
-            raise damage_error(path, f"unknown columns {sorted(set(self._names) - COLUMNS.keys())}")
+            raise damage_error(path, f"the dataset has unknown columns {sorted(set(self._names) - COLUMNS.keys())}")
         self._map: mmap.mmap | None = None
         self._starts: Indices = np.zeros(1, np.int64)
 
@@ -84,9 +84,9 @@ class Sidecar:
         except OSError as error:
             raise damage_error(self._path, error.strerror or str(error)) from None
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            raise damage_error(self._path, f"rows {start} to {stop}: {error}") from None
+            raise damage_error(self._path, f"rows {start} to {stop - 1}: {error}") from None
         if len(rows) != stop - start:
-            raise damage_error(self._path, f"rows {start} to {stop} have {counted(len(rows), 'line')}")
+            raise damage_error(self._path, f"rows {start} to {stop - 1} have {counted(len(rows), 'line')}")
         return columns
 
     def _lines(self, start: int, stop: int) -> bytes:
@@ -99,12 +99,13 @@ class Sidecar:
     def _map_lines(self) -> tuple[mmap.mmap, Indices]:
         with open_plain(self._path) as stream:
             if not os.fstat(stream.fileno()).st_size:
-                raise damage_error(self._path, "it is empty")
+                raise damage_error(self._path, "the file is empty")
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         starts = find_row_starts(content)
         if len(starts) - 1 != self._num_rows or int(starts[-1]) != len(content):
             raise damage_error(
-                self._path, f"{counted(len(starts) - 1, 'complete line')} for {counted(self._num_rows, 'row')}"
+                self._path,
+                f"it has {counted(len(starts) - 1, 'complete line')} for {counted(self._num_rows, 'row')}",
             )
         return content, starts
 
@@ -115,13 +116,13 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False))
 
 
-# Building one stream of tokens from windows. Tokens that windows of a document share are in the stream once, and each
-# document is followed by its end token.
+# Building a stream of ids from windows. Ids that windows of a document share are in the stream only once, and an end
+# token follows each document.
 
 WINDOW = np.dtype([("offset", "<i8"), ("count", "<i4"), ("frame", "u1")])
-"""Record of a row: offset of its ids in the stream, their number, and the special ids around them."""
+"""Record of a row: offset and number of its ids in the stream, and the kind of special ids around them."""
 BARE, FRAMED, CLOSED = range(3)
-"""Values of `frame`: no special ids, those of any window, and those of the last window of a document."""
+"""Values of `frame`: no special ids, the special ids of a window, or those of the last window of a document."""
 
 
 class StreamAddition(NamedTuple):
@@ -131,7 +132,7 @@ class StreamAddition(NamedTuple):
     windows: npt.NDArray[Any]
     """WINDOW record of each row."""
     ends: Indices
-    """End of each document that ended, after its end token. The last document may still be open."""
+    """End, after its end token, of each document that these rows complete. The last document may still be open."""
 
 
 class StreamBuilder:
@@ -144,13 +145,13 @@ class StreamBuilder:
         self._end = ids_to_bytes(self._end_ids, self._dtype)
         self._num_ids = 0
         self._last: WindowBatch | None = None
-        """Last row, or None before the first. The next row may continue its document."""
+        """Last row, or None if the stream has no rows. The next row may continue its document."""
 
     def add(self, batch: WindowBatch) -> StreamAddition:
-        """Add rows to the stream.
+        """Add rows to the stream, and return the added content.
 
-        A row that continues the document of the row before it adds only ids that the stream lacks. Any other row ends
-        the open document.
+        A row that continues the document of the previous row adds only ids that the stream does not have yet. Any other
+        row first ends the open document.
         """
         if not len(batch):
             return self._record(b"", np.zeros(0, WINDOW), np.zeros(0, np.int64))
@@ -177,7 +178,7 @@ class StreamBuilder:
         return self._record(b"".join(parts), windows, (stops - num_new)[is_ending] + len(self._end_ids))
 
     def finish(self) -> StreamAddition:
-        """End the last document."""
+        """End the last document, and return the added content."""
         is_open, self._last = self._last is not None, None
         ends = [self._num_ids + len(self._end_ids)] if is_open else []
         return self._record(self._end if is_open else b"", np.zeros(0, WINDOW), np.array(ends, np.int64))
@@ -188,14 +189,14 @@ class StreamBuilder:
 
 
 class _Contents(NamedTuple):
-    """Ids of some rows without special ids around them."""
+    """Ids of some rows, without the special ids around each row."""
 
     raw: bytes
     starts: Indices
-    """Start of each row, in ids."""
+    """Index of the first id of each row."""
     ends: Indices
     frames: npt.NDArray[np.uint8]
-    """Special ids around each row, as a value of `frame`."""
+    """Value of `frame` for each row."""
     width: int
     """Bytes per id."""
 
@@ -223,30 +224,31 @@ def _contents(rows: WindowBatch, schema: Schema, dtype: np.dtype[Any]) -> _Conte
 
 
 def _num_shared(rows: WindowBatch, row_contents: _Contents) -> Indices:
-    """Return the number of ids at the start of each row that the row before it ends with, or -1 for another document.
+    """Return, for each row, the number of its first ids that are also the last ids of the previous row.
 
-    Each row must end at or after the end of the row before it, which is true for all builds.
+    The number is -1 if a row does not continue the document of the previous row. Within a document, each row
+    must end at or after the end of the previous row. This is true for all builds.
     """
     num_shared = np.full(len(rows), -1, np.int64)
     if not {"path", "start"} <= rows.columns.keys():
         return num_shared
     starts, ends = row_contents.starts, row_contents.ends
-    before = np.diff(rows.columns["start"])
-    num_expected = (ends - starts)[:-1] - before
+    start_distances = np.diff(rows.columns["start"])
+    num_expected = (ends - starts)[:-1] - start_distances
     is_next = _continues_document(rows, row_contents.frames != BARE)
-    is_next &= (before >= 0) & (num_expected >= 0) & (num_expected <= (ends - starts)[1:])
-    numbers = np.flatnonzero(is_next)
-    num_expected = num_expected[numbers]
-    row_starts = row_contents.slices(starts[numbers + 1], starts[numbers + 1] + num_expected)
+    is_next &= (start_distances >= 0) & (num_expected >= 0) & (num_expected <= (ends - starts)[1:])
+    indices = np.flatnonzero(is_next)
+    num_expected = num_expected[indices]
+    row_starts = row_contents.slices(starts[indices + 1], starts[indices + 1] + num_expected)
     is_equal = np.fromiter(
-        map(eq, row_contents.slices(ends[numbers] - num_expected, ends[numbers]), row_starts), np.bool_, len(row_starts)
+        map(eq, row_contents.slices(ends[indices] - num_expected, ends[indices]), row_starts), np.bool_, len(row_starts)
     )
-    num_shared[numbers + 1] = np.where(is_equal, num_expected, -1)
+    num_shared[indices + 1] = np.where(is_equal, num_expected, -1)
     return num_shared
 
 
 def _continues_document(rows: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return True for each row but the first that belongs to the same document as the row before it."""
+    """Return, for each row after the first, whether it may continue the document of the previous row."""
     columns = rows.columns
     is_separate = ~is_framed
     if "variant" in columns:
@@ -260,8 +262,8 @@ def _continues_document(rows: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> 
 
 
 def ids_to_bytes(ids: Sequence[int], dtype: npt.DTypeLike) -> bytes:
-    """Encode ids as they are stored in a stream. Raises OutputError if they do not fit the dtype."""
-    values = np.array(ids, object)  # any size: an id must not wrap before it is checked
+    """Encode ids as they are stored in a stream. Raises OutputError if an id does not fit in the dtype."""
+    values = np.array(ids, object)  # object: an id must not wrap around before it is checked
     require_ids_fit(values, dtype)
     return values.astype(dtype).tobytes()
 
@@ -278,7 +280,7 @@ def _num_special_ids(schema: Schema) -> tuple[Indices, Indices]:
 
 
 def _frames(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.uint8]:
-    """Determine the special ids around each row. Packed rows are treated as bare."""
+    """Return the value of `frame` for each row. It is BARE for packed rows."""
     frames = np.zeros(len(batch), np.uint8)
     if SEGMENTS in batch.columns:
         return frames
@@ -287,13 +289,13 @@ def _frames(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.uint8]:
     return frames
 
 
-def _has_special_ids(batch: WindowBatch, prefix: Sequence[int], after: Sequence[int]) -> npt.NDArray[np.bool_]:
+def _has_special_ids(batch: WindowBatch, prefix: Sequence[int], suffix: Sequence[int]) -> npt.NDArray[np.bool_]:
     values, offsets = batch.ids.values, batch.ids.offsets
-    has_all: npt.NDArray[np.bool_] = batch.ids.sizes >= len(prefix) + len(after)
+    has_all: npt.NDArray[np.bool_] = batch.ids.sizes >= len(prefix) + len(suffix)
     rows = np.flatnonzero(has_all)
     for number, one in enumerate(prefix):
         has_all[rows] &= values[offsets[rows] + number] == one
-    for number, one in enumerate(reversed(after), 1):
+    for number, one in enumerate(reversed(suffix), 1):
         has_all[rows] &= values[offsets[rows + 1] - number] == one
     return has_all
 
@@ -315,9 +317,9 @@ class StreamFiles(NamedTuple):
     write_index: Callable[[Path, Indices, np.dtype[Any]], None]
     """Writes the index, given the ends of documents in the stream."""
     read_num_ids: Callable[[Path, np.dtype[Any]], int]
-    """Returns the end of the last document according to the index."""
+    """Returns the number of ids in the stream according to the index."""
     read_index: Callable[[Path, np.dtype[Any]], Indices]
-    """Returns the ends of all documents."""
+    """Returns the ends of all documents in the stream."""
 
 
 class _OutputFiles(NamedTuple):
@@ -336,7 +338,7 @@ class _OutputFiles(NamedTuple):
 
 @contextmanager
 def _open_output(names: Sequence[str], target: Target, files: StreamFiles) -> Iterator[_OutputFiles]:
-    """Open the files with the names that `_file_names` returns. The index and the facts are written at the end."""
+    """Open the files `names` for writing. The end of the `with` block writes the index and the facts."""
     dtype = files.id_dtype(target.schema)
     stream_path, index_path, windows_path, rows_path, facts_path = (target.folder / name for name in names)
     with (
@@ -388,7 +390,7 @@ def join_streams(pieces: Iterable[Path], target: Target, *, files: StreamFiles) 
 
 
 def _encode_facts(schema: Schema, dtype: np.dtype[Any], counts: dict[str, int]) -> bytes:
-    """Encode the facts that a training on the stream needs. Reading rows does not need them."""
+    """Encode the facts that a training run on the stream needs. The reader of rows does not need these facts."""
     facts = {
         "dtype": dtype.name,
         "vocab_size": schema.vocab_size,
@@ -402,7 +404,7 @@ def _encode_facts(schema: Schema, dtype: np.dtype[Any], counts: dict[str, int]) 
 
 
 class StreamSplit:
-    """Reader of a split, which restores its rows from the stream."""
+    """Reader that restores the rows of a split from the stream."""
 
     def __init__(self, folder: Path, split: Split, schema: Schema, *, files: StreamFiles) -> None:
         self._init_args = (folder, split, schema, files)
@@ -417,7 +419,7 @@ class StreamSplit:
             self._windows = map_array(windows, WINDOW)
             if files.read_num_ids(index, self._dtype) != len(self._stream):
                 raise damage_error(
-                    stream, f"{counted(len(self._stream), 'id')}, but {index.name!r} records another number"
+                    stream, f"it has {counted(len(self._stream), 'id')}, but {index.name!r} records a different number"
                 )
         self._sidecar = Sidecar(rows, len(self._windows), schema)
         try:
@@ -425,7 +427,7 @@ class StreamSplit:
             self._suffixes = [ids_to_bytes(ids, self._dtype) for ids in _suffixes_by_frame(schema)]
         except OutputError:
             raise damage_error(
-                stream, f"its ids are {self._dtype.name}, and a special id does not fit that type"
+                stream, f"its ids are {self._dtype.name}, and a special id does not fit in that type"
             ) from None
 
     def __len__(self) -> int:
@@ -439,7 +441,7 @@ class StreamSplit:
         return WindowBatch(self._ids(windows), columns)
 
     def _sizes(self, windows: npt.NDArray[Any]) -> Indices:
-        """Return the number of ids of each row, with special ids."""
+        """Return the number of ids in each row, including special ids."""
         before, after = _num_special_ids(self._schema)
         frames = np.minimum(windows["frame"], CLOSED)
         sizes: Indices = windows["count"] + before[frames] + after[frames]
@@ -452,7 +454,7 @@ class StreamSplit:
         if is_invalid.any():
             raise damage_error(
                 self._windows_path,
-                f"{windows[is_invalid.argmax()]} is not a position in {counted(len(self._stream), 'id')}",
+                f"the record {windows[is_invalid.argmax()]} is not a range of {counted(len(self._stream), 'id')}",
             )
 
     def _ids(self, windows: npt.NDArray[Any]) -> Ragged:
@@ -472,7 +474,7 @@ class StreamSplit:
         return Ragged(ids.astype(self._schema.id_type, copy=False), offsets)
 
     def __getstate__(self) -> tuple[Path, Split, Schema, StreamFiles]:
-        """Pickle the arguments: the other process maps the files again."""
+        """Pickle only the arguments of the constructor, because a memory map cannot be pickled."""
         return self._init_args
 
     def __setstate__(self, state: tuple[Path, Split, Schema, StreamFiles]) -> None:
@@ -498,7 +500,7 @@ def _last_end(path: Path, dtype: np.dtype[Any]) -> int:
 
 
 def stream_format(name: str, files: StreamFiles) -> Format:
-    """Return a format that stores a stream of tokens."""
+    """Return a format that stores a stream of ids."""
     return Format(
         name=name,
         write=partial(write_stream, files=files),

@@ -1,7 +1,8 @@
 """Zstandard files of independent frames, so that a row can be read without decompressing the rows before it.
 
-The file is an ordinary .zst file with two skippable frames at its end. They hold the number of rows in each frame, and
-the seek table of the "Zstandard seekable format" (version 0.1.0), which other tools also read:
+The file is a valid .zst file with two skippable frames at its end. The first skippable frame holds the number of rows
+in each frame. The second is the seek table of the "Zstandard seekable format" (version 0.1.0), which other tools also
+read:
 
     frame, frame, …, [rows per frame: uint32 …], [compressed size, size: uint32, uint32 …, number of frames, 0, magic]
 """
@@ -22,9 +23,10 @@ from gristmill.core.plain_files import open_plain
 
 LEVEL = 3
 FRAME_BYTES = 256 << 10
-"""Size at which a frame ends. A reader decompresses a complete frame to read one row."""
+"""Uncompressed size at which a frame ends. A reader decompresses a complete frame to read one row."""
 MAX_FRAME_BYTES = 1 << 30
-"""Maximum size of a frame. A frame ends with the row that reaches FRAME_BYTES, and no row is nearly this long."""
+"""Maximum uncompressed size of a frame. No valid frame is larger: a frame ends with the row that reaches FRAME_BYTES,
+and rows are much shorter than this limit."""
 SKIPPABLE_ROWS = 0x184D2A5D
 SKIPPABLE_SEEK_TABLE = 0x184D2A5E
 SEEKABLE_MAGIC = 0x8F92EAB1
@@ -34,7 +36,7 @@ SEEK_FOOT = struct.Struct("<IBI")
 
 
 class Frame(NamedTuple):
-    """Sizes of one frame."""
+    """Compressed size, uncompressed size and number of rows of one frame."""
 
     num_compressed: int
     num_bytes: int
@@ -42,7 +44,7 @@ class Frame(NamedTuple):
 
 
 def compress_rows(rows: Sequence[bytes]) -> tuple[bytes, list[Frame]]:
-    """Compress rows to concatenated frames, and return these and their sizes. The same rows give the same bytes."""
+    """Compress rows. Return the concatenated frames and the sizes of each frame. The same rows give the same bytes."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
     compressed: list[bytes] = []
     frames: list[Frame] = []
@@ -99,10 +101,13 @@ def read_table(path: Path) -> list[Frame]:
 
 
 class ZstdJsonlFile:
-    """Reader of one .jsonl.zst file, in order or by row number. Caches the frame used last. Threads may share it."""
+    """Reader of one .jsonl.zst file, line by line or by row index. Threads may share a reader.
+
+    The last decompressed frame is cached.
+    """
 
     def __init__(self, path: Path, num_rows: int, edition: OpenedBuild | None = None) -> None:
-        """`edition` is the build that the file belongs to. Reading fails if another build has replaced it."""
+        """`edition` is the build that the file belongs to. Reading fails if a later build has replaced the dataset."""
         self.path, self._num_rows, self._edition = path, num_rows, edition
         self._frames: list[Frame] | None = None
         self._cached: tuple[int, list[bytes]] = (-1, [])
@@ -126,8 +131,8 @@ class ZstdJsonlFile:
             num_rows = sum(frame.num_rows for frame in frames)
             if num_rows != self._num_rows:
                 raise DatasetError(
-                    f"{str(self.path)!r} is damaged: {counted(num_rows, 'row')}, but the manifest records "
-                    f"{self._num_rows}."
+                    f"{str(self.path)!r} is damaged: it has {counted(num_rows, 'row')}, but the manifest records "
+                    f"{self._num_rows}. Build the dataset again."
                 )
             self._first_rows = np.array([0, *accumulate(frame.num_rows for frame in frames)])
             self._offsets = [0, *accumulate(frame.num_compressed for frame in frames)]
@@ -148,13 +153,15 @@ class ZstdJsonlFile:
         try:
             # A damaged frame header may claim any size, so compare it with the table before memory is allocated.
             if zstandard.frame_content_size(compressed) != frame.num_bytes:
-                raise zstandard.ZstdError("its size differs from the table")
+                raise zstandard.ZstdError("the size in its header differs from the table of frames")
             rows = zstandard.ZstdDecompressor().decompress(compressed).splitlines(keepends=True)
         except zstandard.ZstdError as error:
-            raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {error}.") from None
+            raise DatasetError(
+                f"{str(self.path)!r} is damaged in frame {index}: {error}. Build the dataset again."
+            ) from None
         if len(rows) != frame.num_rows:
             raise DatasetError(
-                f"{str(self.path)!r} is damaged in frame {index}: {counted(len(rows), 'row')}, but the table records "
-                f"{frame.num_rows}."
+                f"{str(self.path)!r} is damaged in frame {index}: it has {counted(len(rows), 'row')}, but the table of "
+                f"frames records {frame.num_rows}. Build the dataset again."
             )
         return rows

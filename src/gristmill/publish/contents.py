@@ -28,7 +28,7 @@ class UploadFile(NamedTuple):
     name: str
     facts: FileFacts
     content: bytes | Path
-    """The bytes of a small file, or the path of any other."""
+    """The bytes of a small file, or the path of any other file."""
 
 
 class Selection(NamedTuple):
@@ -40,7 +40,7 @@ class Selection(NamedTuple):
 
 @contextmanager
 def select_formats(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> Iterator[Selection]:
-    """Yield the dataset with only these formats, or with all of them if `formats` is None.
+    """Yield the dataset with only these formats, or with all its formats if `formats` is None.
 
     If formats are left out, yield a temporary folder with its own manifest and cards, and links to the data files.
     """
@@ -78,7 +78,7 @@ def _selected_formats(manifest: Manifest, formats: Sequence[str] | None) -> list
         if name not in manifest.formats:
             available = ", ".join(manifest.formats)
             hint = f" Try gristmill export --format {name}." if name in FORMATS else ""
-            raise ConfigError(f"--format {name!r} is not in this dataset, which has {available}.{hint}")
+            raise ConfigError(f"--format {name!r}: the dataset has only {available}.{hint}")
     return [name for name in manifest.formats if formats is None or name in formats]
 
 

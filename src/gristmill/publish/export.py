@@ -1,7 +1,7 @@
-"""Add formats to a finished dataset. The windows are read from a format that it already has.
+"""Add formats to a finished dataset. The rows are read from a format that the dataset already has.
 
-New files are written to a staging folder inside the dataset folder and moved when all are complete. The manifest that
-lists them is written last.
+New files are written to a staging folder inside the dataset folder, and moved into the dataset folder when all are
+complete. The manifest that lists the new files is written last.
 """
 
 import fcntl
@@ -55,8 +55,8 @@ class _Task(NamedTuple):
     stored: StoredSplit
     folder: Path
     schema: Schema
-    compressed_at: int | None
-    """Size in bytes of the pieces to compress. None without compression."""
+    compressed_piece_bytes: int | None
+    """Maximum size of the pieces in which JSONL is compressed. None without compression."""
 
     def batches(self) -> Iterator[WindowBatch]:
         first, stop, step = self.share.first, self.share.stop, self.schema.num_rows_at_once(ROWS_AT_ONCE)
@@ -84,20 +84,20 @@ def export(
     if dataset.manifest.has_documents and unsupported:
         raise ConfigError(
             f"{str(dataset.folder)!r} was built with --rows documents, so it lacks the ids that {unsupported[0]} "
-            f"needs. Try --format {' or '.join(DOCUMENT_FORMATS)}, or build it with --rows windows."
+            f"needs. Try --format {' or '.join(DOCUMENT_FORMATS)}, or build the dataset with --rows windows."
         )
     with dataset.edition.guard_reading(), _exclusive_access(dataset.folder), _staging_folder(dataset.folder) as staging:
-        missing = [name for name in FORMATS if name in requested and name not in dataset.manifest.formats]
-        for name in missing:
+        missing_formats = [name for name in FORMATS if name in requested and name not in dataset.manifest.formats]
+        for name in missing_formats:
             get_format(name).require()
-        facts = _write(dataset, missing, staging, progress or Progress(), workers)
-        return _move_into_dataset(dataset, missing, facts, staging)
+        facts = _write(dataset, missing_formats, staging, progress or Progress(), workers)
+        return _move_into_dataset(dataset, missing_formats, facts, staging)
 
 
 def _write(
-    dataset: Dataset, missing: Sequence[str], staging: Path, progress: Progress, workers: int | Literal["auto"]
+    dataset: Dataset, missing_formats: Sequence[str], staging: Path, progress: Progress, workers: int | Literal["auto"]
 ) -> dict[str, FileFacts]:
-    tasks = [task for name in missing for task in _tasks(dataset, name, staging)]
+    tasks = [task for name in missing_formats for task in _tasks(dataset, name, staging)]
     files = WrittenDataset()
     num_bytes = sum(facts.bytes for facts in dataset.manifest.files.values())
     with (
@@ -106,8 +106,8 @@ def _write(
     ):
         schema = Schema.of(dataset.manifest)
         write_shares(_write_task, tasks, files, runner, step, dataset=staging, schema=schema)
-    files.finish(missing, staging, schema)
-    if missing and files.content_sha256() != dataset.manifest.content_sha256:
+    files.finish(missing_formats, staging, schema)
+    if missing_formats and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
             f"{str(dataset.folder)!r} is damaged: its rows do not match the content digest in its manifest. "
             "Run gristmill check for details."
@@ -124,20 +124,20 @@ def _tasks(dataset: Dataset, name: str, staging: Path) -> Iterator[_Task]:
         raise DatasetError(
             f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build the dataset again."
         ) from None
-    compressed_at = max_piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    compressed_piece_bytes = max_piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     schema = Schema.of(manifest)
     for split in Split:
         stored = dataset.stored_split(manifest.formats[0], split)
         for share in divide_into_shares(
             name, split, schema, manifest.shards.get(split, []), partial(_next_document_start, stored)
         ):
-            yield _Task(share, stored, staging, schema, compressed_at)
+            yield _Task(share, stored, staging, schema, compressed_piece_bytes)
 
 
 def _next_document_start(stored: StoredSplit, row: int) -> int:
     """Return the first row at or after `row` that starts a document.
 
-    Must run before workers are forked, so that they inherit readers that have already located the rows.
+    Call this before workers are forked, so that workers inherit readers that have already located the rows.
     """
     if stored.schema.is_packed:
         return row
@@ -153,11 +153,11 @@ def _next_document_start(stored: StoredSplit, row: int) -> int:
 
 
 def _write_task(task: _Task) -> WrittenFiles:
-    return write_share(task.share, task.folder, task.schema, task.batches(), task.compressed_at)
+    return write_share(task.share, task.folder, task.schema, task.batches(), task.compressed_piece_bytes)
 
 
 def _move_into_dataset(
-    dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], staging: Path
+    dataset: Dataset, missing_formats: Sequence[str], facts: dict[str, FileFacts], staging: Path
 ) -> Manifest:
     """Move the staged files into the dataset folder, then replace its manifest and cards."""
     folder = dataset.folder
@@ -173,25 +173,25 @@ def _move_into_dataset(
     for name in names:
         os.rename(staging / name, folder / name)
     sync_folder(folder)
-    updated = msgspec.structs.replace(
+    updated_manifest = msgspec.structs.replace(
         manifest,
-        formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
+        formats=[name for name in FORMATS if name in {*manifest.formats, *missing_formats}],
         files=dict(sorted({**manifest.files, **facts}.items())),
     )
-    ready = staging / "ready"
-    ready.mkdir()
-    write_cards(updated, ready, folder)
-    write_manifest(updated, ready, is_synced=False)
-    sync_tree(ready)
+    ready_folder = staging / "ready"
+    ready_folder.mkdir()
+    write_cards(updated_manifest, ready_folder, folder)
+    write_manifest(updated_manifest, ready_folder, is_synced=False)
+    sync_tree(ready_folder)
     for name in (MANIFEST, *CARDS):
-        os.replace(ready / name, folder / name)
+        os.replace(ready_folder / name, folder / name)
     sync_folder(folder)
-    return updated
+    return updated_manifest
 
 
 @contextmanager
 def _exclusive_access(folder: Path) -> Iterator[None]:
-    """Lock the dataset against other exports and builds. Raise OutputError if one is running."""
+    """Lock the dataset against other exports and builds. Raise OutputError if an export or a build is running."""
     build_lock = Workspace(os.fspath(folder)).folder / "lock"  # held by a build until it ends
     with ExitStack() as locks:
         _lock(folder, f"another export into {str(folder)!r} is running. Wait until it ends.", locks)
@@ -213,7 +213,7 @@ def _lock(path: Path, message_if_locked: str, locks: ExitStack) -> None:
 def _staging_folder(folder: Path) -> Iterator[Path]:
     """Create a staging folder on the same disk as the dataset, and delete it at the end.
 
-    First roll back any export that was interrupted.
+    Before that, roll back exports that were interrupted.
     """
     staging = folder / f"{EXPORT_PREFIX}{secrets.token_hex(4)}{UNFINISHED}"
     try:
@@ -230,7 +230,7 @@ def _staging_folder(folder: Path) -> Iterator[Path]:
 def _roll_back(staging: Path, folder: Path) -> None:
     """Delete the staging folder, and the files moved from it that are not in the manifest.
 
-    Such files remain if an export is interrupted between moving them and writing the manifest.
+    Such files remain if an export is interrupted after it moved files and before it wrote the manifest.
     """
     with suppress(OSError, DatasetError):
         for name in partly_exported_names(staging, read_manifest(folder).files):

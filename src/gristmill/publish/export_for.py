@@ -26,7 +26,7 @@ from gristmill.publish import trainer_files
 from gristmill.publish.trainers import TRAINERS, InputKind, Trainer
 
 UNQUOTED = re.compile(r"[\w./~+@=:,-]+")
-"""Path that needs no quoting in Python, YAML and a shell."""
+"""Pattern of a path that needs no quoting in Python, YAML and a shell."""
 
 
 def export_for(
@@ -36,7 +36,7 @@ def export_for(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Write the dataset in the layout that `trainer`, a name in TRAINERS, reads, and return the new folder.
+    """Write the dataset in the layout of a trainer, given by its name in TRAINERS, and return the new folder.
 
     `out` defaults to the dataset folder with the trainer's name appended, as in `dataset-trl`.
     """
@@ -66,8 +66,8 @@ def render_snippet(trainer: Trainer, manifest: Manifest, folder: str) -> str:
     missing = [name for split, name in trainer.splits.items() if not manifest.splits[split].windows]
     name = os.path.basename(os.path.abspath(os.path.expanduser(folder)))
     lines = trainer.snippet.template.splitlines(keepends=True)
-    kept = "".join(line for line in lines if not any(line.endswith(f"/{split_name}\n") for split_name in missing))
-    return Template(kept).substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
+    template = "".join(line for line in lines if not any(line.endswith(f"/{split_name}\n") for split_name in missing))
+    return Template(template).substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
 
 
 def render_command(trainer: Trainer, folder: str) -> str:
@@ -93,16 +93,18 @@ def _require_usable(target: Path, out_path: str, dataset: Path) -> None:
 
 
 def _require_readable(manifest: Manifest, trainer: Trainer) -> None:
-    """Raise if the trainer cannot read the rows, or if train or validation has none."""
+    """Raise if the trainer cannot read the rows, or if train or validation has no rows."""
     if mismatch := _find_mismatch(manifest, trainer):
         raise DatasetError(f"--for {trainer.name}: {mismatch}")
     for split in (Split.TRAIN, Split.VALIDATION):
         if not manifest.splits[split].windows:
-            raise DatasetError(f"--for {trainer.name}: {split} has no rows. Build the dataset with another --split.")
+            raise DatasetError(
+                f"--for {trainer.name}: {split} has no rows. Increase its share in --split and build the dataset again."
+            )
 
 
 def _find_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
-    """Return why the trainer cannot read the rows and how to build them, or None if it can read them."""
+    """Return why the trainer cannot read the rows and how to build suitable rows, or None if it can read the rows."""
     is_text = manifest.columns[0] == "text"
     if "weight" in manifest.columns or "weight" in manifest.segment_columns:
         return "the trainer does not read row weights. Build the dataset without --weights-only."
@@ -128,11 +130,11 @@ def _find_ids_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
     window = manifest.settings.get("window", {})
     if window.get("special_tokens") != "documents" or window.get("overlap"):
         return (
-            "the rows are for masked models: they overlap, or use the tokenizer's template. "
+            "the rows are for masked models: they overlap, or follow the tokenizer's template. "
             "Build the dataset with --preset causal."
         )
     if LABELS in manifest.columns or LABELS in manifest.segment_columns:
-        return "rows with noise have their own labels. Build the dataset without --variants noise."
+        return "the export does not keep the labels of rows with noise. Build the dataset without --variants noise."
     if trainer.input_kind is InputKind.STREAM and window.get("pack") != "none":
         return (
             "the trainer reads a stream of complete documents, but the rows are packed. "
@@ -152,7 +154,7 @@ def _find_ids_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
 
 
 def _require_intact(dataset: Dataset) -> None:
-    """Raise if a file to read differs from its digest in the manifest."""
+    """Raise if the digest of a file to read differs from the manifest."""
     manifest = dataset.manifest
     for name, facts in manifest.files.items():
         if facts.format != manifest.formats[0] and name not in {TOKENIZER, TOKENIZER_CONFIG}:
@@ -169,7 +171,10 @@ def _require_intact(dataset: Dataset) -> None:
 
 
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
-    """Write the tokenizer with the token that ends documents as its eos_token. Some trainers also need a pad_token."""
+    """Write the tokenizer. Its eos_token is the token that ends documents.
+
+    It also gets a pad_token, which some trainers need.
+    """
     definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
     names: dict[int | None, str] = {token.id: token.content for token in definition.file.added_tokens or ()}
     config: dict[str, Any] = orjson.loads(definition.config)
@@ -184,7 +189,7 @@ def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
 
 @contextmanager
 def _staging_folder(target: Path) -> Iterator[Path]:
-    """Create a staging folder on the same disk as `target`. Rename it at the end, or delete it on an error."""
+    """Create a staging folder beside `target`. Rename it to `target` at the end, or delete it on an error."""
     staging = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Safety checks before an upload. A failed check prevents the upload unless its option overrides it.
+"""Safety checks before an upload. A failed check prevents the upload unless the option for this check is given.
 
-check      gristmill check fails                                      --allow-failed-check
-secrets    secrets remain, or the build did not search for them       --allow-secrets
-licences   some files have no known license                           --allow-unlicensed
-paths      an uploaded file names a folder of this machine            --allow-paths
-hub        the Hub cannot be used, or the repository is public and --public was not given
+check      fails if gristmill check fails                                          --allow-failed-check
+secrets    fails if secrets remain, or if the build did not search for secrets     --allow-secrets
+licences   fails if some files have no known license                               --allow-unlicensed
+paths      fails if an uploaded file contains the path of a local folder           --allow-paths
+hub        fails if the Hub cannot be read, or if the repository is public and --public was not given
 """
 
 import os
@@ -19,7 +19,7 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.records import DropReason
 from gristmill.publish.hub_repository import RemoteContents
-from gristmill.publish.push_result import Gate
+from gristmill.publish.push_result import GateResult
 
 OVERRIDES = {
     "check": "--allow-failed-check",
@@ -27,7 +27,7 @@ OVERRIDES = {
     "licences": "--allow-unlicensed",
     "paths": "--allow-paths",
 }
-"""Safety checks that can be overridden, each with its option."""
+"""Options that override safety checks, keyed by the name of the check."""
 MAX_LICENSES_SHOWN = 3
 
 
@@ -37,11 +37,12 @@ def dataset_gates(
     small_files: Mapping[str, bytes],
     local_folders: Collection[str],
     overridden: Collection[str],
-) -> list[Gate]:
+) -> list[GateResult]:
     """Run the safety checks that need only the dataset, not the Hub.
 
-    `small_files` maps the names of uploaded files without rows to their content. `local_folders` are paths that these
-    files must not contain. `overridden` names safety checks that must not prevent the upload.
+    `small_files` has the content of the uploaded files without rows, keyed by name. `local_folders` has paths that
+    these files must not contain. `overridden` has the names of safety checks that do not prevent the upload if they
+    fail.
     """
     return [
         _gate("check", _failed_checks(report), "no check failed", overridden),
@@ -49,16 +50,16 @@ def dataset_gates(
             "secrets", _remaining_secrets(manifest, report, small_files), _secrets_text(manifest, report), overridden
         ),
         _gate("licences", _unlicensed_files(manifest), _licenses_text(manifest), overridden),
-        _gate("paths", _local_path(small_files, local_folders), "no folder of this machine is named", overridden),
+        _gate("paths", _local_path(small_files, local_folders), "no uploaded file names a local folder", overridden),
     ]
 
 
-def _gate(name: str, problem: str | None, text_if_passed: str, overridden: Collection[str]) -> Gate:
+def _gate(name: str, problem: str | None, text_if_passed: str, overridden: Collection[str]) -> GateResult:
     if problem is None:
-        return Gate(name=name, verdict="ok", why=text_if_passed)
+        return GateResult(name=name, verdict="ok", why=text_if_passed)
     if name in overridden:
-        return Gate(name=name, verdict="allowed", why=problem)
-    return Gate(name=name, verdict="refuses", why=f"{problem} (override with {OVERRIDES[name]})")
+        return GateResult(name=name, verdict="allowed", why=problem)
+    return GateResult(name=name, verdict="refuses", why=f"{problem} (override with {OVERRIDES[name]})")
 
 
 def _failed_checks(report: Report) -> str | None:
@@ -73,7 +74,7 @@ def _failed_checks(report: Report) -> str | None:
 def _remaining_secrets(manifest: Manifest, report: Report, small_files: Mapping[str, bytes]) -> str | None:
     settings = manifest.settings.get("secrets")
     if not isinstance(settings, dict) or settings.get("action") == "keep":
-        return "built with --secrets keep, without a search for secrets"
+        return "the build did not search for secrets (--secrets keep)"
     if report["secrets"].status == "failed":
         return f"gristmill check found {report['secrets'].summary}"
     if report["secrets"].status == "skipped":
@@ -129,9 +130,9 @@ def _line_number(content: bytes, offset: int) -> int:
 
 
 def local_folders(folder: Path) -> Iterator[str]:
-    """Yield paths of this machine not to publish: the home directory, the dataset folder and its parent.
+    """Yield local paths that must not be published: the home directory, the dataset folder and its parent.
 
-    Top-level folders such as `/data` reveal nothing and are left out, unless one is the home directory.
+    Top-level folders such as `/data` reveal nothing and are left out, except for the home directory.
     """
     home, dataset = os.path.expanduser("~"), os.path.realpath(folder)
     for path in dict.fromkeys((home, dataset, os.path.dirname(dataset))):
@@ -139,21 +140,23 @@ def local_folders(folder: Path) -> Iterator[str]:
             yield path
 
 
-def hub_gate(remote: RemoteContents | None, problem: str | None, *, private: bool) -> Gate:
+def hub_gate(remote: RemoteContents | None, problem: str | None, *, private: bool) -> GateResult:
     """Check that the upload may go to this repository.
 
     `remote` is None if the repository does not exist yet. `problem` is the error if the Hub could not be read.
     """
     if problem is not None:
-        return Gate(name="hub", verdict="refuses", why=problem)
+        return GateResult(name="hub", verdict="refuses", why=problem)
     if remote is None:
-        return Gate(name="hub", verdict="ok", why="the repository will be created")
+        return GateResult(name="hub", verdict="ok", why="the repository will be created")
     if private and not remote.private:
         why = "the repository is public. Add --public, or make the repository private on the Hub"
-        return Gate(name="hub", verdict="refuses", why=why)
+        return GateResult(name="hub", verdict="refuses", why=why)
     if not private and remote.private:
-        return Gate(
+        return GateResult(
             name="hub", verdict="ok", why="the repository remains private; change that in its settings on the Hub"
         )
     dataset = "a dataset, which will be replaced" if remote.manifest_files is not None else "no dataset yet"
-    return Gate(name="hub", verdict="ok", why=f"the repository has {counted(len(remote.files), 'file')} and {dataset}")
+    return GateResult(
+        name="hub", verdict="ok", why=f"the repository has {counted(len(remote.files), 'file')} and {dataset}"
+    )

@@ -1,6 +1,6 @@
 """Read a dataset repository on the Hugging Face Hub, and change it in a single commit, with huggingface_hub.
 
-Any exception of that library becomes a GristmillError with a message of one line that never contains the token.
+Any exception of that library becomes a GristmillError with a one-line message that never contains the token.
 """
 
 import hashlib
@@ -31,14 +31,14 @@ from gristmill.sources.addresses import without_credentials
 MAX_REASON_CHARACTERS = 200
 TOKEN = re.compile(r"hf_\w{4,}|Bearer \S+", re.IGNORECASE)
 QUERY = re.compile(r"\?\S+")
-"""Query part of a URL, which may contain the signature of a storage URL."""
+"""Query part of a URL. In the URL of a storage service, it may contain a signature."""
 RETRY = "Push again: files that were uploaded are not sent again."
 
 ADVICE = {
     400: "Check the YAML header of README.md, and that --revision is a branch.",
     401: "The token is not valid. Run 'hf auth login', or set HF_TOKEN to a token with write access.",
     402: "The Hub requires payment. Check the storage limits of your account.",
-    403: "The token has no write access. Use one that has, and a repository of yours or of your organization.",
+    403: "The token has no write access to this repository. Check the name of the repository, or use another token.",
     404: "The repository does not exist or is hidden from you. Check its name, --revision and the token's permissions.",
     409: f"The repository was changed at the same time. {RETRY}",
     412: f"The repository was changed during the push. {RETRY}",
@@ -49,7 +49,7 @@ ADVICE = {
 
 
 @contextmanager
-def translated_errors(action: str, error_type: type[GristmillError]) -> Iterator[None]:
+def translate_errors(action: str, error_type: type[GristmillError]) -> Iterator[None]:
     """Raise any exception as `error_type`, with the action and advice in the message.
 
     All exceptions are caught, because their classes differ between versions of huggingface_hub.
@@ -105,8 +105,8 @@ def _token() -> str | None:
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
-    """Suppress progress bars, log lines and warnings of huggingface_hub, as gristmill prints its own."""
+def silence_hub() -> Iterator[None]:
+    """Suppress progress bars, log lines and warnings of huggingface_hub, because gristmill prints its own."""
     from huggingface_hub.utils.tqdm import (  # noqa: PLC0415
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -133,7 +133,8 @@ TIMEOUT_SECONDS = 30
 MAX_MANIFEST_BYTES = 1 << 26
 BATCH_FILES = 32
 BATCH_BYTES = 1 << 28
-"""Limits of a batch, after which progress is updated. huggingface_hub uploads several files of a batch in parallel."""
+"""A batch of uploads ends after BATCH_FILES files or BATCH_BYTES bytes. Progress is updated after each batch, and
+huggingface_hub uploads several files of a batch in parallel."""
 EMPTY_GITIGNORE = "# Replaces the .gitignore of the repository, which must not exclude files of the dataset.\n"
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 SHARD = re.compile(
@@ -146,7 +147,7 @@ class RemoteFile(NamedTuple):
 
     bytes: int
     git_sha1: str
-    """Blob id in git. It is the digest of the content only if `sha256` is None."""
+    """Blob id in git. It is the digest of the content if `sha256` is None, and otherwise that of a pointer file."""
     sha256: str | None
     """Digest of the content in large file storage. None if the content is in git."""
 
@@ -164,11 +165,11 @@ class RemoteContents(NamedTuple):
 
     private: bool
     has_revision: bool
-    """False if the revision does not exist yet. The other fields are then those of `main`."""
+    """False if the revision does not exist yet. In this case, the other fields describe `main`."""
     commit: str
     files: Mapping[str, RemoteFile]
     manifest_files: frozenset[str] | None
-    """Names in the manifest of the repository. None if it has no gristmill manifest."""
+    """Names of the files in the repository's manifest. None if the repository has no gristmill manifest."""
 
     def outdated_files(self, names: Sequence[str]) -> list[str]:
         """Return the files of the repository's dataset that are not in `names`.
@@ -191,16 +192,16 @@ class Repository:
         if not REPO_ID.fullmatch(repo_id):
             raise InputError(f"{repo_id!r} is not a valid Hub dataset name. Try 'yourname/{_suggested_name(repo_id)}'.")
         self.repo_id, self.revision = repo_id, revision or MAIN
-        # The library reads HF_ENDPOINT only when it is imported.
+        # huggingface_hub itself reads HF_ENDPOINT only at import.
         self._api: Any = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
         self.url = without_credentials(f"{self._api.endpoint}/datasets/{repo_id}")
         self._repo = {"repo_id": repo_id, "repo_type": DATASET}
 
     def read_contents(self) -> RemoteContents | None:
-        """Read the contents of the repository. Return None if it does not exist."""
+        """Read the contents of the repository. Return None if the repository does not exist."""
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError  # noqa: PLC0415
 
-        with silenced(), translated_errors(f"reading {self.url}", InputError):
+        with silence_hub(), translate_errors(f"reading {self.url}", InputError):
             self._require_login()
             has_revision = True
             try:
@@ -232,7 +233,7 @@ class Repository:
         }
 
     def _read_manifest_files(self, commit: str) -> frozenset[str] | None:
-        """Return the file names in the repository's manifest, or None if it is not a gristmill manifest."""
+        """Return the file names in the repository's manifest, or None if gristmill did not write the manifest."""
         with temporary_folder("gristmill-push-") as cache:
             path = Path(self._api.hf_hub_download(**self._repo, filename=MANIFEST, revision=commit, cache_dir=cache))
             with open_plain(path) as stream:
@@ -245,8 +246,8 @@ class Repository:
         return frozenset(files) if "gristmill" in manifest and isinstance(files, dict) else None
 
     def create_missing(self, remote: RemoteContents | None, *, private: bool) -> RemoteContents:
-        """Create the repository and the revision if they do not exist, and return the contents."""
-        with silenced(), translated_errors(f"creating {self.url}", OutputError):
+        """Create the repository and the revision if they do not exist, and return the contents of the revision."""
+        with silence_hub(), translate_errors(f"creating {self.url}", OutputError):
             if remote is None:
                 self._api.create_repo(**self._repo, private=private, exist_ok=True)
             if self.revision != MAIN and (remote is None or not remote.has_revision):
@@ -266,7 +267,7 @@ class Repository:
     ) -> str:
         """Upload and delete files in a single commit on top of `remote`, and return the URL of the commit."""
         hub = import_hub()
-        with silenced(), translated_errors(f"pushing to {self.url}", OutputError):
+        with silence_hub(), translate_errors(f"pushing to {self.url}", OutputError):
             additions = [hub.CommitOperationAdd(file.name, _upload_content(file)) for file in files]
             with progress.phase("upload", sum(file.facts.bytes for file in files), "bytes") as step:
                 for batch in _batches(additions):
@@ -293,13 +294,15 @@ class Repository:
             return str(commit.commit_url)
 
     def _require_uploaded(self, commit: str, files: Sequence[UploadFile], deleted: Sequence[str]) -> None:
-        """Raise if the repository does not have these files, or still has the deleted ones."""
+        """Raise if the repository does not have these files, or still has a deleted file."""
         found = self._list_files(commit)
-        differing = [file.name for file in files if file.name not in found or not found[file.name].has_content_of(file)]
-        differing += [name for name in deleted if name in found]
-        if differing:
+        differing_names = [
+            file.name for file in files if file.name not in found or not found[file.name].has_content_of(file)
+        ]
+        differing_names += [name for name in deleted if name in found]
+        if differing_names:
             raise OutputError(
-                f"{differing[0]!r} in {self.url} differs from the upload. Check it on the Hub, then push again."
+                f"{differing_names[0]!r} in {self.url} differs from the upload. Check it on the Hub, then push again."
             )
 
 

@@ -2,8 +2,8 @@
 
 1. Read the contents of the repository.
 2. Check the dataset, with only the formats to upload.
-3. Run all safety checks, even if the first one fails.
-4. Upload changed files and delete outdated ones, in a single commit.
+3. Run all safety checks, even if one of them fails.
+4. Upload changed files and delete outdated files, in a single commit.
 
 Without `upload`, step 4 is left out, and the only file written is check.json in the dataset folder.
 """
@@ -74,9 +74,9 @@ def push(
 
 
 def _read_remote(repository: Repository, *, is_required: bool) -> tuple[RemoteContents | None, str | None]:
-    """Return the contents of the repository, and the error message if they cannot be read.
+    """Return the contents of the repository, and an error message if the contents cannot be read.
 
-    If they are required, the error is raised. Otherwise it makes the `hub` safety check fail.
+    If the contents are required, raise the error instead. A returned message makes the `hub` safety check fail.
     """
     try:
         return repository.read_contents(), None
@@ -89,10 +89,10 @@ def _read_remote(repository: Repository, *, is_required: bool) -> tuple[RemoteCo
 def _compare_with_remote(
     repository: Repository, folder: Path, manifest: Manifest, files: Sequence[UploadFile], remote: RemoteContents | None
 ) -> Push:
-    """Return the result without safety checks. The caller sets `visibility` and `is_new`."""
+    """Return the result without safety checks. The caller sets `gates`, `visibility` and `is_new`."""
     changes = {file.name: _change_of(file, remote) for file in files}
     deleted = remote.outdated_files([*changes]) if remote is not None else []
-    # check.json records how long the check took, so it always differs and does not count as a change.
+    # check.json records how long the check took, so it always differs and is ignored here.
     is_unchanged = not deleted and all(change == "same" or name == CHECK for name, change in changes.items())
     return Push(
         repo_id=repository.repo_id,

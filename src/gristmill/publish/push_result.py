@@ -13,13 +13,13 @@ MAX_NAMES_SHOWN = 5
 
 Change = Literal["new", "changed", "same"]
 MAX_FILES_LISTED = 12
-"""Largest number of files of one format that are listed one by one."""
+"""Maximum number of files of one format that are listed one by one."""
 Verdict = Literal["ok", "allowed", "refuses"]
 VERDICT_TEXT: dict[Verdict, str] = {"ok": "passed", "allowed": "overridden", "refuses": "failed"}
 Visibility = Literal["private", "public"]
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one safety check."""
 
     name: str
@@ -37,17 +37,17 @@ class PushedFile(msgspec.Struct, frozen=True, kw_only=True):
     format: str | None
     """Output format that the file belongs to. None for files such as the manifest."""
     change: Change
-    """Comparison with the file in the repository. A file that is the same is not uploaded again."""
+    """Comparison with the repository. A file with the value `same` is not uploaded again."""
 
 
 class Push(msgspec.Struct, kw_only=True):
-    """Result of a push, or of a dry run without `upload`."""
+    """Result of a push, or of a dry run (`upload=False`)."""
 
     repo_id: str
     revision: str
     url: str
     visibility: Visibility
-    """Visibility of the repository, or of the one to create."""
+    """Visibility of the repository, or of the repository to create."""
     is_new: bool | None
     """True if the repository must be created. None if the Hub could not be read."""
     files: list[PushedFile]
@@ -56,10 +56,10 @@ class Push(msgspec.Struct, kw_only=True):
     """Files of an earlier push that the dataset no longer has. The push deletes them."""
     left_here: list[str]
     """Files in the dataset folder that are not part of the dataset. They are not uploaded."""
-    gates: list[Gate]
+    gates: list[GateResult]
     """Results of the safety checks."""
     num_names: int
-    """Number of source files that the build found, kept or dropped. files.jsonl contains their names."""
+    """Number of source files that the build found, including dropped files. files.jsonl contains their names."""
     is_unchanged: bool
     """True if the repository already has this dataset."""
     commit: str | None = None

@@ -1,7 +1,7 @@
-"""Writers for TRAINERS. Each writes the files that one trainer reads into a folder.
+"""Writers for TRAINERS. Each writer fills a folder with the files that one trainer reads.
 
-Rows of ids get labels here. The label is -100 for padding and for the first id of each document, as no earlier id can
-predict it. End tokens have labels, so that a model learns where a document ends.
+Writers for rows of ids add labels. The label is -100 for padding and for the first id of each segment, because no
+earlier id can predict it. End tokens have labels, so that a model learns where a document ends.
 """
 
 import pickle
@@ -27,18 +27,18 @@ from gristmill.formats.megatron import FILES as MEGATRON_FILES
 from gristmill.formats.token_streams import StreamAddition, StreamBuilder, id_dtype
 
 ROWS_AT_ONCE = 250
-"""Number of rows of ids in memory and in a row group.
+"""Maximum number of rows of ids in memory and in a row group.
 
 A packed row of 2048 ids takes about 0.3 MB while it is read from JSON.
 """
 FILE_IDS = 1 << 24
-"""Approximate number of ids in a Parquet file, which takes tens of MB."""
+"""Approximate number of ids in a Parquet file. Such a file takes tens of MB."""
 FILE_CHARACTERS = 250_000_000
 """Approximate number of characters in a Parquet file of text, the same as in nanochat's own shards."""
 MAX_GROUP_TEXTS = 1024
 """Maximum number of documents in a row group of text."""
 MIN_GROUPS = 64
-"""Minimum number of row groups in a split, if it has enough documents. With n GPUs, each reads every n-th row group."""
+"""Minimum number of row groups in a split with enough documents. With n GPUs, each GPU reads every n-th group."""
 SEQ_LENGTHS = "seq_lengths"
 
 Flags = npt.NDArray[np.bool_]
@@ -50,7 +50,7 @@ class ExportJob(NamedTuple):
 
     dataset: Dataset
     splits: dict[Split, str]
-    """Splits to write, with the trainer's names for them. All have rows."""
+    """The trainer's name for each split to write. Every split has rows."""
     folder: Path
     """Output folder, empty at first. The caller renames it when it is complete."""
     step: Step
@@ -83,7 +83,7 @@ class ExportJob(NamedTuple):
             self.step.advance(1)
 
 
-# Rows of ids, in Parquet files whose names give datasets.load_dataset(folder) the splits.
+# Rows of ids in Parquet files. datasets.load_dataset(folder) derives the splits from the file names.
 
 
 def write_trl(job: ExportJob) -> None:
@@ -99,7 +99,7 @@ def write_axolotl(job: ExportJob) -> None:
 
 
 def _trl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
-    """Return ids, labels and the length of each segment, from which TRL's collator computes positions."""
+    """Return ids, labels and segment lengths. TRL's collator computes positions from the segment lengths."""
     ids, is_first = _flatten(batch)
     starts = np.flatnonzero(is_first)
     lengths = np.diff(starts, append=len(ids.values))
@@ -111,7 +111,7 @@ def _trl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
 
 
 def _transformers_columns(batch: WindowBatch, schema: Schema, pad_id: int) -> Columns:
-    """Return rows padded to one length, because the collator only stacks them. Padding is one more segment."""
+    """Return rows padded to one length, because the collator only stacks rows. Padding forms an additional segment."""
     ids, is_first = _flatten(batch)
     is_id: Flags = np.arange(schema.length) < ids.sizes[:, None]
     padded = np.full(is_id.shape, pad_id, np.int64)
@@ -131,7 +131,7 @@ def _transformers_columns(batch: WindowBatch, schema: Schema, pad_id: int) -> Co
 
 
 def _axolotl_columns(batch: WindowBatch, _: Schema, __: int) -> Columns:
-    """Return a row for each segment. Axolotl numbers positions across complete rows, so it must pack them itself."""
+    """Return one row per segment. Axolotl counts positions across a complete row, so it must pack segments itself."""
     ids, is_first = _flatten(batch)
     offsets = np.append(np.flatnonzero(is_first), len(ids.values))
     return {
@@ -162,7 +162,7 @@ def _write_rows(job: ExportJob, make_columns: Callable[[WindowBatch, Schema, int
     schema, facts = job.schema, job.dataset.manifest.tokenizer
     pad_id = next(
         (token for token in (facts.pad_id, facts.end_id) if token is not None), 0
-    )  # any id, as padding has no label
+    )  # any id can pad, because padding has no label
     for split, name in job.splits.items():
         num_rows, rows_per_file = job.num_rows(split), max(1, FILE_IDS // schema.length)
         starts = range(0, num_rows, rows_per_file)
@@ -178,7 +178,7 @@ def _table(pa: Any, columns: Columns) -> Any:
 
 
 def _list_array(pa: Any, column: Ragged, name: str) -> Any:
-    """Return the column as lists of int32, as PyTorch supports few operations on unsigned integers."""
+    """Return the column as lists of signed integers, because PyTorch supports few operations on unsigned integers."""
     values = pa.array(column.values.astype(np.int8 if name == MASK else np.int32, copy=False))
     return pa.ListArray.from_arrays(pa.array(column.offsets.astype(np.int32)), values)
 
@@ -222,24 +222,24 @@ def write_nanogpt(job: ExportJob) -> None:
 
 
 def write_megatron(job: ExportJob) -> None:
-    kind = MEGATRON_FILES.id_dtype(job.schema)
+    dtype = MEGATRON_FILES.id_dtype(job.schema)
     for split, name in job.splits.items():
         ends = []
-        with ArrayFile(job.folder / f"{name}.bin", kind, no_header) as file:
-            for chunk in _stream_chunks(job, split, kind):
+        with ArrayFile(job.folder / f"{name}.bin", dtype, no_header) as file:
+            for chunk in _stream_chunks(job, split, dtype):
                 file.append(chunk.content)
                 ends.append(chunk.ends)
-        MEGATRON_FILES.write_index(job.folder / f"{name}.idx", np.concatenate(ends), kind)
+        MEGATRON_FILES.write_index(job.folder / f"{name}.idx", np.concatenate(ends), dtype)
 
 
 def write_litgpt(job: ExportJob) -> None:
-    kind = np.dtype("<u2" if job.schema.id_type is np.uint16 else "<i4")
+    dtype = np.dtype("<u2" if job.schema.id_type is np.uint16 else "<i4")
     for split, name in job.splits.items():
-        write_token_chunks((chunk.content for chunk in _stream_chunks(job, split, kind)), kind, job.folder / name)
+        write_token_chunks((chunk.content for chunk in _stream_chunks(job, split, dtype)), dtype, job.folder / name)
 
 
-def _stream_chunks(job: ExportJob, split: Split, kind: np.dtype[Any]) -> Iterator[StreamAddition]:
-    stream = StreamBuilder(job.schema, kind)
+def _stream_chunks(job: ExportJob, split: Split, dtype: np.dtype[Any]) -> Iterator[StreamAddition]:
+    stream = StreamBuilder(job.schema, dtype)
     for batch in job.batches(split):
         yield stream.add(batch)
     yield stream.finish()
@@ -284,7 +284,7 @@ def _row_groups(texts: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def _groups_of_file(first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield groups until they have FILE_CHARACTERS characters."""
+    """Yield groups until they have FILE_CHARACTERS characters together."""
     num_characters = 0
     for group in chain((first,), others):
         yield group

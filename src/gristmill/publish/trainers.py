@@ -17,7 +17,7 @@ class InputKind(Enum):
     ROWS = "rows of ids"
     """Windows or packed rows, with columns that mark where documents begin."""
     STREAM = "one stream of ids"
-    """Complete documents, each followed by its end token. Packed rows cannot be used, as they lack some of these."""
+    """Complete documents, each followed by its end token. Packed rows cannot be used: they lack some end tokens."""
     TEXT = "documents as text"
 
 
@@ -33,7 +33,7 @@ class Trainer(NamedTuple):
     """Contents of the folder, as printed after an export and shown on the trainer's page."""
     input_kind: InputKind
     splits: dict[Split, str]
-    """Splits that the trainer reads, with its names for them. A split without rows has no file."""
+    """The trainer's name for each split that it reads. A split without rows has no file."""
     writer: str
     """Name of the writer function in `gristmill.publish.trainer_files`."""
     snippet_name: str
@@ -44,7 +44,7 @@ class Trainer(NamedTuple):
     $folder is the path given with --out, $name its last part, and $length the maximum number of ids in a row.
     """
     command: Template
-    """Command that starts the training, with $folder and $name as in `snippet`."""
+    """Command that starts the training run, with $folder and $name as in `snippet`."""
     max_vocab_size: int | None = None
     """Largest vocabulary that the trainer can read. None if there is no limit."""
     has_tokenizer: bool = True
@@ -258,4 +258,4 @@ _TRAINERS = (
     ),
 )
 TRAINERS = {trainer.name: trainer for trainer in _TRAINERS}
-"""Keyed by name."""
+"""All trainers, keyed by name."""

@@ -2,8 +2,8 @@
 
 Tokenizing and formatting are CPU work under the GIL, so processes help and threads do not (benchmarks/workers.md).
 
-A worker that dies or hangs is replaced. The job it was running counts as an attempt. Jobs queued after it go to other
-workers and do not count.
+A worker that dies or hangs is replaced. The job that was running has failed an attempt. Jobs that the
+worker had queued are assigned again, without a failed attempt.
 """
 
 import os
@@ -24,37 +24,38 @@ from gristmill.runners.runner import (
     Runner,
     Task,
     TaskFailed,
-    no_answer_within,
+    no_answer_text,
 )
 from gristmill.runners.tasks import Run
 from gristmill.runners.worker import STOP_TIMEOUT_SECONDS, Worker, start_method
 
 BYTES_PER_WORKER = 2 << 20
-"""Source bytes that justify one more worker. With less, starting it costs as much as it gains
+"""Source bytes that justify one more worker. With fewer bytes, starting a worker takes as long as it saves
 (benchmarks/workers.md)."""
 NUM_SPARES = 2
-"""Extra workers for isolated tasks and to replace dead workers. Forked at the start, while that is safe and cheap."""
+"""Number of spare workers, which run isolated tasks or replace dead workers. Spares are forked at the start, when
+forking is safe and cheap."""
 
 
 def num_workers(requested: int | str, source_bytes: int) -> int:
-    """Return the requested number of workers, or choose one by cores and source size if it is "auto"."""
+    """Return the requested number of workers. If it is "auto", choose a number by cores and source size."""
     if isinstance(requested, int):
         return requested
     return max(1, min(num_cores(), source_bytes // BYTES_PER_WORKER))
 
 
 def num_cores() -> int:
-    """Number of cores that this process may use, by its CPU affinity and, in a container, by its CPU quota."""
+    """Return the number of cores that this process may use: the smaller of CPU affinity and CPU quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return max(1, min(cores, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or "max"
+    except (OSError, ValueError):  # there is no such file, or the quota is "max"
         return cores
 
 
 class LocalRunner(Runner):
-    """Run tasks in `workers` local processes, or in this process if `workers` is 1."""
+    """Runner with `workers` local processes. If `workers` is 1, tasks run in this process."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -65,7 +66,7 @@ class LocalRunner(Runner):
         self._background_steps: Iterator[object] = iter(())
 
     def __enter__(self) -> Self:
-        """Start the workers, before a progress bar starts its thread."""
+        """Start the workers. A progress bar must start its thread later, because forking is unsafe with threads."""
         try:
             if self.workers > 1:
                 for _ in range(self.workers):
@@ -97,10 +98,10 @@ class LocalRunner(Runner):
         timeout_for: Callable[[Task], float] | None = None,
         is_isolated: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
-        """Yield (task number, result) in order of completion.
+        """Yield (task index, result) in order of completion.
 
-        With one worker, tasks run in this process, where they cannot be interrupted. Only isolated tasks, which have
-        their own process, are then subject to `timeout_for`.
+        With one worker, tasks run in this process, where they cannot be interrupted. In this case, `timeout_for`
+        applies only to isolated tasks, which have their own process.
         """
         run = Run(function, tasks, timeout_for, is_isolated)
         try:
@@ -149,7 +150,7 @@ class LocalRunner(Runner):
             self._isolated_worker.send(run.isolated.popleft())
 
     def _collect_answers(self) -> None:
-        """Wait until at least one worker answers, dies or hangs, and handle each of them."""
+        """Wait until a worker answers, dies or hangs, and handle every worker that did so."""
         pipes = [worker.pipe for worker in self._active_workers()]
         for _ in self._background_steps:
             if ready := wait(pipes, 0):
@@ -161,7 +162,7 @@ class LocalRunner(Runner):
             if worker.pipe in ready:
                 self._collect_answer(worker)
             elif worker.is_hung:
-                self._replace(worker, no_answer_within(worker.jobs[0].timeout_seconds))
+                self._replace(worker, no_answer_text(worker.jobs[0].timeout_seconds))
 
     def _collect_answer(self, worker: Worker) -> None:
         try:
@@ -169,7 +170,7 @@ class LocalRunner(Runner):
         except (EOFError, OSError):
             self._replace(worker, None)
             return
-        if isinstance(answer.error, MemoryError):  # replace the worker, which returns its memory to the system
+        if isinstance(answer.error, MemoryError):  # replacing the worker returns its memory to the system
             worker.jobs.appendleft(job)
             self._replace(worker, OUT_OF_MEMORY)
         else:
@@ -183,7 +184,9 @@ class LocalRunner(Runner):
         worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS if reason is None else 0.0)
         if worker.failed_to_start:
             raise OutputError("workers could not start. In a script, call build() under `if __name__ == '__main__':`.")
-        reason = reason or f"its worker died (exit code {worker.process.exitcode}), likely for want of memory"
+        reason = (
+            reason or f"its worker died (exit code {worker.process.exitcode}), probably because it ran out of memory"
+        )
         if worker is self._isolated_worker:
             self._isolated_worker = None
         else:
@@ -210,20 +213,20 @@ class LocalRunner(Runner):
             raise OutputError(f"cannot start {self.workers} workers: {error.strerror}. Try fewer --workers.") from None
 
     def _abandon(self, run: Run) -> None:
-        """Stop the isolated task of a run. The pool finishes its current jobs, and their results are ignored."""
+        """Stop the isolated task of a run. Workers of the pool finish their jobs, but the results are ignored."""
         run.is_abandoned = True
         if self._isolated_worker is not None and any(job.run is run for job in self._isolated_worker.jobs):
             self._isolated_worker.stop()
             self._isolated_worker = None
 
     def _stop_workers(self, *, immediately: bool) -> None:
-        started = [*self._active_workers(), *self._spares]
-        for worker in started:
+        workers = [*self._active_workers(), *self._spares]
+        for worker in workers:
             if immediately:
                 worker.process.kill()
             else:
                 worker.request_exit()
-        for worker in started:
+        for worker in workers:
             worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS)
         self._pool, self._spares, self._isolated_worker = [], [], None
 

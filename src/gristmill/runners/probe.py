@@ -1,9 +1,9 @@
-"""Check that another machine sees the same files as this one.
+"""Check that all nodes of a cluster see the same files as the driver, the machine that runs the build.
 
-driver  probe_of             path of a file and digest of its first bytes
-node    check_probes         first probe that the node does not see, and a file written next to the first probe
-driver  require_usable_node  raise if the node has another gristmill version, misses a probe or cannot write
-node    require_probes       check the probes once per process, as a node may join the cluster later
+driver  make_probe           records the path of a file and a digest of its first bytes
+node    check_probes         checks that the node sees the files of all probes, and writes a file next to the first
+driver  require_usable_node  raises if the node has a different gristmill version, does not see a file or cannot write
+node    require_probes       checks again once per process, because a node may join the cluster later
 """
 
 import hashlib
@@ -38,15 +38,15 @@ class ProbeResult(NamedTuple):
     version: str
     """Version of gristmill on the node."""
     missing: str | None
-    """Path of the first probe that the node does not see, or None."""
+    """Path of the first probe that the node does not see, or None if it sees all probes."""
     written: str | None
-    """Path of an empty file that the node wrote next to the first probe, or None."""
+    """Path of an empty file that the node wrote next to the first probe, or None if it wrote no file."""
     write_error: str | None
 
 
 def make_probe(path: str | os.PathLike[str]) -> Probe:
     """Make a probe for a file that exists on this machine."""
-    absolute = os.path.abspath(path)  # a node has another current directory
+    absolute = os.path.abspath(path)  # the current directory of a node differs
     return Probe(absolute, _digest(absolute))
 
 
@@ -56,7 +56,7 @@ def _digest(path: str) -> str:
 
 
 def check_probes(probes: Sequence[Probe]) -> ProbeResult:
-    """Check on a node which probes it sees, and write a file next to the first one."""
+    """Check that this node sees all probes. If so, write a file next to the first probe."""
     missing = _first_missing(probes)
     written = write_error = None
     if probes and missing is None:
@@ -81,7 +81,7 @@ def _first_missing(probes: Sequence[Probe]) -> str | None:
 
 
 def require_usable_node(result: ProbeResult, address: str, probes: Sequence[Probe]) -> None:
-    """Raise if the node cannot be used, and remove the file that it wrote."""
+    """Remove the file that the node wrote, and raise if the node cannot be used."""
     is_visible_here = result.written is None or _wait_and_remove(result.written)
     if result.version != __version__:
         raise InputError(
@@ -110,17 +110,17 @@ def _wait_and_remove(path: str) -> bool:
     return exists
 
 
-_verified: set[tuple[Probe, ...]] = set()
-"""Probes that this process has checked."""
+_verified_probes: set[tuple[Probe, ...]] = set()
+"""Tuples of probes that this process has already checked."""
 
 
 def require_probes(probes: tuple[Probe, ...], address: Callable[[], str]) -> None:
     """Raise if this node does not see a probe. `address` returns the address of the node for the message."""
-    if probes not in _verified:
+    if probes not in _verified_probes:
         missing = _first_missing(probes)
         if missing is not None:
             raise _not_visible_error(address(), missing)
-        _verified.add(probes)
+        _verified_probes.add(probes)
 
 
 def _not_visible_error(address: str, path: str) -> InputError:

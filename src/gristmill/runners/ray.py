@@ -1,10 +1,10 @@
-"""Run tasks on a Ray cluster: a running one, or one that is started here while the runner is open.
+"""Run tasks on a Ray cluster: an existing cluster, or a local cluster that exists only while the runner is open.
 
 All machines work on the same files, so the files must be on shared storage. This is checked before any task starts:
 each node must see the same probes as this machine, and this machine must see a file that the node writes.
 
-A task is a Ray task with two answers. The first says that it has started, which starts its timeout. The second is its
-result. Ray's own retries are off, so that attempts are counted in one place.
+Each task runs as a Ray task that sends two answers. The first answer reports that the task has started, and its timeout
+begins. The second answer is the result. Ray's own retries are off, because `Job` counts attempts and retries tasks.
 """
 
 import logging
@@ -28,16 +28,16 @@ from gristmill.runners.runner import (
     Runner,
     Task,
     TaskFailed,
-    no_answer_within,
+    no_answer_text,
 )
 from gristmill.runners.tasks import Job, Run, unpickle_function
 from gristmill.runners.worker import STOP_TIMEOUT_SECONDS, Answer, make_picklable
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 PROBE_TIMEOUT_SECONDS = 120.0
-"""Timeout for the probes of all nodes together. The first task on a node has to start a process there."""
+"""Timeout for checking the probes on all nodes. The first task on a node has to start a process there."""
 CPU_COUNT_INTERVAL_SECONDS = 2.0
-"""Interval for counting the CPUs of the cluster, as nodes come and go."""
+"""Interval for counting the CPUs of the cluster, because nodes may join or leave."""
 QUIET_ENVIRONMENT = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # otherwise Ray prints worker events to our stdout
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
@@ -59,9 +59,9 @@ def import_ray() -> Any:
 
 
 class RayRunner(Runner):
-    """Run tasks on the Ray cluster at `address`, or on a local one that is started if `address` is None.
+    """Runner on the Ray cluster at `address`. If `address` is None, a local cluster is started.
 
-    `workers` is the number of tasks that may run at once. "auto" is the number of CPUs in the cluster.
+    `workers` is the maximum number of tasks that run at once. "auto" stands for the number of CPUs in the cluster.
     """
 
     def __init__(self, address: str | None, probes: Sequence[Probe], workers: int | Literal["auto"]) -> None:
@@ -118,9 +118,10 @@ class RayRunner(Runner):
             in_flight.cancel_all()
 
     def _max_in_flight(self) -> int:
-        """Return the number of tasks that Ray may hold.
+        """Return the maximum number of tasks that Ray may run or queue.
 
-        If all CPUs are used, it is twice their number, so that none waits. With fewer workers, it is their number.
+        If all CPUs are used, the maximum is twice the number of CPUs, so that no CPU waits. Otherwise it is the number
+        of workers.
         """
         num_cpus = self._count_cpus()
         if self._requested_workers != "auto" and self._requested_workers < num_cpus:
@@ -134,7 +135,7 @@ class RayRunner(Runner):
         return self._num_cpus
 
     def _connect(self) -> None:
-        if self._ray.is_initialized():  # for example by a notebook, whose connection is used and kept open
+        if self._ray.is_initialized():  # for example by a notebook: use its connection and keep it open
             return
         logging.getLogger("ray").setLevel(logging.ERROR)
         quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
@@ -150,7 +151,7 @@ class RayRunner(Runner):
         self._owns_connection = True
 
     def _disconnect(self) -> None:
-        """Close the connection if it was opened here, and with it a cluster that was started here."""
+        """Close the connection if this runner opened it. This also stops a cluster that this runner started."""
         if self._owns_connection:
             with _signal_handlers_preserved():
                 self._ray.shutdown()
@@ -200,7 +201,7 @@ class _JobsInFlight:
         self._ray, self._shared = ray, shared
         self._remote_task = ray.remote(num_returns="streaming", max_retries=0)(_run_on_node)
         self._remote_isolated_task = ray.remote(num_returns="streaming", max_retries=0, max_calls=1)(_run_on_node)
-        """Same task, but its process ends after one call."""
+        """The same function as a Ray task whose process ends after one call."""
         self._jobs: dict[Any, Job] = {}
         self._deadlines: dict[Any, float] = {}
         """Deadlines of the jobs that have started."""
@@ -233,7 +234,7 @@ class _JobsInFlight:
         ]:
             job = self._remove(stream)
             self._cancel([stream])
-            job.fail(no_answer_within(job.timeout_seconds))
+            job.fail(no_answer_text(job.timeout_seconds))
 
     def _collect_answer(self, stream: Any) -> None:
         errors = self._ray.exceptions
@@ -241,7 +242,7 @@ class _JobsInFlight:
             answer = self._ray.get(next(stream))
         except errors.LocalRayletDiedError:
             raise OutputError("the connection to the Ray cluster is lost.") from None
-        except errors.RayTaskError as error:  # raised outside the function, for a result that cannot be pickled
+        except errors.RayTaskError as error:  # raised outside the function, for example if the result cannot be pickled
             self._remove(stream).finish(None, error.cause or RuntimeError(str(error)))
         except (StopIteration, errors.RayError) as error:
             self._remove(stream).fail(_reason(errors, error))
@@ -272,7 +273,7 @@ class _JobsInFlight:
 
 
 def _run_on_node(shared: tuple[bytes, tuple[Probe, ...]], task: Any) -> Iterator[Answer | None]:
-    """Run a task on a node: yield None when it starts, then the answer."""
+    """Run a task on a node. Yield None when the task starts, and the answer when it ends."""
     yield None
     function, probes = shared
     try:
@@ -293,12 +294,12 @@ def _reason(errors: Any, error: Exception) -> str:
     if isinstance(error, errors.NodeDiedError):
         return "its node died"
     if isinstance(error, errors.WorkerCrashedError):
-        return "its worker died, likely for want of memory"
+        return "its worker died, probably because it ran out of memory"
     return f"its answer was lost: {type(error).__name__}"
 
 
 def _require_reachable(ray: Any, address: str) -> None:
-    """Raise if nothing listens at the address. Ray itself would retry for minutes and then end this process."""
+    """Raise if no server listens at the address. Ray itself would retry for minutes and then end this process."""
     host, _, port = _resolve(ray, address).rpartition(":")
     if not (host and port.isdecimal()) or "/" in host:
         raise InputError(f"the address of a Ray cluster must be HOST:PORT or auto, got {address}")
@@ -309,7 +310,7 @@ def _require_reachable(ray: Any, address: str) -> None:
 
 
 def _resolve(ray: Any, address: str) -> str:
-    """Resolve an address to HOST:PORT as Ray does, which treats "auto" and localhost specially."""
+    """Resolve an address to HOST:PORT as Ray does. Ray treats "auto" and localhost specially."""
     try:
         return str(ray._private.services.canonicalize_bootstrap_address(address))  # noqa: SLF001 - there is no public function
     except ConnectionError:
@@ -326,19 +327,22 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _environment_defaults(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the block, except those that the user has set."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
+    """Set environment variables during the `with` block, except those that the user has set."""
+    defaults = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(defaults)
     try:
         yield
     finally:
-        for name in added:
+        for name in defaults:
             os.environ.pop(name, None)
 
 
 @contextmanager
 def _signal_handlers_preserved() -> Iterator[None]:
-    """Restore the signal handlers after the block. Ray's own would end this process without our callers' cleanup."""
+    """Restore the signal handlers after the `with` block.
+
+    Ray installs handlers that would end this process before our callers can clean up.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

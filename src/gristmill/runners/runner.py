@@ -1,7 +1,7 @@
-"""Interface of all runners, which run tasks in processes and retry those whose process dies.
+"""Interface of all runners. A runner runs tasks in processes, and retries a task if its process dies.
 
-as_done    results in order of completion, with a TaskFailed for a task that failed every attempt
-map        results in task order, with an error for a task that failed every attempt
+as_completed  yields results in order of completion; a task that fails every attempt gives a TaskFailed
+map           yields results in task order; a task that fails every attempt raises an error
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,12 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 MAX_ATTEMPTS = 3
-"""Attempts per task. One dead worker may have another cause, but a task that kills three is the cause itself."""
+"""Maximum number of attempts per task. One worker may die for any reason, but if three die at the same task, the task
+is the cause."""
 DEFAULT_TIMEOUT_SECONDS = 3600.0
-"""Timeout of a task if none is given: far longer than any task takes, and shorter than a night."""
+"""Default timeout of a task, far longer than any task takes."""
 QUEUED_TASKS_PER_WORKER = 2
-"""Tasks that each worker has at once, so that it never waits for the parent, which also computes digests."""
+"""Number of tasks that each worker has at once, so that no worker waits while the parent process is busy."""
 
 OUT_OF_MEMORY = "out of memory"
 
@@ -29,21 +30,22 @@ class TaskFailed(NamedTuple):
     """Result of a task that failed MAX_ATTEMPTS times."""
 
     reason: str
-    """Reason for people, such as "no answer within 600 s"."""
+    """Text for users, such as "no answer within 600 s"."""
 
 
-def no_answer_within(seconds: float) -> str:
+def no_answer_text(seconds: float) -> str:
     return f"no answer within {seconds:g} s"
 
 
 class Runner(ABC):
-    """Base class of runners. A runner is open inside its `with` block.
+    """Base class of runners. A runner runs tasks only inside its `with` block.
 
-    Two optional functions of a task control how it runs:
+    Two optional functions take a task and control how it runs:
 
-    is_isolated  True if the task is so large that it needs its own process, which ends afterwards and frees its memory.
-                 Such isolated tasks run one at a time, while other tasks continue.
-    timeout_for  Seconds after which the worker counts as hung and is killed (default: DEFAULT_TIMEOUT_SECONDS).
+    is_isolated  Returns True if the task is so large that it needs its own process, which ends after the task to free
+                 its memory. Isolated tasks run one at a time, while other tasks continue.
+    timeout_for  Returns the seconds after which the worker is considered hung and is killed. Without this function,
+                 DEFAULT_TIMEOUT_SECONDS applies.
 
     A task whose worker dies, hangs or runs out of memory is retried. Any other error of the function is raised.
     """
@@ -67,10 +69,10 @@ class Runner(ABC):
         timeout_for: Callable[[Task], float] | None = None,
         is_isolated: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
-        """Yield (task number, result) in order of completion. Tasks are taken from the iterable only when needed."""
+        """Yield (task index, result) in order of completion. Tasks are taken from the iterable only when needed."""
 
     def run_while_waiting(self, steps: Iterator[object]) -> None:
-        """Run the steps in this process, while it waits for workers if there are any, otherwise immediately."""
+        """Run the steps in this process: while it waits for workers, or immediately if there are no workers."""
         for _ in steps:
             pass
 
@@ -81,7 +83,7 @@ class Runner(ABC):
         *,
         is_isolated: Callable[[Task], bool] | None = None,
     ) -> Iterator[Result]:
-        """Yield results in task order. Later results are held back, so a slow task does not stall the others."""
+        """Yield results in task order. Workers continue with later tasks while an earlier task is slow."""
         in_progress: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
@@ -97,7 +99,7 @@ class Runner(ABC):
 
 
 def track_tasks(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator[Task]:
-    """Yield the same tasks, and add each to `in_progress` under its number when it is drawn."""
+    """Yield the tasks. Before a task is yielded, add it to `in_progress`, keyed by its index."""
     for number, task in enumerate(tasks):
         in_progress[number] = task
         yield task

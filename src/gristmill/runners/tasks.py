@@ -1,4 +1,4 @@
-"""State of the tasks in one call of as_done: drawn, waiting, retried, done.
+"""State of the tasks in one call of as_completed: waiting, running, retried, done.
 
 tasks ──► next_job ──► a worker ──► done
              ▲            │ died, hung, out of memory
@@ -15,7 +15,7 @@ from gristmill.runners.runner import DEFAULT_TIMEOUT_SECONDS, MAX_ATTEMPTS, Task
 
 
 class Run:
-    """One call of as_done. Several may be open at once. Results of an abandoned run are ignored."""
+    """One call of as_completed. Several runs may be open at once. Results of an abandoned run are ignored."""
 
     def __init__(
         self,
@@ -37,21 +37,21 @@ class Run:
 
     @cached_property
     def pickled_function(self) -> bytes:
-        """Function for other processes.
+        """Pickled function, for other processes.
 
-        It may hold much data, so each worker receives it once and not with every task.
+        The function may hold much data, so each worker receives it only once, not with every task.
         """
         return pickle.dumps(self.function)
 
     def draw_job(self) -> "Job | None":
-        """Return a job for the next task, or None if there are no more."""
+        """Return a job for the next task, or None if there are no more tasks."""
         for number, task in self._tasks:
             return Job(self, number, task)
         self.is_exhausted = True
         return None
 
     def next_job(self) -> "Job | None":
-        """Return the next job for any worker, or None. Isolated jobs drawn before it go to `isolated`."""
+        """Return the next job that is not isolated, or None. Isolated jobs before it are moved to `isolated`."""
         if self.waiting:
             return self.waiting.popleft()
         while (job := self.draw_job()) is not None and job.is_isolated:
@@ -65,7 +65,7 @@ class Job:
     def __init__(self, run: Run, number: int, task: Any) -> None:
         self.run, self.number, self.task = run, number, task
         self.timeout_seconds = run.timeout_for(task)
-        """Time that a worker may take."""
+        """Time that a worker may take for the task."""
         self.is_isolated = run.is_isolated(task)
         self._num_attempts = 0
 
@@ -74,7 +74,7 @@ class Job:
         return pickle.dumps(self.task)
 
     def finish(self, result: Any, error: Exception | None) -> None:
-        """Record the result, or the error if it is the first of the run."""
+        """Record the result, or the error if the run has no earlier error."""
         if error is None:
             self.run.done.append((self.number, result))
         elif self.run.error is None:
@@ -98,7 +98,7 @@ class Job:
 def unpickle_function(pickled: bytes) -> Callable[[Any], Any]:
     """Unpickle a function in a worker.
 
-    The last one is cached, as unpickling its settings takes longer than many tasks.
+    The last function is cached, because unpickling its settings takes longer than many tasks.
     """
     function: Callable[[Any], Any] = pickle.loads(pickled)  # noqa: S301 - from the process that started this one
     return function

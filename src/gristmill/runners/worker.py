@@ -1,8 +1,8 @@
 """One worker process: the parent's handle for it, and the loop that runs in the worker.
 
-Each worker has its own pipe, and only the worker holds the other end. If it dies, the parent reads an end of file at
-once, even in the middle of a message. In `concurrent.futures` all workers share one pipe, and a worker that is killed
-while it writes blocks the others.
+Each worker has its own pipe, and only the worker holds the other end. If the worker dies, the parent reads an end of
+file at once, even in the middle of a message. In `concurrent.futures`, all workers share one pipe, and a worker that is
+killed while it writes to the pipe blocks the other workers.
 """
 
 import ctypes
@@ -27,10 +27,10 @@ from gristmill.runners.tasks import Job, Run, unpickle_function
 STOP_TIMEOUT_SECONDS = 5.0
 EXIT_MESSAGE = b""
 FUNCTION, TASK = b"f", b"t"
-"""First byte of a message: the function for the tasks that follow, or a task."""
+"""First byte of a message. FUNCTION precedes the function for later tasks, TASK precedes a task."""
 MAX_QUEUED_BYTES = 1 << 16
-"""Maximum size of a message to a busy worker. A larger one could fill the pipe. The parent would then wait until the
-worker reads, which it does not do while it computes without releasing the GIL."""
+"""Maximum size of a message to a busy worker. A larger message could fill the pipe, and the parent would wait until the
+worker reads. A worker does not read while it computes without releasing the GIL."""
 
 
 class Answer(NamedTuple):
@@ -46,7 +46,7 @@ class Worker:
     def __init__(self, process: BaseProcess, pipe: Connection, start_method: str) -> None:
         self.process, self.pipe, self._start_method = process, pipe, start_method
         self.jobs: deque[Job] = deque()
-        """Jobs that the worker has and has not answered. It is running the first one."""
+        """Jobs that the worker has not answered yet. The worker is running the first one."""
         self._run: Run | None = None
         """Run whose function the worker received last."""
         self._job_started_at = 0.0
@@ -70,9 +70,9 @@ class Worker:
 
     @property
     def deadline(self) -> float | None:
-        """Time by time.monotonic() at which the current job times out, or None if there is no job.
+        """Value of time.monotonic() at which the current job times out, or None if there is no job.
 
-        It counts from the previous job's answer.
+        The timeout of a queued job begins with the answer to the previous job.
         """
         return self._job_started_at + self.jobs[0].timeout_seconds if self.jobs else None
 
@@ -100,7 +100,7 @@ class Worker:
         if not self.jobs:
             self._job_started_at = time.monotonic()
         self.jobs.append(job)
-        with suppress(OSError):  # the worker died: `receive` returns its last answers first, then the end of file
+        with suppress(OSError):  # the worker died: `receive` returns its last answers, then raises EOFError
             if job.run is not self._run:
                 self.pipe.send_bytes(FUNCTION + job.run.pickled_function)
                 self._run = job.run
@@ -128,20 +128,20 @@ class Worker:
 
 
 def start_method() -> str:
-    """Choose "fork" where it is safe.
+    """Return "fork" if forking is safe, otherwise "spawn".
 
-    It is instant and shares the loaded tokenizer, but needs Linux and a single thread.
+    Forking is instant and shares the loaded tokenizer, but is safe only on Linux and with a single thread.
     """
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
 
 
 def _worker_main(pipe: Connection) -> None:
     """Main loop of a worker: run tasks until the exit message or the end of the pipe."""
-    # Ctrl-C reaches all processes of the group. The parent handles it, so that workers do not print tracebacks.
+    # Ctrl-C sends SIGINT to all processes of the group. Only the parent handles it, so workers print no tracebacks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    # A thread receives the tasks. Otherwise both sides could block on writing, each waiting for the other to read.
+    # A thread receives the tasks. Without it, parent and worker could block, each waiting for the other to read.
     messages: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive_messages, args=(pipe, messages), daemon=True).start()
     function = b""
@@ -158,9 +158,9 @@ def _worker_main(pipe: Connection) -> None:
 
 
 def _release_memory() -> None:
-    """Give memory that the last function freed back to the system. The C library would keep it."""
+    """Return freed memory to the system. Otherwise the C library would keep the memory of the last function."""
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # not in every C library
+        with suppress(OSError, AttributeError):  # not every C library has malloc_trim
             ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -176,7 +176,7 @@ def _run_task(function: bytes, task: bytes) -> bytes:
 def make_picklable(error: Exception) -> Exception:
     """Return an error that can be pickled.
 
-    Tracebacks cannot be pickled, so the error gets its traceback as a note, unless its message is sufficient.
+    A traceback cannot be pickled, so it is added to the error as a note. A GristmillError needs no traceback.
     """
     if not isinstance(error, GristmillError | MemoryError):
         error.add_note(traceback.format_exc())
