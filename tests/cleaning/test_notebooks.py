@@ -117,7 +117,7 @@ def test_nbformat_3_worksheets_are_read():
         (b'{"cells": [{"cell_type": "code", "source": {}}]}', "cells[0].source: expected str | array, got object"),
         (b'{"cells": [{"source": [1]}]}', "cells[0].source[0]: expected str, got int"),
         (b'{"worksheets": [{"cells": "x"}]}', "worksheets[0].cells: expected array, got str"),
-        (b'{"cells": [{"cell_type": "code", "source": "\\u0000"}]}', "holds NUL characters"),
+        (b'{"cells": [{"cell_type": "code", "source": "\\u0000"}]}', "contains NUL characters"),
         (b'{"cells": [{"cell_type": "code", "source": "\xff"}]}', "not UTF-8"),
         (b'{"cells": [], "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
         (b'{"cells": ' + b'[{"source": ' * 100_000, "cells[0].source[0]: expected str, got object"),

@@ -70,7 +70,7 @@ def test_ordinary_code_is_kept_and_measured():
     ],
 )
 def test_vendor_folder_anywhere_on_the_path_counts(folder):
-    assert check_text(f"src/{folder}/lib/a.py").defect == (DropReason.VENDORED, f"in a folder {folder}/")
+    assert check_text(f"src/{folder}/lib/a.py").defect == (DropReason.VENDORED, f"in a folder named {folder}/")
     assert check_text(f"{folder}/a.py").measures == {"vendored": folder}
 
 
@@ -136,7 +136,7 @@ def test_generated_files_are_recognized_by_name(path):
 )
 def test_generated_files_are_recognized_by_a_marker(head, words):
     outcome = check_text(text=head.encode() + b"\n" + CODE)
-    assert outcome.defect == (DropReason.GENERATED, f'says "{words}" in its first 5 lines')
+    assert outcome.defect == (DropReason.GENERATED, f'the first 5 lines contain "{words}"')
     assert outcome.measures["generated"] == "marker"
 
 
@@ -175,7 +175,7 @@ def test_minified_files_are_recognized_by_name(path):
 
 def test_few_long_lines_are_minified_in_web_languages():
     text = b"/* licence */\n" + b"function f(a){return a+1};" * 60 + b"\n"
-    detail = "mean line of 786.5 bytes in 2, limit 500"
+    detail = "mean line length of 786.5 bytes in 2 lines, limit 500"
     assert check_text("a.js", "javascript", text).defect == (DropReason.MINIFIED, detail)
     assert check_text("a.css", "css", text).defect[0] is DropReason.MINIFIED
     assert check_text("a.py", "python", text * 2).defect[0] is DropReason.MEAN_LINE_TOO_LONG
@@ -217,8 +217,8 @@ def test_long_encoded_run_is_dropped(data):
     assert check_text(text=text).defect is None  # test data in a file of code
     reason, detail = check_text(text=text, encoded_data=1024).defect
     assert reason is DropReason.ENCODED_DATA
-    assert detail.startswith("encoded data of ")
-    assert detail.endswith(" bytes in a run, limit 1024")
+    assert detail.startswith("a run of ")
+    assert detail.endswith(" bytes of encoded data, limit 1024")
 
 
 @pytest.mark.parametrize("width", [60, 64, 76])
@@ -270,7 +270,7 @@ def test_byte_table_counts_two_bytes_per_entry():
         text = b"/" * prefix + b"\nunsigned char png[] = {\n" + lines + b"};\n"
         assert check_text("png.c", "c", text).defect == (
             DropReason.ENCODED_DATA,
-            "encoded data of 12000 bytes in a run, limit 4096",
+            "a run of 12000 bytes of encoded data, limit 4096",
         )
 
 
@@ -299,7 +299,7 @@ def test_tables_names_and_prose_are_not_encoded_data(text):
 def test_almost_empty_file_is_too_short(text, value):
     assert (check_text(text=text).defect is None) == (value > 0)
     outcome = check_text(text=text, too_short=3)
-    assert outcome.defect == (DropReason.TOO_SHORT, f"{value:.0f} bytes that are not blank, limit 3")
+    assert outcome.defect == (DropReason.TOO_SHORT, f"{value:.0f} bytes other than whitespace, limit 3")
     assert outcome.measures["too_short"] == value
 
 
@@ -309,7 +309,7 @@ def test_short_statement_is_kept(text):
 
 
 def test_long_lines_are_dropped_with_the_measured_value():
-    detail = "mean line of 209.5 bytes, limit 200"
+    detail = "mean line length of 209.5 bytes, limit 200"
     lines = b"ab " * 139 + b"ab\n\n"
     assert check_text(text=lines * 5).defect == (DropReason.MEAN_LINE_TOO_LONG, detail)
     assert check_text(text=lines).defect is None  # a short file is kept even if it is one long line
@@ -321,7 +321,7 @@ def test_long_lines_are_dropped_with_the_measured_value():
 
 def test_text_with_few_letters_is_dropped_unless_tabular():
     text = b"1, 2, 3, 4\n" * 20
-    assert check_text(text=text).defect == (DropReason.TOO_LITTLE_ALPHABETIC, "0 of it letters, limit 0.25")
+    assert check_text(text=text).defect == (DropReason.TOO_LITTLE_ALPHABETIC, "fraction of letters 0, limit 0.25")
     assert check_text("a.csv", "csv", text).defect is None
     assert check_text("a.py", "python", "# 数字\n".encode() * 5).defect is None
 
@@ -330,7 +330,7 @@ def test_rule_can_be_turned_off_or_given_another_limit():
     text = (b"ab " * 100 + b"\n" + b"ab\n") * 8
     assert check_text(text=text).defect is None
     assert check_text(text=text, longest_line=200).defect[0] is DropReason.LINE_TOO_LONG
-    assert check_text(text=text, mean_line=100.5).defect[1] == "mean line of 151 bytes, limit 100.5"
+    assert check_text(text=text, mean_line=100.5).defect[1] == "mean line length of 151 bytes, limit 100.5"
     vendored = check_text("vendor/a.py", vendored=False)
     assert vendored.defect is None
     assert vendored.measures["vendored"] is None

@@ -260,7 +260,7 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
         (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "REPO/m0.py"], 3, "damaged"),
-        (["build", "REPO", "--out", "OUT", "--splits", "none"], 3, "cannot read the earlier splits"),
+        (["build", "REPO", "--out", "OUT", "--splits", "none"], 3, "cannot read the splits of the earlier build"),
         (["build", "REPO", "--out", "OUT", "--splits", "x", "--fresh-splits"], 2, "contradict"),
         (["build", "REPO", "--out", "OUT", "--config", "TOML"], 2, "Did you mean 'window.overlap'"),
         (["build", "REPO", "--out", "OUT", "--exclude", "!"], 2, "--exclude"),

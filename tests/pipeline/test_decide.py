@@ -118,5 +118,5 @@ def test_invalid_splits_file_is_refused(tmp_path, content):
 
 
 def test_missing_splits_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot read the earlier splits"):
+    with pytest.raises(InputError, match="cannot read the splits of the earlier build"):
         decision_for([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))

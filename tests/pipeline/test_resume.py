@@ -545,7 +545,7 @@ def test_work_folder_inside_a_source_is_not_scanned(small, tmp_path, is_git, is_
     make(source, tmp_path / "elsewhere", scan=ScanConfig(default_excludes=False))
     table = files_table(tmp_path / "elsewhere")
     assert not [path for path in table if path.startswith("data/set.work")]
-    assert {path for path, row in table.items() if row["detail"] != "a dataset of gristmill"} == expected
+    assert {path for path, row in table.items() if row["detail"] != "part of a gristmill dataset"} == expected
     if is_git:
         assert b"set.work" not in git(source, "status", "--porcelain", "-uall")
     build(inside)

@@ -290,5 +290,5 @@ def test_clones_and_folders_get_unique_names(upstream, tmp_path):
     for order in (addresses, addresses[::-1]):
         found = fetch(order, config, tmp_path / "cache", map)
         assert [(source.repo, source.origin) for source in found.sources] == expected
-    with pytest.raises(InputError, match="named twice"):
+    with pytest.raises(InputError, match="given twice"):
         fetch([addresses[0], "git+" + addresses[0]], config, tmp_path / "cache", map)

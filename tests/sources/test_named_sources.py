@@ -27,5 +27,5 @@ def test_missing_source_is_refused(tree, monkeypatch, names):
 @pytest.mark.parametrize("names", [[".", "../repo"], ["a.py", "./a.py"]])
 def test_repeated_source_is_refused(tree, monkeypatch, names):
     monkeypatch.chdir(tree({"a.py": "a"}))
-    with pytest.raises(InputError, match="named twice"):
+    with pytest.raises(InputError, match="given twice"):
         resolve_sources(names)

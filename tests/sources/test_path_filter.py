@@ -106,7 +106,7 @@ def test_qt_translation_with_suffix_ts_is_dropped(tmp_path, is_table):
 
     by_default = {"app.ts": None, "i18n/app_de.ts": "translation", "po/de.po": "translation"}
     assert reasons() == by_default
-    assert files_table(out)["i18n/app_de.ts"]["detail"] == "translations: .ts of Qt"
+    assert files_table(out)["i18n/app_de.ts"]["detail"] == "translations: .ts file of Qt Linguist"
     assert reasons(exclude=["!*_de.ts"]) == by_default | {"i18n/app_de.ts": None}
     assert {path: files_table(out)[path]["language"] for path in ("app.ts", "i18n/app_de.ts")} == {
         "app.ts": "typescript",

@@ -132,7 +132,7 @@ def test_tables_of_a_prefix_or_wildcard_are_in_name_order(s3, tmp_path):
     files, _ = scan_rows(found.tables, [], ScanConfig())
     assert [read_bytes(file, 9) for file in files] == [b"a1", b"a2", b"b", b"c"]
     assert not list((tmp_path / "cache/downloads").iterdir())
-    with pytest.raises(InputError, match="named twice"):
+    with pytest.raises(InputError, match="given twice"):
         fetch_sources(["s3://bucket/data/", "s3://bucket/data/a.jsonl"], tmp_path / "cache")
 
 

@@ -134,8 +134,8 @@ def test_bad_rows_are_drops(tmp_path):
         "rows/00000007": (DropReason.BAD_ROW, "row 7 of t"),
     }
     details = [drop.detail.partition(": ")[2] for drop in sorted(drops, key=lambda drop: drop.detail)]
-    assert details[:3] == ["text is null", "text is a number", "it has no text"]
-    assert details[4] == "no JSON object but a list"
+    assert details[:3] == ["column text is null", "column text is a number", "column text is missing"]
+    assert details[4] == "expected a JSON object, found a list"
     assert details[3].startswith("invalid JSON")
 
 
@@ -149,8 +149,8 @@ def test_bad_rows_of_parquet_are_drops(tmp_path):
     found, drops = read_texts([tmp_path / "t.parquet"], tmp_path / "cache")
     assert found == {("t", "a\\x00\\x0a.py"): b"good"}
     assert {drop.path: drop.detail for drop in drops} == {
-        "b\\\\c.py": "row 1 of t: text is not UTF-8 at byte 0",
-        "../../x.py": "row 2 of t: text is null",
+        "b\\\\c.py": "row 1 of t: column text is not UTF-8 at byte 0",
+        "../../x.py": "row 2 of t: column text is null",
     }
 
 
@@ -310,7 +310,7 @@ def test_tables_with_the_same_name_get_unique_names(tmp_path):
     found, _ = read_texts(names, tmp_path / "cache")
     assert found == {("t", "rows/00000000"): b"a", ("t~2", "rows/00000000"): b"b"}
     assert read_texts(names[::-1], tmp_path / "cache")[0] == found
-    with pytest.raises(InputError, match="named twice"):
+    with pytest.raises(InputError, match="given twice"):
         read_texts([names[0], tmp_path / "a/../a/t.jsonl"], tmp_path / "cache")
 
 
@@ -431,7 +431,9 @@ def test_table_that_expands_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     table = write_repeated_value(tmp_path / "t.parquet", "x" * 1000, 3_000)
     size = table.stat().st_size
-    with pytest.raises(InputError, match=rf"has {size:,} bytes and unpacks to more than 100 times .* --max-expansion"):
+    with pytest.raises(
+        InputError, match=rf"takes {size:,} bytes and unpacks to more than 100 times .* --max-expansion"
+    ):
         fetch_sources([table], tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.part"))
     assert len(fetch_sources([table], tmp_path / "cache", run=RunConfig(max_expansion=10_000)).tables) == 1

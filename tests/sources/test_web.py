@@ -150,14 +150,14 @@ def test_more_bytes_than_announced_are_refused(server, tmp_path):
     server.announced = 1000
     (file,) = list_files(f"{server.address}/a")
     server.announced = None
-    with pytest.raises(InputError, match="sends more than the 1,000 bytes"):
+    with pytest.raises(InputError, match="sent more than the 1,000 bytes"):
         download(file, tmp_path / "file")
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000
 
 
 def test_download_larger_than_the_disk_is_not_started(server, tmp_path):
     server.announced = 1 << 60
-    with pytest.raises(OutputError, match=r"MB to download, but only .* MB are free"):
+    with pytest.raises(OutputError, match=r"takes .* MB, but only .* MB are free"):
         download_bytes(f"{server.address}/a", tmp_path)
     assert [method for method, _, _ in server.requests] == ["HEAD"]
 
@@ -191,7 +191,9 @@ def test_redirect_from_public_to_private_address_is_refused(server, tmp_path, mo
     monkeypatch.setattr(web, "_is_private", lambda address: address != "127.0.0.1")
     with run_server("127.0.0.2") as inside:
         server.redirects_to = f"{inside.address}/secret"
-        with pytest.raises(InputError, match=r"redirects to '127\.0\.0\.2', an address of this machine or its network"):
+        with pytest.raises(
+            InputError, match=r"redirects to '127\.0\.0\.2', an address of this machine or its local network"
+        ):
             download_bytes(f"{server.address}/a", tmp_path)
         assert inside.requests == []
         server.redirects_to = None

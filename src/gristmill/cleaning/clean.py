@@ -22,17 +22,23 @@ MAX_LISTED = 3
 def clean_all(
     documents: Sequence[Document], config: Config, limits: Limits, spellings: Spellings | None = None
 ) -> list[Document | Drop]:
-    """Return each document cleaned, or a Drop. One pass scans the batch, and only matches are examined one by one.
+    """Return each document with its final text, or a Drop.
 
-    `spellings` are the control tokens that no text may contain.
+    All documents are scanned together, and only documents with a match are examined one by one. `spellings` are the
+    control tokens that no text may contain.
     """
     results: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":
-        # Rows contain both the repository and the path. In a table, each row names its own repository.
+        # Search the repository too: rows contain it, and in a table each row can name a different repository.
         names = [f"{document.repo}/{document.path}".encode() for document in documents]
         for index in indices_with_secrets(names, emails=config.secrets.emails):
             document = documents[index]
-            results[index] = Drop.of(document.file, DropReason.HOLDS_SECRET, "in its name", language=document.language)
+            results[index] = Drop.of(
+                document.file,
+                DropReason.HOLDS_SECRET,
+                "the repository or path contains a secret",
+                language=document.language,
+            )
     if config.scan.notebooks == "cells":
         results = [_convert_notebook(document) if document.language == NOTEBOOK else document for document in results]
     _apply_rules(results, limits)
@@ -44,19 +50,19 @@ def clean_all(
 
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
-    """Return one document cleaned, or a Drop."""
+    """Return one document with its final text, or a Drop."""
     return clean_all([document], config, limits)[0]
 
 
 def _convert_notebook(document: Document | Drop) -> Document | Drop:
     if isinstance(document, Drop):
         return document
-    facts = {"language": document.language}  # no digest, as the text may still contain a secret
+    facts = {"language": document.language}  # no digest, because the text may still contain a secret
     converted = convert_notebook(document.text)
     if isinstance(converted, str):
         return Drop.of(document.file, DropReason.BAD_NOTEBOOK, converted, **facts)
     if not converted:
-        return Drop.of(document.file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
+        return Drop.of(document.file, DropReason.EMPTY, "no cell contains code or markdown", **facts)
     return msgspec.structs.replace(document, text=converted, is_unmodified=False)
 
 
@@ -90,12 +96,12 @@ def _redact_document(document: Document, config: SecretsConfig) -> Document | Dr
     language, measures = document.language, document.measures
     redacted = redact(document.text, language, config)
     if redacted is None:
-        detail = "each redaction leaves another secret"
+        detail = "the text still contains a secret after repeated redaction"
         return Drop.of(document.file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     if not redacted.redactions:
         return document
     if config.action == "drop":
-        # No digest, as it would confirm a guess of the secret.
+        # No digest, because it could confirm a guess of the secret.
         found = dict.fromkeys(f"{redaction.kind} in line {redaction.line}" for redaction in redacted.redactions)
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
         detail = ", ".join(list(found)[:MAX_LISTED]) + more
@@ -122,11 +128,13 @@ def _respell_document(document: Document, spellings: Spellings, config: Config) 
             else list(dict.fromkeys(respelling.spelling for respelling in respelled.respellings))
         )
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
-        detail = ", ".join(found[:MAX_LISTED]) + more or "each respelling leaves another"
+        detail = (
+            ", ".join(found[:MAX_LISTED]) + more or "the text still contains a control token after repeated respelling"
+        )
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
     if config.secrets.action != "keep" and indices_with_secrets([respelled.text], emails=config.secrets.emails):
         # The inserted space may end a run of characters that was too long to be a secret.
-        detail = "respelled, it holds what looks like a secret"
+        detail = "the text contains what looks like a secret after respelling"
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
     return msgspec.structs.replace(
         document, text=respelled.text, is_unmodified=False, respellings=respelled.respellings
@@ -134,7 +142,7 @@ def _respell_document(document: Document, spellings: Spellings, config: Config) 
 
 
 def redact_drop(drop: Drop, config: SecretsConfig) -> Drop:
-    """Redact secrets in the repository, path and detail of a Drop, as a file name may contain one."""
+    """Redact secrets in the repository, path and detail of a Drop, because a file name may contain a secret."""
     before = {name: getattr(drop, name) for name in ("repo", "path", "detail")}
     if config.action == "keep" or not indices_with_openings(
         [text.encode() for text in before.values()], emails=config.emails
@@ -145,10 +153,10 @@ def redact_drop(drop: Drop, config: SecretsConfig) -> Drop:
 
 
 def redact_name(text: str, config: SecretsConfig) -> str:
-    """Redact secrets in a name and append the short hash of each, so that different names remain different."""
+    """Redact secrets in a name, and append a short hash of each secret, so that different names remain different."""
     if config.action == "keep":
         return text
     redacted = redact(text.encode(), "text", config)
     if redacted is None:
-        return "a name with a secret in it"
+        return "a name that contains a secret"
     return redacted.text.decode() + "".join(f" #{redaction.hash}" for redaction in redacted.redactions)

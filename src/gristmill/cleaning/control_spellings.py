@@ -3,8 +3,8 @@
     <|endoftext|>      ->  < |endoftext|>
     ▁<PRE> x           ->  ▁ <PRE> x  ->  ▁ < PRE> x, if both ▁<PRE> and <PRE> are control tokens
 
-The literal text of a control token is called its spelling. A space after the first character breaks it. The text is
-searched again until no spelling is left. The offset of each space is recorded, so that the text can be restored.
+The literal text of a control token is called its spelling. A space after the first character breaks the spelling. The
+text is searched again until no spelling is left. The offset of each space is recorded, so the text can be restored.
 The caller passes the spellings to search for. One RE2 pattern scans all texts of a batch at once, at about 800 MB/s per
 core (benchmarks/documents.md).
 """
@@ -34,7 +34,7 @@ class Spellings(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """Regular expression for all of them. Where several names match, it prefers the longest."""
+        """Regular expression for all names and shapes. If several names match at one position, the longest is found."""
         names = sorted(self.names, key=lambda name: (-len(name), name))
         return "|".join((*map(re.escape, names), *self.shapes))
 
@@ -44,7 +44,7 @@ class Respelled(NamedTuple):
 
     text: bytes
     respellings: tuple[Respelling, ...]
-    """In text order."""
+    """Respellings in text order."""
 
 
 def indices_with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
@@ -58,7 +58,7 @@ def has_spelling(text: bytes, spellings: Spellings) -> bool:
 
 
 def respell(text: bytes, spellings: Spellings) -> Respelled | None:
-    """Insert spaces until no spelling is left. Return None if one is left after MAX_ROUNDS rounds."""
+    """Insert spaces until no spelling is left. Return None if a spelling is left after MAX_ROUNDS rounds."""
     pattern = _compiled(spellings)
     found: list[tuple[int, str]] = []
     respelled = text

@@ -1,7 +1,8 @@
 """Find encoded data in source code: runs of base64, hex digits or escapes, on one line or over several.
 
-A run consists of pieces. A piece is 56 or more characters without whitespace or quotes. A search for pieces takes a few
-passes in C, where a regular expression would go character by character. Only its matches are examined more closely.
+A run consists of pieces. A piece is a sequence of 56 or more characters of encoded data. The search for pieces takes a
+few passes in C, whereas a regular expression would examine every character in turn. Only the pieces are examined more
+closely.
 """
 
 import re
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 Octets = npt.NDArray[np.uint8]
 
-# Encoded data consists of base64 in both alphabets, hex digits, and the backslash of escapes. The minimum is below the
-# line lengths of `xxd -p` (60), PEM (64) and MIME (76).
+# The minimum is below the line lengths of `xxd -p` (60), PEM (64) and MIME (76). A piece consists of the characters of
+# both base64 alphabets, which include hex digits, and the backslash of escapes.
 MIN_PIECE_BYTES = 56
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = UPPER.lower()
@@ -23,18 +24,19 @@ IS_PIECE_BYTE = bytes(byte in UPPER + LOWER + DIGITS + b"+/_-\\" for byte in ran
 LOWEST_PIECE_BYTE = ord("+")
 PIECE = b"\1" * MIN_PIECE_BYTES
 PACKED_PIECE = b"\xff" * (MIN_PIECE_BYTES // 8 - 1)
-# Allowed between the pieces of one run: line ends and syntax that continues a string literal. A comma is not allowed,
-# so that a list of digests is not one run.
+# Characters allowed between the pieces of one run: line ends and syntax that continues a string literal. A comma is not
+# allowed, so that a list of digests is not one run.
 GAP_CHARACTERS = b" \t\r\n\"'`+.=;#*/\\()&bBrRuU"
 MAX_GAP_BYTES = 40
 ESCAPE = re.compile(rb"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{3})")
-# The mean run of lowercase letters is 1.4 to 1.7 in base64 (of programs, code, English or noise) and 5.9 in camelCase
-# names.
+# Runs of lowercase letters have a mean length of 1.4 to 1.7 in base64 (of executables, source code, English or noise),
+# and of 5.9 in camelCase names.
 MAX_MEAN_LOWER_RUN = 2.5
 MIN_LETTER_FRACTION = 0.05
 MIN_DIGIT_FRACTION = 0.01
 KEEP_LOWER = bytes(byte if byte in LOWER else 0x20 for byte in range(256))
-# "0x1f, 0x8b, …" as `xxd -i` writes it. Shorter tables are written by people. An S-box has 256 entries.
+# A table such as "0x1f, 0x8b, …", as `xxd -i` writes it. Tables with fewer than MIN_TABLE_ENTRIES are mostly written
+# by people.
 BYTE_TABLE = re.compile(rb"0x[0-9a-fA-F]{2}\b(?:[,\s]+0x[0-9a-fA-F]{2}\b)+")
 MIN_TABLE_ENTRIES = 256
 MIN_SAMPLED_ENTRIES = 4
@@ -48,17 +50,17 @@ def encoded_runs(text: bytes, octets: Octets) -> list[int]:
 
 
 def candidate_positions(joined: bytes, octets: Octets) -> Iterator[int]:
-    """Yield positions in several texts, each followed by a NUL. A text that contains none of them has no run."""
+    """Yield positions in joined texts, each followed by a NUL. A text that contains no such position has no run."""
     for start, _ in _iter_pieces(joined, octets):
         yield start
     entries = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
     if len(entries) >= MIN_TABLE_ENTRIES:
-        # A table has at least this many entries, so every n-th entry is enough to hit its text.
+        # A table has MIN_TABLE_ENTRIES or more entries, so this step size skips no table.
         yield from entries[MIN_TABLE_ENTRIES - 1 :: MIN_TABLE_ENTRIES].tolist()
 
 
 def _iter_runs(text: bytes, octets: Octets) -> Iterator[bytes]:
-    """Yield the runs. Pieces on neighboring lines form one run."""
+    """Yield the runs. Pieces that only a short gap separates form one run."""
     pieces: list[bytes] = []
     last_end = 0
     for start, end in _iter_pieces(text, octets):
@@ -83,9 +85,9 @@ def _iter_pieces(text: bytes, octets: Octets) -> Iterator[tuple[int, int]]:
 
 
 def _iter_long_spans(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of every run of MIN_PIECE_BYTES or more true flags, and of some slightly shorter ones.
+    """Yield the start and end of every run of MIN_PIECE_BYTES or more true flags, and of some slightly shorter runs.
 
-    Packed as bits, such a run has six full bytes in a row, which a byte search finds.
+    Packed as bits, such a run contains six 0xFF bytes in a row, which a byte search finds.
     """
     packed = np.packbits(mask).tobytes()
     at = packed.find(PACKED_PIECE)
@@ -107,10 +109,10 @@ def _continues_run(text: bytes, end: int, start: int) -> bool:
 
 
 def _looks_encoded(run: bytes) -> bool:
-    """Return True if half of the run is escapes, or all of it is hex digits, or it has the character mix of base64.
+    """Return True if the run is at least half escapes, is all hex digits, or has the character mix of base64.
 
-    Hex must have both digits and letters. Base64 has digits and letters of both cases, and its runs of lowercase
-    letters are too short for words.
+    Hex must contain both digits and letters. Base64 contains digits and letters of both cases, and its runs of
+    lowercase letters are too short for words.
     """
     if b"\\" in run and sum(map(len, ESCAPE.findall(run))) * 2 >= len(run):
         return True
@@ -130,9 +132,9 @@ def _looks_encoded(run: bytes) -> bool:
 
 
 def _table_lengths(text: bytes, octets: Octets) -> list[int]:
-    """Return the length of each byte table, counting two bytes per entry. An S-box counts 512 and is kept."""
-    # A table of 256 entries takes at least 1,279 bytes. It therefore covers the first 64 bytes of some 512-byte row,
-    # which hold ten entries.
+    """Return the length of each byte table, counting two bytes per entry. An S-box has a length of 512 and is kept."""
+    # A table of 256 entries takes at least 1,279 bytes. If the text is divided into rows of 512 bytes, the table covers
+    # the first 64 bytes of at least one row, and these contain about ten entries.
     num_rows = len(octets) // 512
     beginnings = octets[: num_rows * 512].reshape(num_rows, 512)[:, :64].tobytes()
     if beginnings.count(b"0x") < MIN_SAMPLED_ENTRIES:

@@ -1,7 +1,7 @@
 """Find the license of a path: from its header, or from the nearest folder with a license file or package manifest.
 
-In one folder, a package manifest outranks license texts, because it states whether LICENSE-MIT and LICENSE-APACHE are a
-choice. If a manifest contradicts the texts of its folder, or of the nearest folder above with texts, the license is
+In one folder, a package manifest outranks license texts, because only the manifest states whether LICENSE-MIT and
+LICENSE-APACHE are a choice. If a manifest contradicts the nearest license texts, in its folder or above, the license is
 unknown (NOASSERTION). The nearest folder decides even if its license is not recognized: an unknown license in
 `vendor/x/` is not overruled by the MIT license at the top.
 """
@@ -28,9 +28,9 @@ from gristmill.cleaning.package_manifests import Declaration, PackageManifest
 HEADER = "header"
 TABLE = "table"
 PAGE_SUFFIXES = (".rst", ".md", ".adoc", ".html")
-"""A file with a lowercase name, such as docs/license.rst, is a page about the license unless its text is recognized."""
+"""A file with such a suffix and a lowercase name (docs/license.rst) is ignored unless its text is a known license."""
 MAX_IDS_COMPARED = 8
-"""Two expressions with more ids in total are equivalent only if they are written the same."""
+"""Two expressions with more distinct ids in total are treated as equivalent only if they are identical."""
 
 
 class License(NamedTuple):
@@ -41,10 +41,10 @@ class License(NamedTuple):
     found_in: str | None
     """`header`, `table`, or the path of the file that states the license, relative to the source (`../LICENSE`).
 
-    For NOASSERTION, the files that were not recognized or contradict each other, or None if no file was found.
+    For NOASSERTION, the files that are not recognized or contradict each other, or None if no file was found.
     """
     is_contradiction: bool = False
-    """True if two files state different licenses. `found_in` then names both, with the license of each."""
+    """True if files state different licenses. `found_in` then names these files, with the license of each."""
 
 
 class LicenseText(NamedTuple):
@@ -57,7 +57,7 @@ class LicenseText(NamedTuple):
 
     @classmethod
     def of(cls, text: str | None) -> "LicenseText":
-        """Recognize the license of a text. None means a file that cannot be read."""
+        """Recognize the license of a text. Pass None for a file that cannot be read."""
         spdx = identify_license(text) if text is not None else None
         return cls(spdx, named_license(text.encode()) if text is not None and spdx is None else None)
 
@@ -74,19 +74,19 @@ class LicenseFiles(NamedTuple):
 
 
 def license_of(
-    path: str, header: str | None, named: str | None, folders: "FolderLicenses", declared: str | None = None
+    path: str, header: str | None, family: str | None, folders: "FolderLicenses", declared: str | None = None
 ) -> License:
-    """Return the license of a file: from its SPDX tag, or from its table or folder.
+    """Return the license of a file: from its SPDX tag, or else from its table row or folder.
 
-    `header` is the expression of the tag, `named` the family that the header mentions, and `declared` the license in
+    `header` is the expression of the tag, `family` the family that the header mentions, and `declared` the license in
     the file's table row. If the family contradicts the table or folder, the license is NOASSERTION.
     """
     if header is not None:
         return License(header, HEADER)
     found = folders.of(path) if declared is None else License(declared, TABLE)
-    if named is None:
+    if family is None:
         return found
-    families = tuple(named.split(" OR "))
+    families = tuple(family.split(" OR "))
     # Every alternative must contain an id of a family that the header mentions.
     is_other = is_satisfied(found.spdx, lambda spdx: not spdx.startswith(families))
     return License(NOASSERTION, HEADER) if is_other else found
@@ -103,7 +103,7 @@ def license_file_path(manifest: str, declared: Declaration) -> str | None:
 
 
 class _Statement(NamedTuple):
-    """License stated by one manifest, or by the license text it refers to."""
+    """License stated by a manifest, or by the license text that the manifest refers to."""
 
     file: str
     value: str
@@ -115,7 +115,7 @@ class _Statement(NamedTuple):
 
 
 class FolderLicenses:
-    """Lookup from a path to its license, by the license files and package manifests of one source."""
+    """Lookup of the license of a path, from the license files and package manifests of one source."""
 
     def __init__(self, files: LicenseFiles) -> None:
         self._files = files
@@ -133,7 +133,7 @@ class FolderLicenses:
             folder: self._license_from_manifests(folder, statements) for folder, statements in by_folder.items()
         }
         self._cache: dict[str, License] = {}
-        """Cache, keyed by folder."""
+        """Licenses that were looked up, keyed by folder."""
 
     def of(self, path: str) -> License:
         """Return the license that applies to a path."""
@@ -144,7 +144,7 @@ class FolderLicenses:
         return self._cache[folder]
 
     def _iter_folders_up(self, folder: str) -> Iterator[str]:
-        """Yield the folder, its parents, the source (""), and `num_above` folders above it (`..`, `../..`)."""
+        """Yield the folder, its parents, the source (""), and `num_above` folders above the source (`..`, `../..`)."""
         num_above = self._files.num_above
         while True:
             yield folder
@@ -158,7 +158,7 @@ class FolderLicenses:
                 return
 
     def _resolve(self, path: str, declared: Declaration) -> _Statement:
-        """Return the license that a manifest declares, following its workspace or the license text it refers to."""
+        """Return the license that a manifest declares itself, or through its workspace or a license text."""
         file = path
         if declared.is_inherited:
             for folder in self._iter_folders_up(posixpath.dirname(path)):
@@ -169,46 +169,46 @@ class FolderLicenses:
                     if inherited is not None and not inherited.is_inherited:
                         file, declared = root, inherited
                     break
-        named = license_file_path(file, declared)
-        if named is not None:
-            text = self._files.texts.get(named) or self._files.named_texts.get(named)
+        text_path = license_file_path(file, declared)
+        if text_path is not None:
+            text = self._files.texts.get(text_path) or self._files.named_texts.get(text_path)
             if text is not None and text.spdx is not None:
-                return _Statement(named, text.spdx, text.spdx)
+                return _Statement(text_path, text.spdx, text.spdx)
         return _Statement(file, declared.value, declared.expression)
 
     def _license_from_manifests(self, folder: str, statements: Sequence[_Statement]) -> License:
         nearest_texts = next(
             (self._texts[above] for above in self._iter_folders_up(folder) if above in self._texts), {}
         )
-        known = [statement for statement in statements if statement.expression is not None]
-        if not known:
+        known_statements = [statement for statement in statements if statement.expression is not None]
+        if not known_statements:
             return _license_from_unknown_values(
                 statements, _license_from_texts(nearest_texts) if nearest_texts else None
             )
-        first, expression = known[0], str(known[0].expression)
-        others = [
+        first, expression = known_statements[0], str(known_statements[0].expression)
+        contradictions = [
             statement.description
             for statement in statements
             if not (
                 _is_equivalent(expression, statement.expression)
                 if statement.expression is not None
-                else any(_may_name(statement.value, spdx) for spdx in ids_in(expression))
+                else any(_may_mean(statement.value, spdx) for spdx in ids_in(expression))
             )
         ]
-        others += [
-            f"{path} ({text.spdx or 'not recognised'})"
+        contradictions += [
+            f"{path} ({text.spdx or 'not recognized'})"
             for path, text in _folder_wide_texts(nearest_texts).items()
             if path != first.file and not _is_compatible(expression, path, text)
         ]
-        return _contradiction(first.description, others) if others else License(expression, first.file)
+        return _contradiction(first.description, contradictions) if contradictions else License(expression, first.file)
 
 
 def _license_from_unknown_values(statements: Sequence[_Statement], from_texts: License | None) -> License:
-    """Return the license of the texts if the unrecognized values may name it: `license = {text = "MIT License"}`."""
+    """Return the license of the texts if the unrecognized values may mean it: `MIT License` may mean MIT."""
     described = ", ".join(statement.description for statement in statements)
     if from_texts is None or from_texts.spdx == NOASSERTION:
         return License(NOASSERTION, described)
-    if all(_may_name(statement.value, from_texts.spdx) for statement in statements):
+    if all(_may_mean(statement.value, from_texts.spdx) for statement in statements):
         return from_texts
     return _contradiction(described, [f"{from_texts.found_in} ({from_texts.spdx})"])
 
@@ -218,20 +218,20 @@ def _contradiction(first: str, others: Sequence[str]) -> License:
 
 
 def _license_from_texts(texts: Mapping[str, LicenseText]) -> License:
-    """Return the license that the texts of one folder agree on."""
+    """Return the license that all texts of one folder contain, or NOASSERTION."""
     paths = {text.spdx: path for path, text in reversed(_folder_wide_texts(texts).items())}
-    [spdx, *others] = paths
-    if others or spdx is None:
+    [spdx, *other_ids] = paths
+    if other_ids or spdx is None:
         return License(NOASSERTION, ", ".join(texts))
     return License(spdx, paths[spdx])
 
 
 def _folder_wide_texts(texts: Mapping[str, LicenseText]) -> dict[str, LicenseText]:
-    """Select the texts that apply to all of their folder.
+    """Return the texts that apply to the complete folder.
 
-    A plain LICENSE or COPYING applies to the folder. A file with a longer name beside it (LICENSE.python) applies to
-    parts of the folder, unless the name contains one of WARNING_WORDS. The LGPL-3.0 is an addition to the GPL-3.0, so
-    it comes as COPYING and COPYING.LESSER. The LGPL-2.1 is complete: beside a GPL, each may cover other files.
+    If there is a plain LICENSE or COPYING, a file with a longer name (LICENSE.python) applies only to parts of the
+    folder, unless a name contains one of WARNING_WORDS. The LGPL-3.0 is an addition to the GPL-3.0, so projects contain
+    both, as COPYING.LESSER and COPYING. The LGPL-2.1 is complete: next to a GPL, each may cover different files.
     """
     paths = {text.spdx: path for path, text in reversed(dict(texts).items())}
     if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in posixpath.basename(paths["LGPL-3.0"]).lower():
@@ -243,7 +243,7 @@ def _folder_wide_texts(texts: Mapping[str, LicenseText]) -> dict[str, LicenseTex
 
 
 def _is_compatible(expression: str, path: str, text: LicenseText) -> bool:
-    """Return True if a text does not contradict an expression: `GPL-3.0-or-later` and the text of the GPL-3.0."""
+    """Return True if a text does not contradict an expression, such as the GPL-3.0 and `GPL-3.0-or-later`."""
     ids = ids_in(expression)
     base_ids = {_base_id(spdx) for spdx in ids}
     if text.spdx is not None:
@@ -274,8 +274,8 @@ def _is_equivalent(left: str, right: str) -> bool:
     return True
 
 
-def _may_name(value: str, spdx: str) -> bool:
-    """Return True if a value may name this id: `Apache License 2.0` and Apache-2.0, `BSD` and BSD-3-Clause."""
+def _may_mean(value: str, spdx: str) -> bool:
+    """Return True if a value may mean this id: `Apache License` may mean Apache-2.0, `BSD` may mean BSD-3-Clause."""
     text, family = value.lower(), re.search(r"[A-Za-z]+", spdx)
     numbers, id_numbers = re.findall(r"\d+", text), re.findall(r"\d+", spdx)
     if family is None or (numbers and id_numbers and numbers[0] not in id_numbers):

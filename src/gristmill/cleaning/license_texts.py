@@ -1,12 +1,13 @@
-"""Compute the digest of a license text, and look it up in a table of known licenses.
+"""Digests of known license texts, and the function that computes such digests.
 
-The comparison is exact, not by similarity: a text with one additional condition has another digest and is not
+The comparison is exact, not by similarity: a text with one additional condition has a different digest and is not
 recognized. The digest ignores only differences between genuine copies of one license:
 
-1. at the top: blank lines, copyright notices, and titles that consist only of the words of license titles;
+1. at the top: blank lines, copyright notices, and lines that contain only words from license titles (TITLE_WORDS);
 2. everywhere: case, punctuation, line ends, list numbers, "licence" for "license", and http or https;
-3. names that are filled in ("Neither the name of ... nor the names of its");
-4. after "END OF TERMS AND CONDITIONS": a known appendix on how to apply the license, or nothing.
+3. names that are filled in ("Neither the name of ... nor the names of its").
+
+The appendix after "END OF TERMS AND CONDITIONS" has its own digest and may be missing.
 
 To add a text, add the result of `compute_digests(text)` to the tables.
 """
@@ -17,7 +18,7 @@ import unicodedata
 from functools import cache
 from typing import NamedTuple
 
-# The longest text in the table, the GPL-3.0, has 35,149 characters.
+# The longest known text, the GPL-3.0, has 35,149 characters.
 MAX_CHARACTERS = 100_000
 MAX_NOTICE_CHARACTERS = 200
 MAX_NAME_WORDS = 12
@@ -46,7 +47,7 @@ NOTICE = re.compile(
     r"|\W*all rights? reserved\W*$"
     r"|\W*and (?:its |other |individual |the )*contributors\W*$"
 )
-# A notice or name that contains one of these may be a condition. Such a text is not recognized.
+# If a notice or name contains one of these words, it may be a condition, and the text is not recognized.
 CONDITION = (
     r"\b(?:(?:licen[sc]|permi[ts]|prohibit|forbid|restrict|except|patent|agree|condition|commercial|redistribut"
     r"|confidential|proprietary|noncommercial|evaluat|educational|academic|internal)\w*|grant(?:s|ed|ing)"
@@ -75,10 +76,10 @@ NORMALIZATIONS = (
     (rf"\b(archives|{END_OF_TERMS}) copyright {NAME} licensed under the apache", r"\1 licensed under the apache"),
 )
 
-# The text of the GPL does not state "only" or "or later", so its id has no such suffix. SPDX has deprecated "GPL-3.0"
-# because it is ambiguous. Here nothing more is known, and `packaging` accepts the id.
-# Python's LICENSE contains four licenses and is not in the table. PSF-2.0 is the first of them alone.
-TERMS: dict[str, tuple[str, ...]] = {
+# Digests of the terms, keyed by SPDX id. The text of the GPL does not state "only" or "or later", so its id has no such
+# suffix. SPDX has deprecated "GPL-3.0" because it is ambiguous, but `packaging` still accepts it.
+# Python's LICENSE contains four licenses and is not in the table. The PSF-2.0 entry is only the first of the four.
+TERMS_DIGESTS: dict[str, tuple[str, ...]] = {
     "MIT": (
         "970a18fea597db0b3acc4d40c788a5f3",
         "72b08e3093cb2e8d98ba82f9d27d2a31",  # with "(including the next paragraph)", which SPDX treats as the same
@@ -108,32 +109,32 @@ TERMS: dict[str, tuple[str, ...]] = {
     ),
     "GPL-2.0": (
         "8f89b452b30e7d5c4a7493ba433fa58b",  # Lesser General Public License
-        "e3b513599881c4e4cc2513384af6aefd",  # the same with one title less
+        "e3b513599881c4e4cc2513384af6aefd",  # the same without one of the titles
         "210d34b3aa11efc3fd99e4255ebd28c4",  # Library General Public License
-        "7b509978d004bed1c838641493c3ab0e",  # the same with one title less
+        "7b509978d004bed1c838641493c3ab0e",  # the same without one of the titles
     ),
     "GPL-3.0": (
         "0947feb288963901f52200ee2bb9c5c7",
-        "d8e48c16f65f6d8d1269a1469100f20e",  # a line that does not begin with "7."
+        "d8e48c16f65f6d8d1269a1469100f20e",  # "7." is inside a line, so it is not ignored as a list number
     ),
     "LGPL-2.1": (
         "fb16227e4793fd17aa720c0e801c1590",
-        "07e4b95391c09ff29d046ae42485cfde",  # one title less
+        "07e4b95391c09ff29d046ae42485cfde",  # without one of the titles
     ),
     "LGPL-3.0": ("7c01f10b85efc8b7871f466125d147d5",),
     "AGPL-3.0": (
         "727c67d517bf34b417ac756b08d0e626",
-        "d158f42f5f029e60d1a34d363b8c9266",  # a line that does not begin with "7."
+        "d158f42f5f029e60d1a34d363b8c9266",  # "7." is inside a line, so it is not ignored as a list number
     ),
     "MPL-2.0": ("a6b8851cf5091c15d57bc5f7ec7088c9",),
     "EPL-2.0": (
         "43e8b36428de4022bb50d01bbba41848",
-        "c3928fac884d383987a67373d35fa84a",  # another Exhibit A
+        "c3928fac884d383987a67373d35fa84a",  # a different Exhibit A
     ),
     "Unlicense": ("dd79cea847d2cdfcdb1a9696d1754c19",),
     "CC0-1.0": (
         "7e35b4d4a5fb047cbcc69c125ef70d7d",
-        "2f065a432175f0f340ac70c4843df4bb",  # without its introduction
+        "2f065a432175f0f340ac70c4843df4bb",  # without the introduction
         "d8192fa698846d3e01845f4a7a17d50c",
     ),
     "BSL-1.0": ("142fdde1ccecdef1679187e535d95087",),
@@ -141,12 +142,12 @@ TERMS: dict[str, tuple[str, ...]] = {
     "PSF-2.0": ("bacedaebb364e5ee33878f716acb63c3",),
     "WTFPL": (
         "9e12897a6d3ca7365104f22eb552f90b",
-        "f89d42ba6c3ea81f20d80f8b6f15990f",  # another address of its author
+        "f89d42ba6c3ea81f20d80f8b6f15990f",  # a different address of the author
     ),
     "CC-BY-4.0": ("f5465d315649b2c184a572db94487168",),
     "CC-BY-SA-4.0": ("93e19de095e59f29ac1cc23a5552ff43",),
 }
-APPENDIXES = frozenset(
+APPENDIX_DIGESTS = frozenset(
     {
         "3a69c13e414528de6bce7d48f5509e55",  # Apache-2.0
         "2bda8e2388be06744a54cefe893a7e3b",  # Apache-2.0, only the notice
@@ -173,7 +174,7 @@ class Digests(NamedTuple):
 
 
 def compute_digests(text: str) -> Digests | None:
-    """Return the digests of a license text. None if it is too long or has only titles and notices."""
+    """Return the digests of a license text, or None if the text is too long or contains only titles and notices."""
     if len(text) > MAX_CHARACTERS:
         return None
     lines = unicodedata.normalize("NFKC", text).lower().splitlines()
@@ -187,7 +188,7 @@ def compute_digests(text: str) -> Digests | None:
 
 @cache
 def _normalizations() -> list[tuple[re.Pattern[str], str]]:
-    """Compile NORMALIZATIONS on first use. A build without a license file does not need them."""
+    """Compile NORMALIZATIONS on first use, because a build without license files does not need them."""
     return [(re.compile(pattern), replacement) for pattern, replacement in NORMALIZATIONS]
 
 
@@ -198,5 +199,5 @@ def _is_title_or_notice(line: str) -> bool:
 
 
 def _digest(words: str) -> str:
-    """Hash the words without spaces, so that "non-infringement" equals "noninfringement"."""
+    """Return the hash of the words without spaces, so that "non-infringement" equals "noninfringement"."""
     return hashlib.sha256(words.replace(" ", "").encode("utf-8", "surrogatepass")).hexdigest()[:32]

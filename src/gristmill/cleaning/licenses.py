@@ -1,7 +1,7 @@
-"""SPDX expressions: read them from file headers, recognize license texts, and check them against an allow list.
+"""Read SPDX expressions from file headers, recognize license texts, and check licenses against an allow list.
 
-An unknown license is NOASSERTION. It is never guessed. Module folder_licenses decides which of several license files
-applies to a path.
+An unknown license is recorded as NOASSERTION and never guessed. Module folder_licenses decides which of several license
+files applies to a path.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from gristmill.cleaning.license_texts import APPENDIXES, TERMS, compute_digests
+from gristmill.cleaning.license_texts import APPENDIX_DIGESTS, TERMS_DIGESTS, compute_digests
 from gristmill.cleaning.pages import Texts
 from gristmill.cleaning.secret_checks import compile_pattern
 from gristmill.core.errors import ConfigError
@@ -36,9 +36,9 @@ FAMILIES = {
     b"confidential and proprietary": "proprietary",
     b"proprietary and confidential": "proprietary",
 }
-"""Phrase in a header -> prefix of the SPDX ids of that family."""
+"""Prefix of the SPDX ids of a license family, keyed by a phrase in headers."""
 FAMILY_WORDS = r"(?:public|apache)[^a-z\0]+license|commons[^a-z\0]+clause|(?:confidential|proprietary)[^a-z\0]+and"
-"""Each phrase in FAMILIES contains one of these, with spaces and comment signs between the words."""
+"""Regular expression that matches in each phrase of FAMILIES, even if comment signs separate the words."""
 TAG_WORD = b"spdx-"
 KEEP_LOWERCASE = bytes(byte if chr(byte) in "\0" + ascii_lowercase else ord(" ") for byte in range(256))
 """Translation that keeps lowercase letters, and the NUL that separates two texts. Other bytes become spaces."""
@@ -46,8 +46,8 @@ APACHE_OR_MIT = re.compile(
     rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
     rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
 )
-# Before the tag, no quote may follow a letter. In `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, but a
-# docstring, a Vim comment and troff's `.\"` begin with a quote.
+# Before the tag, no quote may follow a letter. In `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data. But
+# docstrings, Vim comments and troff's `.\"` begin with a quote.
 BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
 COMMENT_END = re.compile(r"\*/|-->|--%>|\*\)|-\}|#\}|\}\}|%>|\?>|\]\]|\|#|=#|\"\"\"|'''")
 TRAILING = " \t\f\v.,;:!\"'`*#/\\|-"
@@ -69,7 +69,7 @@ TEXT_FORMATS = frozenset({"txt", "text", "md", "markdown", "rst", "adoc"})
 WARNING_WORDS = frozenset(
     {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
 )
-"""Words in the name of a file beside LICENSE which show that LICENSE does not cover all of the folder."""
+"""Words in the name of a second license file. They show that LICENSE does not cover the complete folder."""
 VERSION = re.compile(r"v?\d")
 
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
@@ -79,7 +79,7 @@ class HeaderLicense(NamedTuple):
     """License stated in the first lines of a file."""
 
     tagged: str | None
-    """SPDX expression of its tags, or NOASSERTION. None without a tag."""
+    """SPDX expression of the tags, or NOASSERTION if a tag is invalid. None without a tag."""
     named: str | None
     """License family mentioned in words, or None."""
 
@@ -116,7 +116,7 @@ def _find_family_word(text: bytes, start: int) -> int:
 
 
 def _find_families(heads: Sequence[bytes]) -> list[str | None]:
-    """Return the family of each head. All heads are normalized at once, as splitting each takes five times as long."""
+    """Return the family of each head. All heads are normalized at once: one by one takes five times as long."""
     octets = np.frombuffer(b"\0".join(heads).translate(KEEP_LOWERCASE), np.uint8)
     is_extra_space = octets == ord(" ")
     is_extra_space[1:] &= is_extra_space[:-1]
@@ -131,15 +131,15 @@ def _find_family(words: bytes) -> str | None:
 
 
 def tagged_license(text: bytes) -> str | None:
-    """Return the canonical expression of the SPDX tags in a header. None without a tag, NOASSERTION if one is invalid.
+    """Return the canonical expression of the SPDX tags in a header. NOASSERTION if a tag is invalid, None without tags.
 
-    Several tags all apply, as REUSE specifies: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
+    Several tags are joined with AND, as REUSE specifies: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
     """
     if TAG_WORD not in text[:HEADER_BYTES].lower():
         return None
     lines = text[:HEADER_BYTES].splitlines()
     if len(text) > HEADER_BYTES:
-        lines.pop()  # may be cut off: GPL-2.0-or-later would become GPL-2.0
+        lines.pop()  # the last line may be cut off: GPL-2.0-or-later would become GPL-2.0
     found_tags = [(line, TAG.search(line)) for line in lines[:HEADER_LINES]]
     tags = [
         line[tag.end() :].decode("utf-8", "replace")
@@ -173,9 +173,9 @@ def canonical_expression(expression: str) -> str | None:
 
 
 def is_satisfied(expression: str, holds: Callable[[str], bool]) -> bool:
-    """Return True if `holds` is true for all ids of one alternative: one side of an OR, both sides of an AND."""
-    # Stacks with one flag per open parenthesis. any_before: an alternative before the last OR holds. all_since: all ids
-    # after it hold.
+    """Return the truth value of an expression, in which each id has the truth value `holds(id)`."""
+    # Stacks with one flag per open parenthesis. any_before: an alternative before the last OR is true. all_since: all
+    # operands after the last OR are true.
     any_before, all_since = [False], [True]
     for token in TOKEN.findall(f"({expression})"):
         if token == "(":
@@ -200,18 +200,18 @@ def ids_in(expression: str) -> list[str]:
 def identify_license(text: str) -> str | None:
     """Return the SPDX id of a license text, or None. Only exact copies are recognized (see license_texts)."""
     digests = compute_digests(text)
-    if digests is None or (digests.appendix is not None and digests.appendix not in APPENDIXES):
+    if digests is None or (digests.appendix is not None and digests.appendix not in APPENDIX_DIGESTS):
         return None
     return _id_by_digest().get(digests.terms)
 
 
 @cache
 def _id_by_digest() -> dict[str, str]:
-    return {digest: spdx for spdx, digests in TERMS.items() for digest in digests}
+    return {digest: spdx for spdx, digests in TERMS_DIGESTS.items() for digest in digests}
 
 
 def is_license_name(name: str) -> bool:
-    """Return True if a file with this name contains a license text."""
+    """Return True for the name of a file that contains a license text."""
     if not FILE_STEM.search(name.lower()):
         return False
     words, qualifiers = _split_name(name)
@@ -224,12 +224,12 @@ def is_license_name(name: str) -> bool:
 
 
 def name_qualifiers(name: str) -> frozenset[str]:
-    """Return the words besides the stem: `LICENSE-MIT.txt` -> mit, txt."""
+    """Return the words of a file name other than the stem: `LICENSE-MIT.txt` -> mit, txt."""
     return frozenset(_split_name(name)[1])
 
 
 def _split_name(name: str) -> tuple[list[str], list[str]]:
-    """Return all words of a file name, and those besides the stem."""
+    """Return all words of a file name, and the words other than the stem."""
     words = re.split(r"[-_. ]+", name.lower().strip("-_. "))
     return words, [word for word in words if not FILE_STEM.fullmatch(word)]
 
@@ -239,10 +239,10 @@ class AllowList:
 
     | listed | allows | does not allow |
     | --- | --- | --- |
-    | `GPL-2.0`, `GPL-2.0-only` | both, and `GPL-2.0-or-later` and `GPL-2.0+`, which include that version | `GPL-3.0` |
-    | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may be only that version |
-    | `GPL-2.0` | also `WITH` any exception, as exceptions only add permissions | |
-    | `GPL-2.0 WITH Classpath-exception-2.0` | only that | `GPL-2.0` |
+    | `GPL-2.0`, `GPL-2.0-only` | both, and also `GPL-2.0-or-later` and `GPL-2.0+`, which include it | `GPL-3.0` |
+    | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may mean only that version |
+    | `GPL-2.0` | also `WITH` any exception, because exceptions only add permissions | |
+    | `GPL-2.0 WITH Classpath-exception-2.0` | only this combination | `GPL-2.0` |
     | `NOASSERTION` | files with an unknown license | |
     """
 
@@ -256,7 +256,7 @@ class AllowList:
         return cls(_parse_allowed_id(item) for item in items if item)
 
     def allows(self, spdx: str) -> bool:
-        """Return True if an expression is allowed: one side of `A OR B`, both sides of `A AND B`."""
+        """Return True if an expression is allowed. `A OR B` needs one allowed operand, `A AND B` needs two."""
         if spdx == NOASSERTION:
             return NOASSERTION in self._allowed
         expression = canonical_expression(spdx)
@@ -293,9 +293,11 @@ def _parse_allowed_id(item: str) -> str:
 
 
 def _suggestion(item: str) -> str:
-    known = (*TERMS, NOASSERTION)
+    known_ids = (*TERMS_DIGESTS, NOASSERTION)
     compact = "".join(filter(str.isalnum, item.lower()))
-    completions = [spdx for spdx in known if compact and "".join(filter(str.isalnum, spdx.lower())).startswith(compact)]
+    completions = [
+        spdx for spdx in known_ids if compact and "".join(filter(str.isalnum, spdx.lower())).startswith(compact)
+    ]
     if completions:
         return f"Try {' or '.join(completions)}."
-    return did_you_mean(item, known, "Ids such as MIT or Apache-2.0 are listed at https://spdx.org/licenses/.")
+    return did_you_mean(item, known_ids, "Ids such as MIT or Apache-2.0 are listed at https://spdx.org/licenses/.")

@@ -6,7 +6,7 @@
     # %%
     print(1)
 
-Code is not changed, including magics. Outputs, attachments, raw cells and empty cells are left out.
+Code, including magics, is not changed. Outputs, attachments, raw cells and empty cells are left out.
 """
 
 import re
@@ -23,14 +23,15 @@ SLASH_LANGUAGES = frozenset(
     }
 )
 MAX_HEADING_LEVEL = 6
-# A surrogate pair, a lone surrogate (the group), or any other escape. `\\ud800` is an escaped backslash and a word.
+# Matches a surrogate pair, a lone surrogate (the group), or any other escape. So `\\ud800`, an escaped backslash before
+# `ud800`, is not taken for a surrogate.
 SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 
 
 class _Cell(msgspec.Struct):
-    """Fields that are needed. The decoder skips all others, in particular outputs with their images."""
+    """Needed fields of a cell. The decoder skips all other fields, in particular outputs and their images."""
 
     cell_type: str = ""
     source: str | list[str] = ""
@@ -55,7 +56,7 @@ class _Notebook(msgspec.Struct):
 def convert_notebook(text: bytes) -> bytes | str:
     """Return the code and markdown cells as UTF-8 text, or a description of the error as a `str`.
 
-    A lone surrogate becomes U+FFFD, as UTF-8 cannot represent it.
+    A lone surrogate becomes U+FFFD, because UTF-8 cannot represent it.
     """
     try:
         notebook = _decoder().decode(_without_lone_surrogates(text))
@@ -73,7 +74,7 @@ def convert_notebook(text: bytes) -> bytes | str:
         return "has no cells"
     comment_prefix = "//" if _language(notebook, cells) in SLASH_LANGUAGES else "#"
     converted = "\n".join(_percent_cells(cells, comment_prefix))
-    return "holds NUL characters" if "\0" in converted else converted.encode("utf-8")
+    return "contains NUL characters" if "\0" in converted else converted.encode("utf-8")
 
 
 @cache
@@ -102,7 +103,7 @@ def _cells(notebook: _Notebook) -> list[_Cell] | None:
 
 
 def _language(notebook: _Notebook, cells: list[_Cell]) -> str:
-    """Return the language in lowercase without version (`c++` for C++17), or "". Malformed metadata is ignored."""
+    """Return the language in lowercase without its version (`c++` for C++17), or "". Malformed metadata is ignored."""
     try:
         metadata = msgspec.json.decode(notebook.metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -122,7 +123,7 @@ def _lookup_text(value: Any, *keys: str) -> str:
 
 
 def _percent_cells(cells: list[_Cell], comment_prefix: str) -> Iterator[str]:
-    """Yield each cell as text. Joined with a line feed, cells are separated by an empty line."""
+    """Yield each cell as text that ends in a line feed. The caller joins the cells with empty lines between them."""
     for cell in cells:
         body = _join_source(cell.source) or _join_source(cell.input)
         if not body.strip():

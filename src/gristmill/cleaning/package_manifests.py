@@ -1,6 +1,6 @@
 """Read the license that a package manifest declares: Cargo.toml, package.json or pyproject.toml.
 
-Manifests are untrusted input. One that is too large, cannot be parsed or has no license field declares nothing.
+Manifests are untrusted input. A manifest that is too large, invalid or without a license field declares nothing.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ from gristmill.core.names import printable
 
 MAX_TOML_CHARACTERS = 1 << 17
 MAX_DOTS_IN_LINE = 50
-"""tomllib takes quadratic time in the parts of a dotted key: 86 s for one of 128 KiB. With this limit, 1 s per file."""
+"""tomllib takes quadratic time in the parts of a dotted key: 86 s for 128 KiB. With this limit, a file takes 1 s."""
 MAX_JSON_CHARACTERS = 1 << 20
 MAX_VALUE_CHARACTERS = 60
 MAX_PATH_CHARACTERS = 200
@@ -58,7 +58,7 @@ class Declaration(NamedTuple):
     value: str
     """Value in the manifest, shortened."""
     expression: str | None = None
-    """Canonical SPDX expression. None if the value is not one, or refers to `file` or to the workspace."""
+    """Canonical SPDX expression. None if the value is not an expression, or refers to `file` or to the workspace."""
     file: str | None = None
     """Path of a license text, relative to the folder of the manifest."""
     is_inherited: bool = False
@@ -69,9 +69,9 @@ class PackageManifest(NamedTuple):
     """Licenses that one manifest declares."""
 
     declared: Declaration | None
-    """License of its own folder."""
+    """License of the folder that contains the manifest."""
     for_members: Declaration | None = None
-    """License that crates of its Cargo workspace can inherit."""
+    """License that the crates of the Cargo workspace can inherit."""
     is_workspace_root: bool = False
 
 
@@ -106,7 +106,7 @@ def _read_cargo(text: str) -> PackageManifest:
 def _cargo_declaration(package: dict[str, Any]) -> Declaration | None:
     value, file = package.get("license"), package.get("license-file")
     if isinstance(value, str) and value.strip():
-        # Before SPDX expressions, Cargo used a slash for OR. Together with AND, its precedence is unclear.
+        # Cargo used a slash for OR before it used SPDX expressions. The precedence of the slash over AND is unclear.
         is_unambiguous = " AND " not in value.upper()
         return _declare_expression(value, canonical_expression(value.replace("/", " OR ") if is_unambiguous else value))
     if (
@@ -128,7 +128,7 @@ def _read_package_json(text: str) -> PackageManifest:
         return EMPTY_MANIFEST
     if len(values) == 1 and (see := SEE_FILE.fullmatch(values[0].strip())):
         return PackageManifest(_declare_file(values[0], see[1]))
-    # The deprecated list of npm is a choice. UNLICENSED ("no rights are granted") is not an SPDX id.
+    # A list of licenses, which npm has deprecated, is a choice. UNLICENSED ("no rights are granted") is not an SPDX id.
     combined = " OR ".join(values)
     is_known = all(canonical_expression(value) is not None for value in values)
     return PackageManifest(_declare_expression(combined, canonical_expression(combined) if is_known else None))
@@ -154,7 +154,7 @@ def _read_pyproject(text: str) -> PackageManifest:
 
 
 def _project_declarations(project: dict[str, Any]) -> Iterator[Declaration]:
-    """Yield the declarations, the most specific first."""
+    """Yield the licenses that a project table declares, most specific first."""
     value, table = project.get("license"), _subtable(project, "license")
     text, file = table.get("text"), table.get("file")
     if isinstance(value, str) and value.strip():
@@ -197,7 +197,7 @@ def _strip_parentheses(expression: str) -> str:
 
 
 def _declare_file(value: str, file: str) -> Declaration:
-    """Declare a license text. An absolute or impossible path is kept only as the value."""
+    """Return a declaration of a license text. An absolute or invalid path is kept only as `value`."""
     path = posixpath.normpath(file.strip())
     is_path = path.isprintable() and "\\" not in path and len(path) <= MAX_PATH_CHARACTERS and path[0] != "/"
     return Declaration(_shorten(value), file=path if is_path and path != "." else None)

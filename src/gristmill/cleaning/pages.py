@@ -1,4 +1,4 @@
-"""Measure texts for the rules, a batch at a time, in a few passes over all of its texts at once.
+"""Measure the texts of a batch for the rules, in a few passes over all texts at once.
 
 The texts of a batch are joined into one buffer, each followed by a NUL. No text contains a NUL, so no line, run or
 match extends from one text into the next.
@@ -19,7 +19,7 @@ Octets = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 
 HEAD_BYTES = 4096
-"""Markers of generated code are searched in this many bytes at the start of a text."""
+"""Number of bytes at the start of a text that are searched for markers of generated code."""
 LINE_FEED, CARRIAGE_RETURN, SPACE, FIRST_NON_ASCII = 0x0A, 0x0D, 0x20, 0x80
 NUM_LETTERS = 26
 
@@ -30,7 +30,7 @@ class Texts(NamedTuple):
     joined: bytes
     octets: Octets
     edges: Indices
-    """Start offset of each text, and the end of the buffer. The byte before each edge except the first is a NUL."""
+    """Start offset of each text, and the end of the buffer. A separator precedes each edge except the first."""
 
     @classmethod
     def of(cls, texts: Sequence[bytes], separator: bytes = b"\0") -> "Texts":
@@ -44,7 +44,7 @@ class Texts(NamedTuple):
         return int(np.searchsorted(self.edges, position, "right")) - 1
 
     def indices_with_match(self, search: Callable[[bytes, int], int]) -> Iterator[int]:
-        """Yield the indices of texts with a match. `search` returns the first match at or after a position, or -1."""
+        """Yield the indices of texts with a match. `search` returns the first match from a position on, or -1."""
         at = search(self.joined, 0)
         while at >= 0:
             index = self.index_at(at)
@@ -61,7 +61,7 @@ def _find_word(word: bytes, text: bytes, start: int) -> int:
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A text with the measures that the rules use. Each is computed once, or set in advance by `measure_pages`."""
+    """A text with the measures that the rules use. `measure_pages` sets some of them, the others are computed once."""
 
     path: str
     """Relative path, with `/`."""

@@ -1,7 +1,7 @@
 """Check whether a match is a real secret, not a placeholder, word, hash or name, and locate its value.
 
-Each check takes the text and a match of its rule's pattern. It yields the byte ranges of the values: none, one, or one
-for each line of a key that is broken up by quotes or comment signs.
+Each check takes the text and a match of its rule's pattern. The check yields the byte ranges of the values: none, one,
+or one for each line of a key that is broken up by quotes or comment signs.
 """
 
 import base64
@@ -18,7 +18,7 @@ import re2
 
 from gristmill.cleaning.secret_kinds import ESCAPED, Check
 
-# Words that a random value does not contain. A word of 4 letters occurs by chance in one of 30,000 tokens.
+# Words that show that a value is not random. A word of 4 letters occurs by chance in one of 30,000 tokens.
 PLACEHOLDER = (
     r"(?i)example|sample|placeholder|change.?(?:me|it)|your|x{4}|dummy|fake|foobar|test|insert|replace|redact|secret"
     r"|pass(?:wd|word)?$|^pass|passw|pwd|abcdef|012345|123456|qwerty|oauth|\.\.\.|aaaaa|00000000"
@@ -26,14 +26,14 @@ PLACEHOLDER = (
 NON_SECRET_NAME = (
     r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet|^pass[ \t]+$"
 )
-# `sha256=…` in base64, which may contain any sequence of letters by chance.
+# A hash in base64, such as `sha256=…`, may contain any sequence of letters by chance.
 INSIDE_HASH = r"(?i)sha[0-9]{1,3}[=:-][A-Za-z0-9_+/-]*\z"
 # A variable, a path, a hash, or code: a word after punctuation, or the code between two strings.
 NON_SECRET_VALUE = (
     r"^(?:\$[A-Za-z0-9_{(]|%[A-Za-z({]|[@#&](?:[A-Za-z_]{2}|[{(])|[/~.]|[A-Za-z]:/)|://|^(?i:sha[0-9]+|md5)[-:]"
     r"|[(\[{<,;|][A-Za-z][a-z]{4}|^[,+;).:?=&|\]}].*(?:[A-Za-z0-9_]\(|\)[,;.)]|=>|&&)"
 )
-# Words in passwords that people invent for examples. Only short values are compared with them.
+# Words in passwords that people invent for examples. Only passwords and logins are searched for these words.
 PASSWORD_WORD = (
     r"(?i)p[a@4][s5$]{2}|s[e3]cr[e3]t|adm[i1]n|root|user|login|w[e3]lc[o0]m|l[e3]tm[e3]|hello|world|guest|demo|temp|local"
     r"|postgres|mysql|mongo|redis|docker|rabbit|django|minio|hunter|dragon|monkey|master|default|value"
@@ -44,13 +44,13 @@ BRACKETED = r"^[{(<\[].*[})>\]]$"
 # Examples in RFC 7617 and RFC 6749.
 EXAMPLE_PASSWORD = r"(?i)^open ?sesame$|^gX1fBat3bV$|^7Fjfp0ZBr1KtDRbnfVdmIw$"
 PASSWORD_NAME = r"""(?i)passw(?:or)?d|passphrase|pass["']?\]?[ \t]*[=:>]|pwd"""
-# After one of these names, plain hex is a credential. Elsewhere it is a hash.
+# After one of these names, plain hex is a credential. After other names, it is a hash.
 CREDENTIAL_NAME = (
     r"(?i)api[_.-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
 )
-# Values with these names are often UUIDs too, but not secrets.
+# A UUID after one of these names is not a secret.
 NON_CREDENTIAL_NAME = r"(?i)(?:ids?|uuid|guid|name|type|version)[^A-Za-z0-9]*$"
-# Version 1 encodes a time and a machine, so it is not random. The example UUIDs appear in many texts about UUIDs.
+# A UUID of version 1 encodes a time and a machine, so it is not random. Texts about UUIDs contain the example UUIDs.
 RANDOM_UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[02-9a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 EXAMPLE_UUID = r"(?i)^(?:550e8400-e29b-41d4-a716-446655440000|123e4567-e89b-.*)$"
 # A port before a slash, or a host after an @, shows that the password ended earlier.
@@ -61,7 +61,7 @@ LOGIN_SCHEME = (
     r"|neo4j|bolt|couchdb|influxdb|redshift|snowflake|ldaps?|s?ftps?|smtps?|imaps?|nats|mqtts?|socks[45]h?|rtsp)"
     r"(?:\+[a-z0-9]{1,20})?$"
 )
-# `$PASS`, `a${b}`, `***`, `%s`, or the port of one host before the name of another.
+# `$PASS`, `a${b}`, `***`, `%s`, or a port in a list of hosts.
 TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"
 EXAMPLE_HOST = r"(?i)(?:^|\.)(?:example(?:\.[a-z]+)?|test|invalid)$"
 NON_EMAIL = (
@@ -70,13 +70,13 @@ NON_EMAIL = (
 )
 # `O'Brien`, but not `r'brien`
 APOSTROPHE_NAME = r"(?:^|[^A-Za-z0-9])[OoDd]'[^']*$"
-# After a single letter, as in `a@b.T` or `x@w.sum`, only domains that cannot be attributes.
+# A single letter before the `@` needs one of these domains, because `a@b.T` and `x@w.sum` are expressions.
 UNAMBIGUOUS_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"
 
-# Bits per character. Random text has 3.6 with 16 characters out of 36, and 4.9 with 40 out of 64. Words have fewer.
+# Bits per character. Random text has 3.6 (16 characters from an alphabet of 36) to 4.9 (40 from 64). Words have fewer.
 MIN_ENTROPY_BITS = 3.0
-# Fraction of neighboring characters of different class (lower, upper, digit), except uppercase before lowercase.
-# Random text has 0.4 or more, `camelCaseName2` has 0.2.
+# Fraction of adjacent characters that differ in class (lowercase, uppercase, digit). Uppercase before lowercase is not
+# counted. Random text has 0.4 or more, `camelCaseName2` has 0.2.
 MIN_CHANGE_FRACTION = 0.26
 MIN_HEX_DIGITS = 32
 MIN_KEY_LINE_BYTES = 32
@@ -87,7 +87,8 @@ MAX_NAME_BYTES = 64
 MAX_ESCAPE_BYTES = 6
 MAX_HASH_BYTES = 96
 MAX_LOCAL_BYTES = 256
-# A word of 4 letters occurs by chance in one of 100 random texts of 1,000 characters.
+# Only the start of a value is searched for PLACEHOLDER: a word of 4 letters occurs by chance in one of 100 random texts
+# of 1,000 characters.
 MAX_PLACEHOLDER_BYTES = 128
 # Shorter values may not reach MIN_ENTROPY_BITS even if they are random.
 SHORT_BYTES = 16
@@ -100,11 +101,11 @@ MIN_LETTERS = 32
 MIN_CASE_CHANGE_FRACTION = 0.36
 # Digits are rare in base32.
 MIN_BASE32_CHANGE_FRACTION = 0.15
-# The DFA of all openings has 30 MB of states. If they do not fit, the scan runs at a third of the speed.
+# The DFA of all openings takes 30 MB. If it does not fit, the scan runs at a third of the speed.
 MAX_PATTERN_BYTES = 64 << 20
 
-# A line end, literal or escaped, or a run of base64 (also after `//`), in which JSON or a URL may have escaped
-# characters.
+# KEY_WORD matches escaped spaces, line ends (literal or escaped) and runs of base64, also after `//`. JSON and URLs may
+# escape characters in a run.
 LINE_END = r"\n\s*|\\+(?:n|x0[aA]|u000[aA]|012)|%0[aA]|&#(?:10|x[aA]);"
 ESCAPED_SPACE = r"\\+(?:[rt]|x0[dD]|u000[dD])|%0[dD]|%20|&#(?:13|x[dD]);"
 ESCAPED_SIGN = r"\\+/|\\+u002[BbFf]|%2[BbFf]|&#(?:43|47|x2[BbFf]);"
@@ -178,7 +179,7 @@ def _check_url_password(text: bytes, match: Any) -> Iterator[Span]:
 
 
 def _is_raw_password(text: bytes, match: Any, value: bytes) -> bool:
-    """Return True if a value with a slash or an @ is a password, unlike in `https://me:password@host/@name`."""
+    """Return True if a value with a slash or an @ is one password, unlike in `https://me:password@host/@name`."""
     scheme = text[max(0, match.start() - MAX_NAME_BYTES) : match.start()]
     may_be_raw = b"/" not in value or compile_pattern(LOGIN_SCHEME).search(scheme) is not None
     return may_be_raw and compile_pattern(NON_RAW_PASSWORD).search(value) is None
@@ -219,7 +220,7 @@ def _is_secret_uuid(value: bytes, name: bytes) -> bool:
 
 
 def _check_password(text: bytes, match: Any) -> Iterator[Span]:
-    """Check a short value after the name of a password. It must look more random than a longer value."""
+    """Check a short value after the name of a password. Short values must look more random than longer values."""
     start, end = match.span(match.lastindex)
     next_field = compile_pattern(NEXT_FIELD).search(text, start, end)
     end = end if next_field is None else next_field.start()
@@ -276,7 +277,7 @@ def _check_email(text: bytes, match: Any) -> Iterator[Span]:
 
 
 def _check_key_block(text: bytes, match: Any) -> Iterator[Span]:
-    """Yield the body between BEGIN and END as one value, or one per line if quotes or comment signs separate them."""
+    """Yield the body between BEGIN and END as one value, or line by line if quotes or comment signs intervene."""
     start = match.end()
     stop = text.find(b"-----", start, start + MAX_KEY_BYTES)  # text after the next dashes is scanned separately
     if stop < 0:
@@ -300,7 +301,7 @@ def _check_key_block(text: bytes, match: Any) -> Iterator[Span]:
 def _key_runs(text: bytes, start: int, stop: int) -> list[Span]:
     """Return the runs between BEGIN and END that belong to the key.
 
-    These are full key lines, runs that are alone on their line or in quotes, runs that continue the one before, and
+    These are full key lines, runs that are alone on their line or in quotes, runs that continue the previous run, and
     runs with the same line prefix as the last key line.
     """
     runs: list[Span] = []
@@ -351,7 +352,7 @@ def _is_last_key_line(run: bytes) -> bool:
 
 
 def _key_lines(text: bytes, start: int, stop: int) -> Iterator[list[Span]]:
-    r"""Yield the words of each nonempty line. A line ends with a line feed or an escaped one, `\n`."""
+    r"""Yield the words of each nonempty line. A line ends with a line feed or an escaped line feed, `\n`."""
     line: list[Span] = []
     for word in compile_pattern(KEY_WORD).finditer(text, start, stop):
         if word.lastindex == WORD_GROUP:
@@ -379,7 +380,7 @@ def _assigned_name(text: bytes, match: Any) -> bytes:
 
 
 def _is_strong(value: bytes) -> bool:
-    # Random text of 8 characters has 2.8 bits, as some characters occur twice.
+    # Random text of 8 characters has 2.8 bits per character, because some characters occur twice.
     min_bits = MIN_ENTROPY_BITS if len(value) >= SHORT_BYTES else min(MIN_ENTROPY_BITS, math.log2(len(value)) - 0.5)
     return not _is_placeholder(value) and _entropy_bits(value) >= min_bits
 

@@ -1,9 +1,9 @@
 """Table of secret kinds. Each row has an opening, at which the scan stops, and a precise pattern to match there.
 
-Openings are short and bounded. All of them are combined into one RE2 pattern that reads every text once. A row's
-pattern is matched where its opening begins. It may be slower, as it is rarely tried. Its first group is the value, and
-a group inside it is the random part. If two values overlap, the earlier row wins. Test keys (`sk_test_`) count as
-secrets, because they give access to accounts too.
+Openings are short and bounded. All of them are combined into one RE2 pattern that reads every text once. The pattern of
+a row is matched where the opening begins. The pattern may be slow, because it is rarely tried. Its first group is the
+value, and a group inside the value is the random part. If two values overlap, the earlier row decides the kind. Test
+keys (`sk_test_`) are secrets too, because they give access to accounts.
 """
 
 from typing import Literal, NamedTuple
@@ -14,7 +14,7 @@ Check = Literal[
 
 
 class SecretRule(NamedTuple):
-    """One kind of secret, and how to find it."""
+    """A kind of secret, and the patterns that find it."""
 
     kind: str
     opening: str
@@ -22,7 +22,7 @@ class SecretRule(NamedTuple):
     check: Check = "token"
     """Check in secret_checks.py that a match must pass."""
     followed_by: str = ""
-    """Pattern that must follow the opening. The scan continues one byte after the start of the opening."""
+    """Pattern that must follow the opening. The next search begins one byte after the start of the opening."""
 
 
 # The start of a word. It may follow `_`, an escape as in "\nAKIA", or an encoded character as in `%3DAKIA`.
@@ -35,12 +35,12 @@ def _token(kind: str, opening: str, rest: str, check: Check = "token", followed_
 
 
 def _token_anywhere(kind: str, opening: str, rest: str) -> SecretRule:
-    """Make a rule whose opening counts even after letters (`tokenghp_…`), as it is rare. `hf_` occurs in hashes."""
+    """Return a rule that also finds the opening after letters (`tokenghp_…`). `hf_` is too common for this."""
     return SecretRule(kind, opening, f"({opening}({rest}))")
 
 
-# Placeholder of a redacted secret (`placeholder` in secrets.py). The scan continues after it, so that its words are not
-# read as the name of another secret.
+# Placeholder of a redacted secret (`placeholder` in secrets.py). The scan skips placeholders, so that their words are
+# not read as the name of a secret.
 PLACEHOLDER_PATTERN = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
 # Names of secrets. `tokens` and `tokenizer` are excluded: they caused 3 of 4 stops in machine learning code.
 NAME = (
@@ -71,7 +71,7 @@ WRAPPER = r"(?:(?:\[\]byte|String::from|Some|bytes|SecretStr|Buffer\.from)?\()?"
 # `name = "`, `"name": "`, `define('NAME', '`, `setName("`, `NAME "`
 QUOTE = rf"""(?:{NAME_END}(?:{ASSIGNS})|[ \t]){SPACES}{WRAPPER}[A-Za-z@&]{{0,2}}\\?["'`]{{1,3}}"""
 # `NAME=`, `name: `, `${NAME:-` and `<name>` without quotes. The value must end with its line, string, field or tag.
-# After only a space (`ENV NAME value`), it must end with its line or word.
+# After only a space (`ENV NAME value`), the value must end with its line or word.
 BARE = rf"""{NAME_END}(?:=|:-?|>|{PAIRED}|</key>\s{{0,60}}<string>){SPACES}"""
 BARE_END = r"""(?:["'`;&\s\\,)}\]>|]|</|\z)"""
 # A field of a connection string: `Password=value;Port=1`, `password=value dbname=grist`
@@ -81,12 +81,12 @@ ASSIGNED = rf"(?:{QUOTE}|{BARE}{VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
 URL_PART = r"""[^\s/:@"'`<>?#\\,;(){}\[\]|]"""
 URL_PASSWORD = r"""[^\s/:@"'`<>?#\\;{}\[\]|]"""
 PEM_BEGIN = "-----BEGIN[A-Z0-9 +%]{0,40}PRIVATE(?: |[+]|%20)KEY(?:(?: |[+]|%20)BLOCK)?-----"
-# `-----BEGIN RSA PRIVATE` in base64, also with other words than RSA or without it.
+# `-----BEGIN RSA PRIVATE` in base64, also with a different word than RSA or with no word.
 PEM_BEGIN_BASE64 = (
     "LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0EgUFJJVkFUR|PUEVOU1NIIFBSSVZBVEUg"
     "|FTkNSWVBURUQgUFJJVkFUR|QR1AgUFJJVkFUR)"
 )
-# Keys in a WordPress configuration contain any character, including spaces.
+# Keys in a WordPress configuration can contain any character, including spaces.
 WORDPRESS_NAME = rf"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)',{SPACES}'"
 WORDPRESS_VALUE = r"[!#-&(-\[\]-~ ]{64}"
 # `Authorization: Bearer `
@@ -107,7 +107,7 @@ LONG_DOMAINS = (
 )
 JWT_PART = "[A-Za-z0-9_-]"
 BASE64 = "[A-Za-z0-9+/]"
-# Digits in base64, with which a Discord token begins.
+# Three digits in base64. A Discord token begins with several of these groups.
 DIGITS_BASE64 = "[MNO][DTjz][AEIMQUYcgk][0-5w-z]"
 
 SECRET_RULES = (
@@ -192,7 +192,7 @@ SECRET_RULES = (
     _token("vault-token", r"hv[sb]\.", r"[A-Za-z0-9_-]{24,250}"),
     _token("telegram-token", "[0-9]{8,10}:AA", r"[A-Za-z0-9_-]{33}\b"),
     _token("newrelic-key", "NRAK-", r"[A-Z0-9]{27}\b"),
-    # Rows above match tokens by their own prefix. Rows below match values by the text before them.
+    # Rows above match tokens by their prefix. Rows below match values by the text before the value.
     SecretRule(
         "azure-key",
         "(?:Account|SharedAccess)Key=",
@@ -220,7 +220,7 @@ SECRET_RULES = (
             check="url_password",
             followed_by=rf"{URL_PART}{{0,64}}:{URL_PASSWORD}",
         )
-        # Passwords with a slash or an @, which should be encoded but often are not, and ordinary ones.
+        # Passwords with a slash or an @ (they should be encoded, but often are not), then passwords without them.
         for password in (
             f"{URL_PASSWORD}(?:{URL_PASSWORD}|[/@]){{4,200}}",
             f"{URL_PASSWORD}(?:{URL_PASSWORD}|@){{4,200}}",

@@ -1,8 +1,9 @@
 """Find secrets in a text and replace them with placeholders that preserve lines and syntax.
 
-One RE2 pattern of all openings in secret_kinds.py reads the text once. A bounded number of bytes after each opening is
-checked, so that the time is linear in the length of any text. Precision comes before recall: a password that reads like
-a word is kept. The speed is 330 MB/s per core on the standard library (benchmarks/find_secrets.py).
+One RE2 pattern, which combines all openings in secret_kinds.py, searches the text once. After each opening, only a
+bounded number of bytes is checked, so the time is linear in the length of any text. Precision comes before recall: a
+password that looks like a word is kept. The speed on Python's standard library is 330 MB/s per core
+(benchmarks/find_secrets.py).
 """
 
 import hashlib
@@ -32,7 +33,7 @@ MAX_ROUNDS = 8
 NUM_HASH_DIGITS = 4
 # Checks whose match is one unbroken run of characters.
 RUN_CHECKS = frozenset({"token", "jwt"})
-# A longer run is also checked only once for values assigned to a name.
+# A run of an assigned value that is longer than this is also checked only once.
 LONG_RUN_BYTES = 512
 
 
@@ -41,7 +42,7 @@ class Secret(NamedTuple):
 
     kind: str
     start: int
-    """Start of the value in bytes. Quotes, names and the host of a URL are not part of it."""
+    """Byte offset of the value. The value excludes quotes, the name before it and the host of a URL."""
     end: int
     line: int
 
@@ -57,7 +58,7 @@ class _Match(NamedTuple):
     start: int
     end: int
     rank: int
-    """Position of its rule in the table. The lower one wins."""
+    """Index of the rule in SECRET_RULES. If matches overlap, the lowest rank decides the kind."""
     kind: str
 
 
@@ -68,7 +69,7 @@ class _Range(NamedTuple):
 
 
 def find_secrets(text: bytes, *, emails: bool = False) -> list[Secret]:
-    """Return the secrets in a text, in order and without overlaps. E-mail addresses are included if `emails` is set."""
+    """Return the secrets in a text, in text order and without overlaps. With `emails`, also e-mail addresses."""
     matches = list(_find_matches(text, emails=False))
     if emails:
         matches += _find_matches(text, emails=True)
@@ -83,7 +84,7 @@ def indices_with_secrets(texts: Sequence[bytes], *, emails: bool = False) -> lis
 def indices_with_openings(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
     """Return the indices of the texts that may contain a secret. All other texts contain none.
 
-    All texts are read in one pass. No opening depends on where a text begins or ends, so joining them hides none.
+    All texts are read in one pass. No opening depends on where a text begins or ends, so joining texts hides none.
     """
     joined = Texts.of(texts)
     patterns = [_openings(is_email) for is_email in ([False, True] if emails else [False])]
@@ -96,10 +97,10 @@ def _find(pattern: Any, text: bytes, start: int) -> int:
 
 
 def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
-    """Yield the matches of all rules, or of e-mail addresses alone, since `@host.p` may overlap another opening."""
+    """Yield the matches of the e-mail rule, or of all other rules: the opening `@host.p` may overlap other openings."""
     openings = _openings(emails)
     scanner, rules_by_group = _scanner(emails)
-    # Each kind of check examines a run of characters once, not again from each opening inside it.
+    # Each kind of check examines a run of characters only once, not again at each opening inside the run.
     checked_until = dict.fromkeys(CHECKS, 0)
     run_end = 0
     position = _find(openings, text, 0)
@@ -134,9 +135,9 @@ def _bare_run_end(text: bytes, start: int) -> int:
 
 
 def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None:
-    """Replace the secrets in a text until none is left, or return None if that takes more than MAX_ROUNDS rounds.
+    """Replace the secrets in a text until none is left. Return None if secrets are left after MAX_ROUNDS rounds.
 
-    Without secrets, the result has the same text object.
+    Without secrets, the result contains the same text object.
     """
     ranges: list[_Range] = []
     redacted = text
@@ -150,13 +151,13 @@ def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None
 
 
 def placeholder(kind: str, language: str) -> bytes:
-    """Return the placeholder for a secret. The line feeds of the secret are kept after it."""
+    """Return the placeholder for a secret of this kind. The line feeds of the secret are appended separately."""
     name = f"SECRET:{kind}"
     return (f"__{name}__" if language in NO_ANGLE_LANGUAGES else f"<{name}>").encode()
 
 
 def _merge_overlaps(text: bytes, matches: list[_Match]) -> list[Secret]:
-    """Merge overlapping matches into one secret. Its kind is the one that comes first in the table."""
+    """Merge overlapping matches into one secret, with the kind that comes first in SECRET_RULES."""
     merged: list[_Match] = []
     for match in sorted(matches):
         if not merged or match.start >= merged[-1].end:
@@ -195,7 +196,7 @@ def _replace(text: bytes, ranges: Sequence[_Range], language: str) -> bytes:
 
 
 def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], language: str) -> list[_Range]:
-    """Add secrets found in the redacted text to the ranges of the original, merging those that touch a placeholder."""
+    """Add secrets found in the redacted text to the ranges in the original. Merge those that overlap a placeholder."""
     starts, ends, shift = [], [], 0
     for span in ranges:
         starts.append(span.start + shift)
@@ -216,7 +217,7 @@ def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], lang
 
 @cache
 def _openings(emails: bool) -> Any:
-    """Return the pattern of all openings without groups, which RE2 matches in a fraction of the time."""
+    """Return the pattern of all openings without groups: RE2 matches it in a fraction of the time."""
     return compile_pattern(
         "|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails))
     )
@@ -224,7 +225,7 @@ def _openings(emails: bool) -> Any:
 
 @cache
 def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]]:
-    """Return the pattern of all openings, and the rules of each of its groups."""
+    """Return the pattern of all openings with a group for each, and the rules of each group."""
     rules = _rules_by_opening(emails)
     pattern = "|".join(f"({opening}){followed_by}" for opening, followed_by in rules)
     return compile_pattern(pattern), dict(enumerate(rules.values(), start=1))
@@ -232,7 +233,7 @@ def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]
 
 @cache
 def _rules_by_opening(emails: bool) -> dict[tuple[str, str], list[tuple[int, SecretRule]]]:
-    """Return the rules with their rank, keyed by opening and what must follow it. A placeholder has no rules."""
+    """Return the rules with their rank, keyed by `opening` and `followed_by`. A placeholder has no rules."""
     rules: dict[tuple[str, str], list[tuple[int, SecretRule]]] = {(PLACEHOLDER_PATTERN, ""): []}
     for rank, rule in enumerate(SECRET_RULES):
         if emails == (rule.check == "email"):

@@ -1,10 +1,10 @@
-"""Parse the address of a source: a local path, a git repository, or a remote address for fsspec. Nothing is opened.
+"""Parse source addresses without opening them. An address is a local path, a git repository or a remote address.
 
     src, data/train.parquet                                        LOCAL
     https://github.com/org/name, git@host:org/name.git#v1.2        GIT, with an optional branch, tag or commit after `#`
     s3://bucket/data/*.parquet, hf://datasets/org/name/, https://host/rows.jsonl.zst        REMOTE
 
-Credentials in an address must not be printed or stored. Messages, rows and the manifest use `without_credentials`.
+Credentials in an address must not be printed or stored, so messages, rows and the manifest use `without_credentials`.
 """
 
 import base64
@@ -19,11 +19,12 @@ from gristmill.core.errors import InputError
 from gristmill.core.names import SCHEME, SCP_ADDRESS, path_text
 
 USER_INFO = re.compile(r"(?<=://)[^/?#]*@")
-# A password with a `/`, `?` or `#` that is not encoded: the part before it is in the position of a port, but is none.
+# A login whose password contains an unencoded `/`, `?` or `#`. The text between `:` and that character is not a number,
+# so it cannot be a port.
 UNENCODED_USER_INFO = re.compile(r"(?<=://)[^/?#@:]*:(?!\d*[/?#])[^@/?#]*[/?#].*@", re.DOTALL)
 ALWAYS_GIT = frozenset({"ssh", "git"})
 GIT_TRANSPORTS = frozenset({"https", "http", "ssh", "git", "file"})
-"""The only transports that git may use. `ext::` would run a command."""
+"""The only transports that git may use. With `ext::`, git would run a command."""
 FORGES = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
 NAME_PARTS = 2
 """Number of parts in `org/name`."""
@@ -51,7 +52,7 @@ class GitAddress(NamedTuple):
     ref: str | None
     """A branch, tag or commit. None for the default branch."""
     authorization: str | None
-    """HTTP header with the credentials. Only for the environment of git."""
+    """HTTP header with the credentials. It is passed to git only in the environment."""
 
     @property
     def name(self) -> str:
@@ -77,24 +78,26 @@ def scheme_of(address: str) -> str | None:
 def git_address(address: str) -> GitAddress:
     """Parse the address of a git repository, such as `git+https://me:token@host/name.git#v1`.
 
-    Raise InputError if git must not or cannot fetch it.
+    Raise InputError if the address is invalid or its transport is not allowed.
     """
-    printed = without_credentials(address)
+    safe_address = without_credentials(address)
     if UNENCODED_USER_INFO.search(address):
-        raise InputError(f"the password in the address {printed!r} must be percent-encoded: %2F for '/', %23 for '#'.")
+        raise InputError(f"the password in {safe_address!r} must be percent-encoded: %2F for '/', %23 for '#'.")
     url, _, ref = address.partition("#")
     if ref and (not REF.fullmatch(ref) or ".." in ref):
-        raise InputError(f"{printed!r} has no valid branch, tag or commit after the '#'.")
+        raise InputError(f"{safe_address!r} must have a valid branch, tag or commit after the '#', such as '#v1.2'.")
     scheme = scheme_of(url)
     if scheme is None:
         return GitAddress(url, "ssh", ref or None, None)
     url = url[len("git+") :] if scheme.startswith("git+") else url
     transport = scheme.removeprefix("git+")
     if transport not in GIT_TRANSPORTS:
-        raise InputError(f"git may not use the transport {transport!r} of {printed!r}. Use https, ssh, git or file.")
+        raise InputError(
+            f"git may not use {transport!r}, the transport of {safe_address!r}. Use https, ssh, git or file."
+        )
     parts = _split(url)
     if parts is None or (parts.hostname or "").startswith("-") or not parts.path.strip("/"):
-        raise InputError(f"{printed!r} is not the address of a repository. Use https://HOST/ORG/NAME.")
+        raise InputError(f"{safe_address!r} is not the address of a repository. Use https://HOST/ORG/NAME.")
     if transport not in {"https", "http"}:
         return GitAddress(without_credentials(url), transport, ref or None, None)
     authorization = None
@@ -132,7 +135,7 @@ def fixed_part(path: str) -> str:
 
 
 def is_table_name(name: str) -> bool:
-    """Return True for the name of a Parquet or JSONL file, which may be compressed."""
+    """Return True for the name of a Parquet file, or of a JSONL file that may be compressed."""
     return table_stem(name) != name
 
 
@@ -147,14 +150,14 @@ def table_stem(name: str) -> str:
     return name[: -len(compression + suffix)]
 
 
-def last_part(address: str, otherwise: str) -> str:
-    """Return the name of a source, which is the last part before any wildcard: `s3://bucket/code/*.py` -> `code`.
+def last_part(address: str, default: str) -> str:
+    """Return the last part of an address before any wildcard: `s3://bucket/code/*.py` -> `code`.
 
-    Return `otherwise` if there is no such part.
+    Return `default` if that part is empty, `.` or `..`.
     """
     path = fixed_part(SCHEME.sub("", address, count=1))
     name = re.split(r"[/:]", path.rstrip("/"))[-1]
-    return path_text(name) if name not in {"", ".", ".."} else otherwise
+    return path_text(name) if name not in {"", ".", ".."} else default
 
 
 def _is_repository_url(scheme: str, address: str) -> bool:
@@ -170,7 +173,7 @@ def _is_repository_url(scheme: str, address: str) -> bool:
     folders = path.strip("/").split("/")
     if host not in FORGES or is_table_name(path):
         return False
-    if host == "gitlab.com":  # groups can be nested, and `-` begins the path of a page about a repository
+    if host == "gitlab.com":  # groups can be nested, and a part `-` means a page about a repository
         return len(folders) >= NAME_PARTS and "-" not in folders
     return len(folders) == NAME_PARTS
 
@@ -182,22 +185,22 @@ def _split(url: str) -> SplitResult | None:
         return None
 
 
-# Resolving local paths to folders and files, each with a repo name for the rows.
+# Resolve local paths to folders and files, and give each source a repo name for the rows.
 
 
 class Source(NamedTuple):
-    """A local folder, or single files in it."""
+    """A local folder, or single files in a folder."""
 
     repo: str
-    """Name in the rows."""
+    """Value of the column `repo` in the rows."""
     root: str
-    """Absolute path without links."""
+    """Absolute path of the folder, with symbolic links resolved."""
     only_files: tuple[str, ...] | None
     """Names of the single files, or None for the complete folder."""
     origin: str
-    """Address that the user gave, without credentials. For several files, that of the first one."""
+    """Address that the user gave, without credentials. For several files, the address of the first."""
     is_download: bool = False
-    """True for downloaded files, which do not belong to a repository around their folder."""
+    """True for downloaded files. They do not belong to a git repository that contains the download folder."""
 
 
 def as_sources(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
@@ -207,7 +210,7 @@ def as_sources(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
 
 
 def resolve_sources(names: Sequence[str]) -> list[Source]:
-    """Resolve local paths to sources with unique names. Single files in the same folder are one source.
+    """Resolve local paths to sources with unique names. Single files in the same folder form one source.
 
     Raise InputError if a path does not exist or is given twice.
     """
@@ -220,7 +223,7 @@ def resolve_sources(names: Sequence[str]) -> list[Source]:
         if not name or not os.path.lexists(path):
             raise InputError(f"source {name!r} does not exist. Check the path.")
         if path in complete_folders or file in single_files.get(folder, ()):
-            raise InputError(f"the source {name!r} is named twice.")
+            raise InputError(f"the source {name!r} is given twice. Remove one.")
         if os.path.isdir(path):
             complete_folders.append(path)
             origins[path] = name
@@ -234,16 +237,16 @@ def resolve_sources(names: Sequence[str]) -> list[Source]:
 
 
 def with_unique_names(sources: Sequence[Source]) -> list[Source]:
-    """Give each source a unique name: the second source of the same name becomes `name~2`."""
-    renamed: list[Source] = []
-    taken: set[str] = set()
+    """Make the names of the sources unique: a second source called `name` becomes `name~2`."""
+    unique_sources: list[Source] = []
+    used_names: set[str] = set()
     for source in sources:
-        renamed.append(source._replace(repo=unique_name(source.repo, taken)))
-        taken.add(renamed[-1].repo)
-    return renamed
+        unique_sources.append(source._replace(repo=unique_name(source.repo, used_names)))
+        used_names.add(unique_sources[-1].repo)
+    return unique_sources
 
 
-def unique_name(name: str, taken: set[str]) -> str:
-    """Return the name, or the first of `name~2`, `name~3` and so on that is not taken."""
-    candidates = (name if number == 1 else f"{name}~{number}" for number in range(1, len(taken) + 2))
-    return next(candidate for candidate in candidates if candidate not in taken)
+def unique_name(name: str, used_names: set[str]) -> str:
+    """Return `name` if it is unused, or else the first unused name of `name~2`, `name~3` and so on."""
+    candidates = (name if number == 1 else f"{name}~{number}" for number in range(1, len(used_names) + 2))
+    return next(candidate for candidate in candidates if candidate not in used_names)

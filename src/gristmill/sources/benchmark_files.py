@@ -1,7 +1,7 @@
-"""Read the texts of the user's benchmark files (HumanEval, MBPP and others), which are kept out of train.
+"""Read the user's benchmark files (HumanEval, MBPP and others), so that their texts can be removed from train.
 
-A row of a table is one text: all its strings joined in order, as in a file that contains prompt and solution. Because
-some strings end without a line feed, a second form of the text joins them with line feeds.
+Each row of a table is one text. The text joins all strings of the row in their order, like a file that contains the
+prompt and the solution. Some strings end without a line feed, so a second form of the text joins them with line feeds.
 """
 
 import gzip
@@ -24,10 +24,10 @@ class Benchmark(NamedTuple):
     """Texts of one benchmark file."""
 
     name: str
-    """File name without its folder. The second file of the same name is `name~2`."""
+    """File name without the folder. A second file called `name` becomes `name~2`."""
     sha256: str
     texts: dict[int, tuple[bytes, ...]]
-    """Forms of each distinct text, keyed by row number, counted from 0."""
+    """Forms of each distinct text, keyed by the index of its first row, from 0."""
 
 
 def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
@@ -40,9 +40,9 @@ def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
 
 
 def read_benchmark(path: str) -> Benchmark:
-    """Read a benchmark file: Parquet, JSON or JSONL, or any other file as one text.
+    """Read the rows of a Parquet, JSON or JSONL file, or any other file as one text.
 
-    Raise InputError if it cannot be read, cannot be parsed or contains no text.
+    Raise InputError if the file cannot be read or parsed, or contains no text.
     """
     file = Path(os.path.expanduser(path))
     try:
@@ -97,7 +97,7 @@ def _zstd_frames(raw: bytes) -> Iterator[bytes]:
         frame = zstandard.ZstdDecompressor().decompressobj()
         yield frame.decompress(raw)
         if not frame.eof:
-            raise ValueError("it is truncated")
+            raise ValueError("the Zstandard data is truncated")
         raw = frame.unused_data
 
 

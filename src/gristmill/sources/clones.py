@@ -1,10 +1,10 @@
-"""Clone a git URL into a work tree in the cache, at its newest commit and without history.
+"""Clone a git repository into the cache: the work tree of the newest commit, without history.
 
-    cache/clones/<key of URL and ref>/          a complete clone, because it gets this name by a rename
-    cache/clones/<key of URL and ref>.part/     a clone in progress, or an interrupted one, which is started again
+    cache/clones/<key of URL and ref>/          a complete clone
+    cache/clones/<key of URL and ref>.part/     an unfinished clone, which is renamed when it is complete
 
-Nothing from a repository may run, and git may use only the transport of the URL. Credentials are passed to git only in
-its environment, so that no command line, configuration or message contains them.
+No code from the repository may run, and git may use only the transport of the URL. Credentials are passed to git only
+in environment variables, so no command line, configuration file or message contains them.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 RETRY_DELAY_SECONDS = (1.0, 3.0)
 FETCH_TIMEOUT_SECONDS = 3600.0
 MAX_STALL_SECONDS = 60
-# Setup of the user, which a repository cannot change: certificates, the ssh command, configuration files.
+# The user's settings that are passed to git: certificates, the ssh command, proxies and configuration files.
 KEPT_VARIABLES = re.compile(r"GIT_(SSH|SSH_COMMAND|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM))")
 OPTIONS = (
     *("-c", "submodule.recurse=false"),
@@ -65,7 +65,7 @@ NETWORK_ERROR = re.compile(
 
 
 class _GitError(Exception):
-    """A git command failed. The message is the content of its error stream."""
+    """A git command failed or timed out. The message is the error output of git, or states the timeout."""
 
 
 def clone(url: str, cache: Path) -> Path:
@@ -75,13 +75,13 @@ def clone(url: str, cache: Path) -> Path:
     """
     address = git_address(url)
     if shutil.which("git") is None:
-        raise InputError(f"git is not installed, but {_quoted(address)} needs it. Install it, or use a local folder.")
+        raise InputError(f"git is not installed. Install it to clone {_quoted(address)}, or use a local folder.")
     folder = cache / "clones" / _key(address)
     if _is_complete(folder):
         try:
             _fetch_with_retries(address, folder)
             _check_out(address, folder)
-        except _GitError:  # unusable: a killed git left a lock, or a file was changed
+        except _GitError:  # the clone is unusable: git was killed and left a lock, or a file was changed
             shutil.rmtree(folder)
         else:
             return folder
@@ -109,10 +109,10 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _fetch_with_retries(address: GitAddress, folder: Path) -> None:
-    """Fetch the ref. Network errors are retried. Other known errors are raised as InputError at once."""
+    """Fetch the ref, and retry after network errors. Raise InputError if no attempt succeeds or can succeed."""
     for attempt in range(ATTEMPTS):
         try:
-            # The URL is passed each time, so the configuration needs no remote, which could have been changed.
+            # The URL is an argument, because a remote in the configuration of the clone could have been changed.
             remote = ("--", address.url, address.ref or "HEAD")
             _git(address, folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--update-shallow", *remote)
         except _GitError as failure:
@@ -131,17 +131,17 @@ def _fetch_with_retries(address: GitAddress, folder: Path) -> None:
 
 
 def _raise_if_permanent(address: GitAddress, text: str) -> None:
-    """Raise InputError for an error that another attempt would not change."""
+    """Raise InputError if the error output shows that a retry cannot succeed."""
     quoted = _quoted(address)
     if REF_NOT_FOUND.search(text):
         missing = f"no branch, tag or commit {address.ref!r}" if address.ref else "no commit yet"
-        raise InputError(f"{quoted} has {missing}. Use another ref after the '#', or another repository.")
+        raise InputError(f"{quoted} has {missing}. Use a different ref after the '#', or a different repository.")
     if UNKNOWN_HOST_KEY.search(text):
-        raise InputError(f"ssh cannot verify the host key of {quoted}. Connect once with ssh, then try again.")
-    if AUTHENTICATION_FAILED.search(text):
-        problem = (
-            "refused the credentials for" if address.authorization else "requires credentials for, or does not have,"
+        raise InputError(
+            f"ssh cannot verify the host key of {quoted}. Connect to the host once with ssh, then try again."
         )
+    if AUTHENTICATION_FAILED.search(text):
+        problem = "refused the credentials for" if address.authorization else "requires credentials to access"
         raise InputError(
             f"the server {problem} {quoted}. Check the address. Log in with git or an ssh key, "
             "or use https://USER:TOKEN@…"
@@ -158,8 +158,8 @@ def _check_out(address: GitAddress, folder: Path) -> None:
 
 
 def _git(address: GitAddress, folder: Path, *arguments: str) -> None:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    kept = {name: value for name, value in os.environ.items() if KEPT_VARIABLES.fullmatch(name)}
+    inherited_variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    kept_variables = {name: value for name, value in os.environ.items() if KEPT_VARIABLES.fullmatch(name)}
     credentials = {}
     if address.authorization is not None:
         host = "/".join(address.url.split("/", 3)[:3])
@@ -168,12 +168,12 @@ def _git(address: GitAddress, folder: Path, *arguments: str) -> None:
             "GIT_CONFIG_KEY_0": f"http.{host}/.extraHeader",
             "GIT_CONFIG_VALUE_0": address.authorization,
         }
-    # If the clone is broken, git must not fall back on a repository around the cache.
+    # If the clone is broken, git must not search the folders above it for a repository.
     restrictions = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "GIT_ALLOW_PROTOCOL": address.transport}
     process = subprocess.Popen(
         ["git", *HARDENED, *OPTIONS, *arguments],  # noqa: S607 - git from PATH
         cwd=folder,
-        env=inherited | kept | ENVIRONMENT | restrictions | credentials,
+        env=inherited_variables | kept_variables | ENVIRONMENT | restrictions | credentials,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -196,7 +196,7 @@ def _quoted(address: GitAddress) -> str:
 
 
 def _last_error_line(failure: _GitError) -> str:
-    """Return the last informative line, without its prefix."""
+    """Return the last line of the error output that gives a reason, without a prefix such as `fatal:`."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     reasons = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
     return printable(reasons[-1].partition(": ")[2].rstrip(".") or reasons[-1]) if reasons else "git gave no reason"

@@ -1,6 +1,6 @@
-"""Decode bytes to text without guessing.
+"""Decode the bytes of a file to text.
 
-Accepted are UTF-8, UTF-16 with a byte order mark, and Latin-1 or Windows-1252 if the bytes are clearly text.
+The encoding must be UTF-8, UTF-16 with a byte order mark, or, if the bytes are clearly text, Latin-1 or Windows-1252.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 # Control characters that occur in text files: tab, line feed, vertical tab, form feed, carriage return, escape.
 TEXT_CONTROLS = b"\t\n\x0b\x0c\r\x1b"
 OTHER_CONTROLS = bytes(sorted({*range(0x20), 0x7F} - set(TEXT_CONTROLS)))
-# In Western text, non-ASCII letters are few and occur alone or in pairs. In a multi-byte encoding read as Latin-1, they
-# are many and occur in runs.
+# Western text contains few bytes outside ASCII, alone or in pairs. Text in a multi-byte encoding contains many such
+# bytes, in long runs.
 MAX_HIGH_FRACTION = 0.3
 MAX_MEAN_HIGH_RUN = 2.0
 
@@ -32,14 +32,14 @@ def decode(raw: bytes) -> Decoded | str:
     if raw[:2] in UTF16_BOMS:
         return _decode_utf16(raw[2:], UTF16_BOMS[raw[:2]])
     if b"\0" in raw:
-        return "holds NUL bytes"
+        return "contains NUL bytes"
     has_bom = raw.startswith(UTF8_BOM)
     body = raw.removeprefix(UTF8_BOM)
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         if has_bom:
-            return f"says it is UTF-8, but byte {error.start + len(UTF8_BOM)} is not"
+            return f"begins with the byte order mark of UTF-8, but byte {error.start + len(UTF8_BOM)} is not UTF-8"
         return _decode_western(raw, error.start)
     return Decoded(body, "utf-8-sig" if has_bom else "utf-8")
 
@@ -48,22 +48,22 @@ def _decode_utf16(body: bytes, encoding: str) -> Decoded | str:
     try:
         text = body.decode(encoding)
     except UnicodeDecodeError:
-        return f"says it is {encoding.upper()}, but is not"
-    return "holds NUL characters" if "\0" in text else Decoded(text.encode("utf-8"), encoding)
+        return f"begins with the byte order mark of {encoding.upper()}, but is not valid {encoding.upper()}"
+    return "contains NUL characters" if "\0" in text else Decoded(text.encode("utf-8"), encoding)
 
 
 def _decode_western(raw: bytes, bad_utf8_at: int) -> Decoded | str:
     defect = f"not UTF-8 (byte {bad_utf8_at}) and not clearly Latin-1"
-    controls = len(raw) - len(raw.translate(None, OTHER_CONTROLS))
-    if controls:
-        return f"{defect}: {controls} control characters"
-    high = np.frombuffer(raw, np.uint8) >= 0x80  # noqa: PLR2004
-    num_high = int(np.count_nonzero(high))
-    num_runs = int(np.count_nonzero(high[1:] & ~high[:-1])) + int(high[0])
+    num_controls = len(raw) - len(raw.translate(None, OTHER_CONTROLS))
+    if num_controls:
+        return f"{defect}: contains {counted(num_controls, 'control character')}"
+    is_high = np.frombuffer(raw, np.uint8) >= 0x80  # noqa: PLR2004
+    num_high = int(np.count_nonzero(is_high))
+    num_runs = int(np.count_nonzero(is_high[1:] & ~is_high[:-1])) + int(is_high[0])
     if num_high > MAX_HIGH_FRACTION * len(raw) or num_high > MAX_MEAN_HIGH_RUN * num_runs:
-        return f"{defect}: {num_high} of {len(raw)} bytes are beyond ASCII, in {counted(num_runs, 'run')}"
+        return f"{defect}: {num_high} of {len(raw)} bytes are not ASCII, in {counted(num_runs, 'run')}"
     encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in set(raw)) else "latin-1"  # noqa: PLR2004
     try:
         return Decoded(raw.decode(encoding).encode("utf-8"), encoding)
     except UnicodeDecodeError:
-        return f"{defect}: bytes that Windows-1252 does not have"
+        return f"{defect}: contains bytes that are undefined in Windows-1252"

@@ -1,4 +1,4 @@
-"""Read a source file into a Document, or a Drop with the reason. Never blocks on a FIFO and never follows a link."""
+"""Read a source file as a Document, or return a Drop with the reason, without following links or blocking on FIFOs."""
 
 import errno
 import hashlib
@@ -26,22 +26,22 @@ class ReadError(InputError):
 
 
 def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
-    """Read and decode a source file. Return a Drop with the reason if it cannot be used."""
+    """Read and decode a source file. Return a Drop with the reason if the file cannot be used."""
     raw = read_bytes(file, config.max_file_bytes)
     return raw if isinstance(raw, Drop) else document_of(file, raw, hashlib.sha256(raw).hexdigest(), config)
 
 
 def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -> Document | Drop:
-    """Decode the bytes of a source file. Return a Drop with the reason if they cannot be used."""
+    """Decode the bytes of a source file. Return a Drop with the reason if the bytes cannot be used."""
     if not raw:
         return Drop.of(file, DropReason.EMPTY, "0 bytes")
     decoded = decode(raw)
     if isinstance(decoded, str):
         return Drop.of(file, DropReason.BINARY, decoded)
     if not decoded.text:
-        return Drop.of(file, DropReason.EMPTY, f"{len(raw)} bytes of byte order mark")
+        return Drop.of(file, DropReason.EMPTY, f"only a byte order mark of {len(raw)} bytes")
     if file.may_be_translation and is_qt_translation(file.path, decoded.text):
-        return Drop.of(file, DropReason.TRANSLATION, "translations: .ts of Qt")
+        return Drop.of(file, DropReason.TRANSLATION, "translations: .ts file of Qt Linguist")
     language = language_of(file.path, decoded.text)
     if config.languages and language not in config.languages:
         return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)
@@ -57,9 +57,9 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
 
 
 def read_bytes(file: SourceFile, max_bytes: int, folder: FolderReader | None = None) -> bytes | Drop:
-    """Read all bytes of a file in one consistent state. A file that changes while it is read is read again.
+    """Read all bytes of a file in one consistent state. If the file changes during reading, it is read again.
 
-    Return a Drop if the file cannot be used. Raise ReadError if the system fails in each of several attempts.
+    Return a Drop if the file cannot be used. Raise ReadError if the system cannot read it in any of several attempts.
     """
     raw = folder.read(file.location, max_bytes) if folder is not None and file.offset is None else None
     if raw is not None:
@@ -68,10 +68,10 @@ def read_bytes(file: SourceFile, max_bytes: int, folder: FolderReader | None = N
         try:
             return _read_unchanged(file, max_bytes)
         except FileNotFoundError:
-            return Drop.of(file, DropReason.VANISHED, "not there when it was read")
+            return Drop.of(file, DropReason.VANISHED, "missing when the build tried to read it")
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
+                return Drop.of(file, DropReason.SYMLINK, "became a symbolic link after the scan")
             if error.errno not in SYSTEM_ERRNOS:
                 return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
             if attempt == ATTEMPTS - 1:
@@ -89,7 +89,7 @@ def _read_unchanged(file: SourceFile, max_bytes: int) -> bytes | Drop:
             return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
         try:
             if not _was_opened_at(descriptor, file.location):
-                return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
+                return Drop.of(file, DropReason.SYMLINK, "a folder in its path became a symbolic link after the scan")
             before = os.fstat(descriptor)
             size = before.st_size if file.offset is None else file.size
             if size > max_bytes:
@@ -103,17 +103,17 @@ def _read_unchanged(file: SourceFile, max_bytes: int) -> bytes | Drop:
         is_unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if is_unchanged and len(raw) == before.st_size:
             return raw
-    return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
+    return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"changed during each of {ATTEMPTS} attempts")
 
 
 def _read_row(descriptor: int, file: SourceFile) -> bytes | Drop:
-    """Read a table row from the file of unpacked rows."""
+    """Read the text of a table row from the file of unpacked rows."""
     assert file.offset is not None
     raw = b""
     while len(raw) < file.size:
         more = os.pread(descriptor, file.size - len(raw), file.offset + len(raw))
         if not more:
-            return Drop.of(file, DropReason.VANISHED, "the table's rows were cut short after they were unpacked")
+            return Drop.of(file, DropReason.VANISHED, "the unpacked rows of the table have been truncated")
         raw += more
     return raw
 
@@ -128,7 +128,7 @@ def _was_opened_at(descriptor: int, location: str) -> bool:
 
 
 def _read_all(descriptor: int, size: int) -> bytes:
-    """Read a file of the given size. One more byte is requested, so that the caller notices if the file has grown."""
+    """Read a file of the expected size. One more byte is requested, so that the caller notices a file that grew."""
     raw = os.read(descriptor, size + 1)
     while 0 < len(raw) < size:
         more = os.read(descriptor, size + 1 - len(raw))

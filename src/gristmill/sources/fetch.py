@@ -1,12 +1,12 @@
 """Fetch sources of every kind, so that the scan finds local folders, files and unpacked tables.
 
-    a local folder or file      is used where it is
+    a local folder or file      is used in place
     a git URL                   cache/clones/    (see clones.py)
     a local or remote table     cache/tables/    (see table_cache.py)
-    other remote files          cache/trees/     one folder per address and state
+    other remote files          cache/trees/     one folder per address and state of its files
 
-All network access runs as tasks of the given map function, so that this process starts no threads and can still fork.
-Network errors occur only here, before the scan begins.
+All network access runs in tasks of `map_tasks`, so that this process starts no threads and can still fork. Network
+errors can occur only in this step, before the scan begins.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class Fetched(NamedTuple):
 def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunction) -> Fetched:
     """Clone, download and unpack the sources.
 
-    `cache`: a folder that only gristmill uses. Its contents are used again if they are still valid.
+    `cache` is a folder that only gristmill uses. Contents that are still valid are used again.
     """
     cache = Path(os.path.realpath(cache))
     cache.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
     tables, others = _local_tables(addresses[Kind.LOCAL], config, cache, map_tasks)
     sources = resolve_sources(others)
     fetched = _clone_all(addresses[Kind.GIT], cache, map_tasks)
-    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # complete, because a runner does one map at a time
+    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # a list, because a runner does one map at a time
     for address, files in zip(addresses[Kind.REMOTE], listings, strict=True):
         found = [file for file in files if is_table_name(file.name)]
         if found:
@@ -91,7 +91,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
 def scan_rows(
     tables: Sequence[Table], sources: Sequence[Source], config: ScanConfig
 ) -> tuple[list[SourceFile], list[Drop]]:
-    """Return the rows of all tables as files, and the drops, both in path order like those of `trees.scan`."""
+    """Return the usable rows of all tables as files, and the others as drops, both sorted by repo and path."""
     paths = PathFilter(config)
     files: list[SourceFile] = []
     drops: list[Drop] = []
@@ -122,18 +122,18 @@ def scan_rows(
 
 
 def _refuse_repeated(sources: Iterable[tuple[object, str]]) -> None:
-    """Raise InputError if a source is given twice. `sources` has the identity and the address of each."""
+    """Raise InputError if a source is given twice. `sources` are pairs of an identity and an address."""
     seen: set[object] = set()
     for identity, address in sources:
         if identity in seen:
-            raise InputError(f"the source {printable(without_credentials(address))!r} is named twice.")
+            raise InputError(f"the source {printable(without_credentials(address))!r} is given twice. Remove one.")
         seen.add(identity)
 
 
 def _local_tables(
     addresses: Sequence[str], config: Config, cache: Path, map_tasks: MapFunction
 ) -> tuple[list[Table], list[str]]:
-    """Return the tables of texts among local sources, and the paths of the other sources."""
+    """Return the local sources that are tables of texts, and the addresses of all other local sources."""
     candidates = {
         address: local_table(address, config, cache)
         for address in addresses
@@ -159,7 +159,7 @@ class _Download(NamedTuple):
 
 
 def _download_tree(address: str, files: Sequence[RemoteFile], cache: Path, map_tasks: MapFunction) -> Source:
-    """Download files into one folder. A folder with its final name is complete, because it is renamed at the end."""
+    """Download files into one folder. The folder gets its final name when all files are complete."""
     origin = without_credentials(address)
     state = [(without_credentials(file.address), file.name, file.size, file.stamp) for file in files]
     key = hashlib.sha256(msgspec.json.encode([origin, state])).hexdigest()[:32]
@@ -184,53 +184,59 @@ def _download_if_missing(task: _Download) -> None:
 
 
 def _refuse_unusable_names(files: Sequence[RemoteFile], origin: str) -> None:
-    """Raise InputError for names that cannot be local files, because a key can be any text.
+    """Raise InputError for a remote name that cannot be a local path.
 
-    A key with `..` would be written to another folder, and `a` cannot be a file if `a/b` is one too.
+    A key in remote storage can be any text. A key with `..` would be written outside the folder, and a local `a` cannot
+    be a file if `a/b` exists.
     """
     names = {file.name for file in files}
     for name in sorted(names):
         parts = name.split("/")
         folders = {"/".join(parts[:end]) for end in range(1, len(parts))}
         if not {"", ".", "..", ".git"}.isdisjoint(parts) or "\0" in name or folders & names:
-            advice = f" If it is a repository, use git+{printable(origin)}." if ".git" in parts else ""
+            advice = f" If the address is a git repository, use git+{printable(origin)}." if ".git" in parts else ""
             raise InputError(
                 f"{printable(origin)!r} contains {printable(name)!r}, which cannot be a local file.{advice}"
             )
 
 
-def _with_unique_table_names(tables: Sequence[Table], taken: set[str]) -> list[Table]:
-    """Give each table a unique name: the second table of the same name becomes `name~2`.
+def _with_unique_table_names(tables: Sequence[Table], used_repos: set[str]) -> list[Table]:
+    """Make the names of the tables unique: a second table called `name` becomes `name~2`.
 
     The result does not depend on the order in which the tables were given.
     """
     _refuse_repeated((table.remote.address, table.origin) for table in tables if table.remote is not None)
-    renamed: list[Table] = []
+    unique_tables: list[Table] = []
     for table in sorted(tables, key=lambda table: (table.repo, table.origin)):
-        renamed.append(table._replace(repo=unique_name(table.repo, {*taken, *(other.repo for other in renamed)})))
-    return renamed
+        unique_tables.append(
+            table._replace(repo=unique_name(table.repo, {*used_repos, *(other.repo for other in unique_tables)}))
+        )
+    return unique_tables
 
 
-def _row_names(rows: Sequence[tuple[Table, UnpackedRow]], taken: set[str]) -> list[tuple[str, str]]:
-    """Return the repo and path of each row. `repo/path` is unique among all rows and the files of all sources."""
-    original = [(row.repo or table.repo, row.path or f"rows/{row.number:08d}") for table, row in rows]
-    owners = {repo.partition("/")[0] for repo, _ in original}
-    # A source `org` and a row of `org/name` could both have `org/name/x`, so no owner may have the name of a source.
-    unique_owners = {owner: unique_name(owner, taken | owners) if owner in taken else owner for owner in owners}
-    renamed = [
+def _row_names(rows: Sequence[tuple[Table, UnpackedRow]], used_repos: set[str]) -> list[tuple[str, str]]:
+    """Return the repo and path of each row. Each `repo/path` is unique among all rows and files."""
+    declared_names = [(row.repo or table.repo, row.path or f"rows/{row.number:08d}") for table, row in rows]
+    owners = {repo.partition("/")[0] for repo, _ in declared_names}
+    # The source `org` and the repo `org/name` of a row could both contain `org/name/x`. So an owner with the name of a
+    # source is renamed.
+    unique_owners = {
+        owner: unique_name(owner, used_repos | owners) if owner in used_repos else owner for owner in owners
+    }
+    unique_names = [
         (unique_owners[owner] + rest, path)
-        for (owner, rest), path in ((_split_owner(repo), path) for repo, path in original)
+        for (owner, rest), path in ((_split_owner(repo), path) for repo, path in declared_names)
     ]
-    all_names = {f"{repo}/{path}" for repo, path in renamed}
-    used: set[str] = set()
+    all_names = {f"{repo}/{path}" for repo, path in unique_names}
+    used_names: set[str] = set()
     counts: Counter[str] = Counter()
     names: list[tuple[str, str]] = []
-    for repo, path in renamed:
+    for repo, path in unique_names:
         full_name = name = f"{repo}/{path}"
-        while name in used or (name != full_name and name in all_names):
+        while name in used_names or (name != full_name and name in all_names):
             counts[full_name] += 1
-            name = f"{repo}/{_numbered(path, counts[full_name] + 1)}"
-        used.add(name)
+            name = f"{repo}/{_add_number(path, counts[full_name] + 1)}"
+        used_names.add(name)
         names.append((repo, name[len(repo) + 1 :]))
     return names
 
@@ -241,7 +247,7 @@ def _split_owner(repo: str) -> tuple[str, str]:
     return owner, repo[len(owner) :]
 
 
-def _numbered(path: str, number: int) -> str:
+def _add_number(path: str, number: int) -> str:
     """Add a number to a file name: `src/a.py` -> `src/a~2.py`."""
     folder, slash, name = path.rpartition("/")
     stem, dot, suffix = name.rpartition(".")

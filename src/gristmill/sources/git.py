@@ -1,14 +1,15 @@
-"""List the files of a work tree with git, without running anything from its repository.
+"""List the files of a work tree with git, without running programs that its repository names.
 
 The configuration of an untrusted repository can name programs: `git ls-files` runs `core.fsmonitor`, and a lazy fetch
-runs the transport of a promisor remote. Both are switched off on the command line and in the environment, which take
-precedence over the repository.
+runs the transport of a promisor remote. Options and environment variables, which take precedence over the configuration
+of the repository, switch both off.
 
-A `.git` may also lead to another repository, whose file names would end up in the dataset. This can happen through a
-link, a `gitdir:` line, `commondir` or `core.worktree`. So a repository must belong to its tree: either it is a folder
-in the tree, or it is elsewhere and points back to the tree, as in linked work trees and submodules.
+A `.git` may also lead to the repository of a different tree, through a link, a `gitdir:` line, `commondir` or
+`core.worktree`. The dataset would then contain file names of that repository. So a repository must belong to its tree:
+either it is a folder in the tree, or it is elsewhere and points back to the tree, as for linked work trees and
+submodules.
 
-A FIFO in place of a file that git opens would block git. So the files of the repository are checked before git runs.
+If a file that git opens is a FIFO, git blocks. So the files of the repository are checked before git runs.
 """
 
 import os
@@ -30,7 +31,7 @@ HARDENED = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.untrackedCache=false"),
     *("-c", "core.pager=cat"),
-    # Nothing from the repository can run, so its owner does not matter. Mounted and copied trees can be read.
+    # Nothing from the repository can run, so it may belong to a different user, as in mounted and copied trees.
     *("-c", "safe.directory=*"),
 )
 ENVIRONMENT = {
@@ -42,17 +43,17 @@ ENVIRONMENT = {
 }
 TIMEOUT_SECONDS = 120
 SECONDS_UNTIL_FIFO_SEARCH = 1
-"""If git takes longer than this, FIFOs that may block it are searched for."""
+"""If git takes longer than this, the folder is searched for FIFOs that may block git."""
 FILES_GIT_OPENS = (
     *("HEAD", "ORIG_HEAD", "config", "config.worktree", "commondir", "gitdir", "packed-refs", "shallow"),
     *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
 )
 WORK_TREE_FILES = (".git", ".gitignore", ".gitattributes", ".gitmodules")
 INDEX_FILES = ("index", "sharedindex.*")
-"""Lists of file names. A link to the index of another repository is refused."""
+"""Files in which git lists the tracked files. Links are refused, because they may lead to a different repository."""
 MAX_CONFIG_BYTES = 1 << 20
 MAX_POINTER_BYTES = 1 << 16
-"""Limit for files that contain one path or name."""
+"""Maximum size of files that contain a single path or name."""
 CONFIG_VALUE = re.compile(
     rb'^[ \t]*(?:\[[^\]\n]*\])?[ \t]*([a-z-]+)[ \t]*=[ \t]*"?([^"\n#;]+)', re.IGNORECASE | re.MULTILINE
 )
@@ -64,7 +65,7 @@ class GitEntry(NamedTuple):
     """A file or nested repository that git lists."""
 
     path: str
-    """Relative to the listed folder, not escaped. Ends in `/` for a nested repository."""
+    """Path relative to the listed folder, not escaped. It ends in `/` for a nested repository."""
     is_tracked: bool
 
 
@@ -73,7 +74,7 @@ class Listing(NamedTuple):
 
     entries: list[GitEntry]
     commit: str | None
-    """None if there is no commit yet."""
+    """Commit that is checked out. None if the repository has no commit yet."""
     unreadable: list[tuple[str, str]]
     """Folders that git could not open, each with the reason."""
     messages: list[str]
@@ -83,11 +84,11 @@ class Listing(NamedTuple):
 def list_files(folder: str) -> Listing | None:
     """List a folder as `git ls-files --cached --others --exclude-standard` does.
 
-    Return None if the folder is not part of a work tree. Raise InputError if git cannot list it.
+    Return None if `work_tree_of` returns None. Raise InputError if git cannot list the folder.
     """
     if work_tree_of(folder) is None:
         return None
-    # -t marks tracked files. The dict is needed because a file in a merge conflict is listed once per side.
+    # -t marks tracked files. The dict removes repetitions: a file with a merge conflict is listed several times.
     listed = _git(folder, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
     if listed is None or listed.returncode != 0:
         raise InputError(f"git cannot list the files: {_last_error_line(listed)}.")
@@ -103,9 +104,10 @@ def list_files(folder: str) -> Listing | None:
 
 
 def work_tree_of(folder: str) -> str | None:
-    """Return the root of the work tree that this folder is part of, or None.
+    """Return the root of the work tree that contains the folder.
 
-    Raise InputError if git cannot read the repository, or if it belongs to another tree.
+    Return None if there is no work tree, if git is not installed, or if the work tree ignores the folder. Raise
+    InputError if git cannot read the repository, or if the repository belongs to a different tree.
     """
     repository_folder = nearest_repository(folder)
     if repository_folder is None or shutil.which("git") is None:
@@ -120,14 +122,14 @@ def work_tree_of(folder: str) -> str | None:
         raise InputError(f"git cannot read this repository: {_last_error_line(top)}.")
     work_tree = os.path.realpath(_output_text(top))
     if work_tree != repository_folder:
-        raise InputError("git takes another folder for its work tree.")
-    # A folder that its work tree ignores (an environment, a download) was named on purpose and is a plain folder.
+        raise InputError("git reports a different folder as the work tree.")
+    # A folder that its work tree ignores (an environment, a download) is a plain folder: the user named it on purpose.
     ignored = _git(folder, "check-ignore", "--quiet", ".") if work_tree != folder else None
     return None if ignored is not None and ignored.returncode == 0 else work_tree
 
 
 def nearest_repository(folder: str) -> str | None:
-    """Return the nearest folder, from this one upwards, with a `.git` that git would use. Git skips an empty one."""
+    """Return the nearest folder, from this one upwards, with a `.git` that git would use. Git skips an empty `.git`."""
     folder = os.path.realpath(folder)
     while not _is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
@@ -142,7 +144,7 @@ def _is_repository(path: str) -> bool:
 
 
 def _require_own_repository(top: str) -> None:
-    """Raise InputError if the repository belongs to another tree, or has a file that would block git."""
+    """Raise InputError if the repository belongs to a different tree, or contains a file that would block git."""
     pointer = Path(top, ".git")
     try:
         kind = stat.S_IFMT(pointer.lstat().st_mode)
@@ -150,20 +152,20 @@ def _require_own_repository(top: str) -> None:
             repository = Path(os.path.realpath(os.path.join(top, _read_git_file(pointer))))
         else:
             repository = Path(os.path.realpath(pointer))
-        common = _common_folder(repository)
-        for folder in {repository, common}:
+        common_folder = _common_folder(repository)
+        for folder in {repository, common_folder}:
             _require_plain_files(folder, Path(top))
     except OSError as error:
         name = os.path.basename(error.filename or "") or ".git"
         raise InputError(f"git cannot read this repository: {name}: {error.strerror or error}.") from None
     except ValueError:
-        raise InputError("git cannot read this repository: its .git file is not one.") from None
+        raise InputError("git cannot read this repository: its .git file has no valid 'gitdir:' line.") from None
     if kind == stat.S_IFDIR:
-        is_own = common == repository
+        is_own = common_folder == repository
     else:
-        is_own = _is_linked_tree(repository, common, pointer) or _is_submodule(repository, common, top)
+        is_own = _is_linked_tree(repository, common_folder, pointer) or _is_submodule(repository, common_folder, top)
     if not is_own:
-        raise InputError("its .git leads to a repository that is not its own.")
+        raise InputError("the .git of this folder leads to the repository of a different folder.")
 
 
 def _read_git_file(pointer: Path) -> str:
@@ -175,7 +177,7 @@ def _read_git_file(pointer: Path) -> str:
 
 
 def _read_small_file(path: Path, max_bytes: int = MAX_POINTER_BYTES) -> bytes:
-    """Read a small file of a repository. Raise OSError if it is larger than such files can be."""
+    """Read a small file of a repository. Raise OSError if the file is larger than `max_bytes`."""
     with open_plain(path) as stream:
         content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -184,29 +186,29 @@ def _read_small_file(path: Path, max_bytes: int = MAX_POINTER_BYTES) -> bytes:
 
 
 def _common_folder(repository: Path) -> Path:
-    """Return the folder that a linked work tree shares with others, or else the repository itself."""
+    """Return the folder that all linked work trees of a repository share, or else the repository itself."""
     path = repository / "commondir"
     if not os.path.lexists(path):
         return repository
     return Path(os.path.realpath(repository / os.fsdecode(_read_small_file(path).rstrip(b"\r\n"))))
 
 
-def _is_linked_tree(repository: Path, common: Path, pointer: Path) -> bool:
-    """Return True if `git worktree add` made the tree: its folder in the repository points back to it."""
+def _is_linked_tree(repository: Path, common_folder: Path, pointer: Path) -> bool:
+    """Return True if `git worktree add` made the tree: the folder in the repository points back to the tree."""
     try:
         target = os.fsdecode(_read_small_file(repository / "gitdir").rstrip(b"\r\n"))
     except OSError:
         return False
     leads_back = os.path.realpath(repository / target) == os.path.realpath(pointer.parent) + "/.git"
-    return leads_back and repository.parent == common / "worktrees"
+    return leads_back and repository.parent == common_folder / "worktrees"
 
 
-def _is_submodule(repository: Path, common: Path, top: str) -> bool:
-    """Return True if the configuration of the repository points back to the tree.
+def _is_submodule(repository: Path, common_folder: Path, top: str) -> bool:
+    """Return True if `core.worktree` in the configuration of the repository points back to the tree.
 
-    A sparse checkout moves this setting into config.worktree.
+    A sparse checkout moves this setting from `config` to `config.worktree`.
     """
-    if common != repository:
+    if common_folder != repository:
         return False
     results = (
         _git(top, "config", "--file", str(repository / name), "core.worktree") for name in ("config", "config.worktree")
@@ -222,19 +224,19 @@ def _require_plain_files(repository: Path, top: Path) -> None:
             require_plain(repository / name)
     for path in (path for pattern in INDEX_FILES for path in repository.glob(pattern)):
         if path.is_symlink():
-            raise OSError(0, "it is a link to another one", str(path))
+            raise OSError(0, "the index must not be a link", str(path))
         require_plain(path)
     for path in _branch_files(repository):
         require_plain(path)
     pending = {repository / "config", repository / "config.worktree"}
-    seen: set[Path] = set()  # files can include each other
+    seen: set[Path] = set()  # configuration files can include each other
     for _ in range(MAX_INCLUDES):
         seen |= pending
         pending = {path for config in sorted(pending) for path in _included_files(config, top)} - seen
 
 
 def _branch_files(repository: Path) -> Iterator[Path]:
-    """Yield the files of the branches that HEAD leads to. A branch without a file is in packed-refs."""
+    """Yield the file of each ref that HEAD leads to. A ref without a file is in packed-refs."""
     name = "HEAD"
     for _ in range(MAX_INCLUDES):
         path = repository / name
@@ -249,9 +251,9 @@ def _branch_files(repository: Path) -> Iterator[Path]:
 
 
 def _included_files(config: Path, top: Path) -> Iterator[Path]:
-    """Yield the files that a configuration includes.
+    """Yield the files that a configuration file includes.
 
-    Raise OSError if one of its values names a FIFO or another special file, which git would open.
+    Raise OSError if a value in the file names a FIFO or another special file, because git would open it.
     """
     if not config.is_file():
         return
@@ -271,13 +273,13 @@ def _commit(folder: str) -> str | None:
 
 def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     """Run git in a folder. Return None if git is not installed."""
-    # GIT_DIR and similar variables, which are set inside a hook, would select another repository.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # GIT_DIR and similar variables would select a different repository. Git sets them when it runs a hook.
+    inherited_variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = subprocess.Popen(
             ["git", *HARDENED, *arguments],  # noqa: S607 - git from PATH
             cwd=folder,
-            env=inherited | ENVIRONMENT,
+            env=inherited_variables | ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -285,7 +287,7 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"git cannot be asked: {error.strerror}.") from None
+        raise InputError(f"cannot start git: {error.strerror}.") from None
     with process:
         try:
             output, errors = _communicate(process, folder)
@@ -296,7 +298,7 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
 
 
 def _communicate(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, bytes]:
-    """Read the output and errors of git. If git takes long, unblock it from FIFOs that it may be reading."""
+    """Return the output and the error output of git. If git takes long, unblock the FIFOs that it may be reading."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     fifos: list[str] | None = None
     while time.monotonic() < deadline:
@@ -306,14 +308,14 @@ def _communicate(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, 
             if fifos is None:
                 search_started_at = time.monotonic()
                 fifos = list(_fifos(folder))
-                deadline += time.monotonic() - search_started_at  # the search does not count as time of git
+                deadline += time.monotonic() - search_started_at  # the timeout of git does not include the search
             for fifo in fifos:
                 _unblock_reader(fifo)
-    raise InputError(f"git gave no answer within {TIMEOUT_SECONDS} s.")
+    raise InputError(f"git did not finish within {TIMEOUT_SECONDS} s.")
 
 
 def _fifos(folder: str) -> Iterator[str]:
-    """Yield the FIFOs below a folder that git opens: ignore files, and anything in the .git of nested trees."""
+    """Yield the FIFOs below a folder that git may open: those in WORK_TREE_FILES, and all in a nested `.git`."""
     for parent, _, names in os.walk(folder):
         is_in_repository = ".git" in parent[len(folder) :].split(os.sep)
         for name in names:
@@ -325,13 +327,13 @@ def _fifos(folder: str) -> Iterator[str]:
 def _is_fifo(path: str) -> bool:
     try:
         return stat.S_ISFIFO(os.lstat(path).st_mode)
-    except OSError:  # git creates and deletes lock files
+    except OSError:  # git may have deleted the file, such as a lock
         return False
 
 
 def _unblock_reader(fifo: str) -> None:
-    """Send an end of file to a process that waits to read the FIFO. Git then sees an ignore file without patterns."""
-    with suppress(OSError):  # no process waits
+    """Send an end of file to a process that waits to read the FIFO. To git, an ignore file is then empty."""
+    with suppress(OSError):  # no process is waiting
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
@@ -341,4 +343,4 @@ def _output_text(result: subprocess.CompletedProcess[bytes]) -> str:
 
 def _last_error_line(result: subprocess.CompletedProcess[bytes] | None) -> str:
     lines = os.fsdecode(result.stderr).strip().splitlines() if result is not None else []
-    return lines[-1].removeprefix("fatal: ") if lines else "it gave no reason"
+    return lines[-1].removeprefix("fatal: ") if lines else "git gave no reason"

@@ -1,15 +1,15 @@
-"""Match .gitignore patterns byte by byte as git's wildmatch does, in time bounded by the lengths of path and pattern.
+"""Match .gitignore patterns byte by byte as git's wildmatch does, but without exponential backtracking.
 
 A pattern becomes a regular expression that does not backtrack. `*` matches as few bytes as possible before the next
-literal piece, and `**/` as few folders as possible before the next segment. Neither ever needs to match more, because
-the next wildcard can skip the same bytes. So both are in atomic groups, `(?>...)`. The longest search is that of one
-segment over one path, not the product of all stars.
+literal piece, and `**/` matches as few folders as possible before the next segment. Neither ever needs to match more,
+because the next wildcard can match those bytes instead. So both are in atomic groups, `(?>...)`, and the time does not
+grow exponentially with the number of wildcards.
 
-These peculiarities of git are tested against git:
+Tests compare these special cases with git:
 
-- `?` matches one byte, classes are ASCII, and no class matches a slash.
+- `?` matches one byte, named classes contain only ASCII, and no class matches a slash.
 - `foo**/bar` is `foo` followed by `**/bar`.
-- A malformed class or a backslash at the end matches nothing.
+- A pattern with a malformed class or with a backslash at the end matches nothing.
 """
 
 import os
@@ -23,10 +23,10 @@ from typing import NamedTuple
 from gristmill.core.plain_files import open_plain
 
 MAX_PATTERN_BYTES = 1 << 14
-"""Enough for any path: a path has at most 4,096 bytes, and an escape for one byte takes at most four."""
+"""Enough for any path: a path is at most 4,096 bytes long, and each byte takes at most four in a pattern."""
 
 PATTERNS_PER_BUNDLE = 64
-"""Number of patterns in one regular expression. The time of `re` grows with the square of the number of groups."""
+"""Number of patterns in one regular expression. Matching time grows with the square of the number of groups."""
 
 SPECIAL = re.compile(rb"[*?\[\\]")
 CLASSES = {
@@ -46,27 +46,27 @@ CLASSES = {
 SLASH, DASH, COLON, BACKSLASH = b"/-:\\"
 NO_SLASH = rb"[^/]"
 STAR, ANY_FOLDERS, SOME_FOLDERS, ANYTHING = b"*", b"**/", rb"**\/", b"**"
-"""Tokens that match any number of bytes. All other tokens are regular expressions for one byte."""
+"""Tokens that match a variable number of bytes. All other tokens are regular expressions for one byte."""
 
 
 class Pattern(NamedTuple):
-    """A line of a .gitignore."""
+    """A parsed line of a .gitignore."""
 
     text: str
     is_negated: bool
     folders_only: bool
     by_name: bool
-    """True for a pattern without a slash, which is compared only with the last name of a path."""
+    """True for a pattern without a slash. It is compared only with the last name in a path."""
     literal: bytes
-    """Literal beginning, up to the first special character."""
+    """Beginning of the pattern, up to the first special character."""
     rest: bytes
-    """Regular expression for the rest. Empty if the pattern is only the literal."""
+    """Regular expression for the rest of the pattern. Empty if there is no special character."""
     is_suffix: bool = False
-    """True for a pattern such as `*.log`. The literal is the end of a name, and the beginning can be anything."""
+    """True for a pattern such as `*.log`. `literal` is then the required end of the name, here `.log`."""
 
     @classmethod
     def of(cls, line: bytes) -> "Pattern | None":
-        """Parse a line. Return None if it matches nothing because it is blank, a comment or malformed."""
+        """Parse a line. Return None if the line is blank, a comment, malformed or longer than MAX_PATTERN_BYTES."""
         text = line.decode("utf-8", "surrogateescape")
         if line.startswith(b"#"):
             return None
@@ -84,7 +84,7 @@ class Pattern(NamedTuple):
 
 
 def is_usable(pattern: str) -> bool:
-    """Return True if the pattern can match any path."""
+    """Return True if the pattern is valid and can match a path."""
     try:
         return "\0" not in pattern and Pattern.of(pattern.encode()) is not None
     except UnicodeEncodeError:
@@ -92,37 +92,37 @@ def is_usable(pattern: str) -> bool:
 
 
 def without_trailing_spaces(line: bytes) -> bytes:
-    """Remove the spaces at the end of a line, except one after a backslash."""
+    """Remove the spaces at the end of a line, except a space that a backslash escapes."""
     end = len(line.rstrip(b" "))
     backslashes = end - len(line[:end].rstrip(b"\\"))
     return line[: end + 1] if backslashes % 2 else line[:end]
 
 
 class Patterns:
-    """A list of patterns. The last one that matches decides."""
+    """A list of patterns. The last pattern that matches a path decides."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.patterns = [pattern for pattern in map(Pattern.of, lines) if pattern is not None]
 
     def last_match(self, path: bytes) -> Pattern | None:
-        """Return the pattern that decides about this entry itself, or None. The path of a folder ends in `/`."""
-        last_number = self._last_number(path)
-        return self.patterns[last_number] if last_number >= 0 else None
+        """Return the last pattern that matches the path itself, or None. The path of a folder must end in `/`."""
+        last_index = self._last_index(path)
+        return self.patterns[last_index] if last_index >= 0 else None
 
     def selects(self, path: bytes) -> bool:
         """Return True if the last pattern that matches the file or a folder above it is not negated."""
         ends = (end + 1 for end, byte in enumerate(path) if byte == SLASH)
-        last_number = max((self._last_number(path[:end]) for end in ends), default=-1)
-        last_number = max(last_number, self._last_number(path))
-        return last_number >= 0 and not self.patterns[last_number].is_negated
+        last_index = max((self._last_index(path[:end]) for end in ends), default=-1)
+        last_index = max(last_index, self._last_index(path))
+        return last_index >= 0 and not self.patterns[last_index].is_negated
 
-    def _last_number(self, path: bytes) -> int:
+    def _last_index(self, path: bytes) -> int:
         if path.endswith(b"/"):
             path, (names, paths) = path[:-1], self._for_folders
         else:
             names, paths = self._for_files
-        last_number = names.last_number(path.rpartition(b"/")[2]) if names is not None else -1
-        return max(last_number, paths.last_number(path)) if paths is not None else last_number
+        last_index = names.last_index(path.rpartition(b"/")[2]) if names is not None else -1
+        return max(last_index, paths.last_index(path)) if paths is not None else last_index
 
     @cached_property
     def _for_folders(self) -> "tuple[_Lookup | None, _Lookup | None]":
@@ -134,16 +134,16 @@ class Patterns:
 
     @staticmethod
     def _lookups(patterns: dict[int, Pattern]) -> "tuple[_Lookup | None, _Lookup | None]":
-        """Return the lookup for names and the one for complete paths."""
-        sides = (
+        """Return a lookup for last names and a lookup for complete paths. A lookup without patterns is None."""
+        groups = (
             {n: pattern for n, pattern in patterns.items() if pattern.by_name is by_name} for by_name in (True, False)
         )
-        names, paths = (_Lookup(side) if side else None for side in sides)
+        names, paths = (_Lookup(group) if group else None for group in groups)
         return names, paths
 
 
 class _Lookup:
-    """Lookup of numbered patterns. Most are found in a dict, the others with few regular expressions."""
+    """Lookup of the last pattern that matches. Most patterns are in a dict, all others in a few regular expressions."""
 
     def __init__(self, patterns: dict[int, Pattern]) -> None:
         self._literals = {
@@ -155,39 +155,39 @@ class _Lookup:
         # Last pattern first, because a regular expression finds the first alternative that matches.
         last_first = sorted(others.items(), key=lambda item: -item[1])
         self._bundles = [
-            _Bundle([expression for expression, _ in batch], [number for _, number in batch])
+            _Bundle([expression for expression, _ in batch], [index for _, index in batch])
             for batch in (
                 last_first[start : start + PATTERNS_PER_BUNDLE]
                 for start in range(0, len(last_first), PATTERNS_PER_BUNDLE)
             )
         ]
 
-    def last_number(self, text: bytes) -> int:
-        """Return the largest number of a pattern that matches, or -1."""
-        last_number = self._literals.get(text, -1)
+    def last_index(self, text: bytes) -> int:
+        """Return the index of the last pattern that matches, or -1."""
+        last_index = self._literals.get(text, -1)
         for length in self._lengths:
             if length > len(text):
                 break
-            last_number = max(last_number, self._suffixes.get(text[len(text) - length :], -1))
+            last_index = max(last_index, self._suffixes.get(text[len(text) - length :], -1))
         for bundle in self._bundles:
-            if bundle.numbers[0] < last_number:
+            if bundle.indices[0] < last_index:
                 break
             match = bundle.match(text)
             if match is not None and match.lastindex is not None:
-                return max(last_number, bundle.numbers[match.lastindex - 1])
-        return last_number
+                return max(last_index, bundle.indices[match.lastindex - 1])
+        return last_index
 
 
 class _Bundle:
-    """Several patterns in one regular expression. Each is a group, whose number identifies the pattern that matched."""
+    """Several patterns in one regular expression. The number of the matched group identifies the pattern."""
 
-    def __init__(self, expressions: list[bytes], numbers: list[int]) -> None:
-        self.numbers = numbers
+    def __init__(self, expressions: list[bytes], indices: list[int]) -> None:
+        self.indices = indices
         self.match = re.compile(b"|".join(b"(%b)" % expression for expression in expressions), re.DOTALL).match
 
 
 def _expression(pattern: bytes) -> bytes | None:
-    """Return a regular expression that matches a complete text, or None for a malformed pattern."""
+    """Return a regular expression that matches complete texts only, or None for a malformed pattern."""
     tokens = _tokenize(pattern)
     if tokens is None:
         return None
@@ -207,7 +207,7 @@ def _expression(pattern: bytes) -> bytes | None:
 
 
 def _segment_expression(tokens: list[bytes], *, is_last: bool) -> bytes:
-    """Return the expression for the tokens between two `**/`, which are literal pieces separated by `*`."""
+    """Return the regular expression for one segment: the tokens between two `**/`. `*` separates literal pieces."""
     if tokens[-1:] == [ANYTHING]:
         return _segment_expression(tokens[:-1], is_last=False) + b".*"
     pieces: list[list[bytes]] = [[]]
@@ -252,7 +252,7 @@ def _tokenize(pattern: bytes) -> list[bytes] | None:
 
 
 def _star_token(pattern: bytes, start: int) -> tuple[bytes, int]:
-    """Return the token and the position after it."""
+    """Return the token for one or more stars, and the position after the token."""
     end = start
     while pattern[end : end + 1] == b"*":
         end += 1
@@ -267,9 +267,9 @@ def _star_token(pattern: bytes, start: int) -> tuple[bytes, int]:
 
 
 def _byte_class(pattern: bytes, position: int) -> tuple[set[int], int] | None:
-    """Return the bytes that a `[...]` matches, without the slash, and the position after it.
+    """Return the bytes that a class `[...]` matches, without the slash, and the position after the class.
 
-    Return None if it is malformed.
+    Return None if the class is malformed.
     """
     is_negated = pattern[position : position + 1] in {b"!", b"^"}
     position += is_negated
@@ -305,12 +305,12 @@ def _byte_class(pattern: bytes, position: int) -> tuple[set[int], int] | None:
     return (set(range(256)) - members if is_negated else members) - {SLASH}, position + 1
 
 
-# Reading the .gitignore and .ignore files of plain folders, as git and ripgrep do.
+# Read the .gitignore and .ignore files of plain folders, as ripgrep does.
 
 IGNORE_FILE_NAMES = (".ignore", ".gitignore")
-"""The first takes precedence over the second, whichever folders they are in."""
+"""A pattern in any .ignore file takes precedence over all .gitignore files, regardless of their folders."""
 MAX_FILE_BYTES = 1 << 20
-"""Matching time grows with the number of patterns, and only a file made to be slow is larger than this."""
+"""Larger files are not used: matching time grows with the number of patterns, and no genuine file is so large."""
 
 
 class IgnoreFile(NamedTuple):
@@ -318,7 +318,7 @@ class IgnoreFile(NamedTuple):
 
     name: str
     prefix: bytes
-    """Path of its folder, to which the patterns are relative."""
+    """Path of the file's folder. The patterns are relative to this folder."""
     patterns: Patterns
 
 
@@ -327,7 +327,7 @@ def ignore_files(
 ) -> Iterator[IgnoreFile]:
     """Read the ignore files among the entries of a folder.
 
-    `warn` is called with the path of a file that is not used, and the reason.
+    `warn` is called with the path of a file that is too large, and a message.
     """
     for entry in entries:
         if entry.name in IGNORE_FILE_NAMES and entry.is_file(follow_symlinks=False):
@@ -337,22 +337,23 @@ def ignore_files(
             except OSError:
                 continue  # as in git, a file that cannot be read ignores nothing
             if len(content) > MAX_FILE_BYTES:
-                warn(prefix + entry.name, f"larger than {MAX_FILE_BYTES:,} bytes; its patterns are not used.")
+                warn(prefix + entry.name, f"larger than {MAX_FILE_BYTES:,} bytes, so its patterns are not used.")
                 continue
             yield IgnoreFile(entry.name, os.fsencode(prefix), parse_patterns(content))
 
 
 def parse_patterns(content: bytes) -> Patterns:
-    """Parse an ignore file. As in git, a line ends at a line feed, a carriage return before it, or a NUL."""
+    """Parse an ignore file. As in git, a line ends with LF or CR LF, and the text after a NUL in a line is ignored."""
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return Patterns(line.removesuffix(b"\r").partition(b"\0")[0] for line in lines)
 
 
 def is_ignored(path: str, ignores: Sequence[IgnoreFile]) -> bool:
-    """Return True if the path is ignored. The nearest ignore file with a matching pattern decides.
+    """Return True if the path is ignored. The innermost ignore file with a matching pattern decides.
 
-    `ignores` are ordered from the innermost folder outwards. As in git, the caller must check each folder on the way,
-    with a path that ends in `/`, and must not enter an ignored folder.
+    `.ignore` files are checked before `.gitignore` files. `ignores` is ordered from the innermost folder outwards. As
+    in git, the caller must also check each folder above the path, with a `/` at the end, and must not enter an ignored
+    folder.
     """
     if not ignores:
         return False

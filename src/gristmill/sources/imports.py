@@ -1,10 +1,10 @@
-"""Find the imports of a source file, and the files of its repository that they refer to.
+"""Find the imports of a source file, and the files of its repository that the imports refer to.
 
-The text is not parsed: anything that looks like an import at the start of a line counts, even in a comment or a string.
-RE2 finds imports in linear time on any text. An import that refers to no file of the repository is ignored.
+The text is not parsed: anything that looks like an import is treated as one, even in a comment or a string. RE2 finds
+imports in linear time on any text. An import that refers to no file of the repository is ignored.
 
-python      `import a.b`, `from .a import b`: from a package root of the repository, or relative
-go          `import "module/path"`: all files of that folder except tests; go.mod has the path of the module
+python      `import a.b`, `from .a import b`: relative to a package root of the repository, or to the file
+go          `import "module/path"`: all files of that folder except tests; go.mod declares the module path
 rust        `mod a;`, `use crate::a`, `use super::a`, `use self::a`
 typescript  `import … from "./a"`, `export … from "./a"`, `require("./a")`; also in javascript, jsx and tsx
 java        `import a.b.C;`: the file a/b/C.java
@@ -20,20 +20,20 @@ from typing import Any, NamedTuple
 import re2
 
 MAX_IMPORTS = 256
-"""Maximum number of imports that are read from a file, and of files that it counts as importing."""
+"""Maximum number of imports that are read from a file, and of files that these imports may resolve to."""
 MAX_FOLDERS = 32
-"""Maximum number of parent folders that are searched for a root, and of parts in a name."""
+"""Maximum number of parent folders that are searched, and of parts in an imported name."""
 MAX_SAME_NAME = 64
-"""Maximum number of files with the same name, and of roots of the same package.
+"""Maximum number of files with the same name, and of root folders of the same package.
 
-If there are more files with a name, it is ambiguous and resolves to none of them.
+If more files have the same name, an import of that name is ambiguous and resolves to no file.
 """
 
 GO_MOD = "go-mod"
 PYTHON_ENDINGS = ("/__init__.py", ".py", "/__init__.pyi", ".pyi")
 SCRIPT_ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 COMPILED_ENDINGS = {".js": (".ts", ".tsx"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-"""TypeScript code may import the file that the compiler will write."""
+"""Endings of compiled files and of their sources. TypeScript code may import the file that the compiler will write."""
 
 
 class Import(NamedTuple):
@@ -41,11 +41,11 @@ class Import(NamedTuple):
 
     module: str
     name: str = ""
-    """Name that is imported from the module. Only in Python."""
+    """Name that is imported from the module. Empty in languages other than Python."""
 
 
 def find_imports(text: bytes, language: str) -> list[Import]:
-    """Return the distinct imports of a text, in order. The list is empty for languages not in IMPORT_LANGUAGES."""
+    """Return the distinct imports of a text, in text order. The list is empty for languages not in IMPORT_LANGUAGES."""
     finder = _FINDERS.get(language)
     if finder is None:
         return []
@@ -181,7 +181,7 @@ _FINDERS: dict[str, Callable[[bytes], Iterator[Import]]] = {
 IMPORT_LANGUAGES = frozenset(_FINDERS)
 
 
-# Resolving imports to files of the same repository, by their paths only.
+# Resolve imports to files of the same repository, by their paths only.
 
 
 class RepoFiles:
@@ -189,40 +189,40 @@ class RepoFiles:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        self._numbers = {path: number for number, path in enumerate(paths)}
+        self._index_by_path = {path: index for index, path in enumerate(paths)}
         self._by_name: dict[str, list[int]] = {}
         self._by_folder: dict[tuple[str, str], list[int]] = {}
-        """Go and Java files, because their imports may name a complete folder. Keyed by folder and ending."""
+        """Indices of Go and Java files, keyed by folder and ending, because imports may name a complete folder."""
         self._package_roots: dict[str, list[str]] = {}
-        """Folders that contain a Python package and are not packages themselves, keyed by the name of the package."""
+        """Folders that contain a Python package but are not packages themselves, keyed by the name of the package."""
         self._go_modules: dict[str, str] = {}
         self._go_roots: set[str] = set()
-        for number, path in enumerate(paths):
+        for index, path in enumerate(paths):
             folder, name = _split(path)
-            self._by_name.setdefault(name, []).append(number)
+            self._by_name.setdefault(name, []).append(index)
             for ending in (".go", ".java"):
                 if name.endswith(ending) and not name.endswith("_test.go"):
-                    self._by_folder.setdefault((folder, ending), []).append(number)
+                    self._by_folder.setdefault((folder, ending), []).append(index)
             if name == "__init__.py" and folder:
                 root, package = _split(folder)
                 if not self._is_package(root):
                     self._package_roots.setdefault(package, []).append(root)
 
-    def add_go_module(self, number: int, imports: Iterable[Import]) -> None:
-        """Register the module that a go.mod declares for its folder. Must be called before Go imports are resolved."""
-        folder, name = _split(self._paths[number])
+    def add_go_module(self, index: int, imports: Iterable[Import]) -> None:
+        """Register the module that a go.mod declares for its folder. Call this before Go imports are resolved."""
+        folder, name = _split(self._paths[index])
         for declared in imports:
             if name == "go.mod":
                 self._go_modules.setdefault(declared.module, folder)
                 self._go_roots.add(folder)
 
-    def imported_by(self, number: int, language: str, imports: Iterable[Import]) -> list[int]:
-        """Return the numbers of the files that these imports refer to, in ascending order, without the file itself."""
+    def imported_by(self, index: int, language: str, imports: Iterable[Import]) -> list[int]:
+        """Return the indices of the files that these imports refer to, in ascending order, without the file itself."""
         resolve = self._resolver(language)
         found: dict[int, None] = {}
         for imported in imports:
-            found |= dict.fromkeys(resolve(self._paths[number], imported))
-            found.pop(number, None)
+            found |= dict.fromkeys(resolve(self._paths[index], imported))
+            found.pop(index, None)
             if len(found) >= MAX_IMPORTS:
                 break
         return sorted(islice(found, MAX_IMPORTS))
@@ -245,19 +245,19 @@ class RepoFiles:
                 return lambda *_: ()
 
     def _first_existing(self, paths: Iterable[str]) -> list[int]:
-        """Return a list with the number of the first path that exists, or an empty list."""
-        return list(islice((self._numbers[path] for path in paths if path in self._numbers), 1))
+        """Return a list with the index of the first path that exists, or an empty list."""
+        return list(islice((self._index_by_path[path] for path in paths if path in self._index_by_path), 1))
 
     def _with_suffix(self, suffix: str) -> list[int]:
-        """Return a list with the file whose path ends in `suffix`, or an empty list unless exactly one does."""
+        """Return a list with the index of the only file whose path ends in `suffix`, or an empty list."""
         candidates = self._by_name.get(_split(suffix)[1], ())
         if len(candidates) > MAX_SAME_NAME:
             return []
-        found = [number for number in candidates if f"/{self._paths[number]}".endswith(f"/{suffix}")]
+        found = [index for index in candidates if f"/{self._paths[index]}".endswith(f"/{suffix}")]
         return found if len(found) == 1 else []
 
     def _is_package(self, folder: str) -> bool:
-        return _joined(folder, "__init__.py") in self._numbers
+        return _joined(folder, "__init__.py") in self._index_by_path
 
     def _python(self, path: str, imported: Import) -> list[int]:
         folder = _split(path)[0]
@@ -277,7 +277,7 @@ class RepoFiles:
         return []
 
     def _python_module(self, parts: Sequence[str], name: str) -> list[int]:
-        """Find the module `name` in a package, or else the package or module itself."""
+        """Return the file of the submodule `name`, or else the file of the package or module itself."""
         stem = "/".join(filter(None, parts))
         found = self._first_existing(f"{_joined(stem, name)}{ending}" for ending in PYTHON_ENDINGS) if name else []
         return found or self._first_existing(
@@ -285,10 +285,10 @@ class RepoFiles:
         )
 
     def _python_roots(self, folder: str, package: str) -> Iterator[str]:
-        """Yield the folders in which an absolute import of a package is searched.
+        """Yield the folders in which an absolutely imported package is searched.
 
-        These are the folders above the file that are not packages, each followed by its `src`, and then the other roots
-        of the package.
+        These are the folders above the file that are not packages, each followed by its `src`, and then all folders
+        that contain the package.
         """
         for root in islice(_folders_above(folder), MAX_FOLDERS):
             if not self._is_package(root):
@@ -306,7 +306,7 @@ class RepoFiles:
                 return self._by_folder.get(("/".join(filter(None, [root, *parts[size:]])), ".go"), [])
         folders = set(islice(_folders_above(_split(path)[0]), MAX_FOLDERS))
         if folders & self._go_roots or "." not in parts[0]:
-            return []  # from another module or the standard library
+            return []  # imported from a different module or the standard library
         suffixes = ("/".join(parts[size:]) for size in range(len(parts)))
         return next((self._by_folder[folder, ".go"] for folder in suffixes if (folder, ".go") in self._by_folder), [])
 
@@ -328,10 +328,12 @@ class RepoFiles:
 
     def _crate_root(self, folder: str) -> str | None:
         above = list(islice(_folders_above(folder), MAX_FOLDERS))
-        with_root = (
-            parent for parent in above if {_joined(parent, "lib.rs"), _joined(parent, "main.rs")} & self._numbers.keys()
+        roots = (
+            parent
+            for parent in above
+            if {_joined(parent, "lib.rs"), _joined(parent, "main.rs")} & self._index_by_path.keys()
         )
-        return next(with_root, next((parent for parent in above if _split(parent)[1] == "src"), None))
+        return next(roots, next((parent for parent in above if _split(parent)[1] == "src"), None))
 
     def _script(self, path: str, imported: Import) -> list[int]:
         stem = _normalized(_joined(_split(path)[0], imported.module))
@@ -340,8 +342,8 @@ class RepoFiles:
         endings = ((old, new) for old, sources in COMPILED_ENDINGS.items() if stem.endswith(old) for new in sources)
         compiled_from = (f"{stem.removesuffix(old)}{new}" for old, new in endings)
         with_ending = (f"{stem}{ending}" for ending in SCRIPT_ENDINGS)
-        index = (_joined(stem, f"index{ending}") for ending in SCRIPT_ENDINGS)
-        return self._first_existing([stem, *with_ending, *index, *compiled_from])
+        index_files = (_joined(stem, f"index{ending}") for ending in SCRIPT_ENDINGS)
+        return self._first_existing([stem, *with_ending, *index_files, *compiled_from])
 
     def _java(self, path: str, imported: Import) -> list[int]:
         *names, last = imported.module.split(".")

@@ -1,4 +1,4 @@
-"""Detect a file's language from its name, or else from its first line. The `identify` library names the languages."""
+"""Detect the language of a file from its name or else its first line. Languages have the names of `identify`."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from gristmill.core.names import did_you_mean
 
 UNKNOWN = "text"
 
-# If a file has several tags, such as {"c", "c++", "header"}, its language is the first of these that is among them.
+# If a file has several tags, such as {"c", "c++", "header"}, its language is the tag that comes first in this list.
 PREFERRED = (
     *("jupyter", "objective-c++", "c", "c++", "c#", "f#", "shell", "python", "ruby", "groovy", "scala", "clojure"),
     *("php", "javascript", "erlang", "pascal", "meson", "gitignore", "nushell", "html", "svg", "xml", "json", "toml"),
@@ -28,7 +28,7 @@ QT_TRANSLATION = re.compile(
 
 
 def language_of(path: str, text: bytes) -> str:
-    """Return the language of a file, or UNKNOWN."""
+    """Return the language of a file, or UNKNOWN if it is not detected."""
     if is_qt_translation(path, text):
         return "xml"
     tags = identify.tags_from_filename(path)
@@ -56,7 +56,7 @@ def _primary_language(tags: frozenset[str]) -> str:
 def known_languages() -> frozenset[str]:
     """Return all languages that `language_of` can return.
 
-    cleaning/language_kinds.toml records for each whether it is a programming language.
+    cleaning/language_kinds.toml records which of them are programming languages.
     """
     tables = (
         extensions.EXTENSIONS,

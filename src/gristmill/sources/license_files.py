@@ -1,6 +1,6 @@
-"""Find files that declare licenses: the files of a scan, even if excluded by the user, and files above a source.
+"""Find license-related files: those in a scan, including files that the user excluded, and those above a source.
 
-Folders above a source are searched up to the root of its git work tree. Without a work tree, none are.
+Folders above a source are searched up to the root of its git work tree. Without a work tree, they are not searched.
 """
 
 import os
@@ -17,7 +17,7 @@ from gristmill.sources.decode import decode
 from gristmill.sources.documents import read_bytes
 from gristmill.sources.trees import Scan
 
-# Drops for these reasons are files inside the source. A path that was dropped for another reason is not opened.
+# Files that were dropped for these reasons are inside the source. Files dropped for other reasons are not opened.
 LICENSE_FILE_DROPS = frozenset({DropReason.EXCLUDED_BY_USER, DropReason.NOT_INCLUDED})
 
 
@@ -25,11 +25,11 @@ class FoundLicenseFiles(NamedTuple):
     """License-related files of one source and of the folders above it."""
 
     root: str | None
-    """Folder of the source, or None for the rows of a table, whose paths are only names."""
+    """Folder of the source. None for rows of a table: their paths are only names."""
     above: tuple[str, ...]
-    """Folders above the source that are searched, nearest first."""
+    """Searched folders above the source, nearest first."""
     files: dict[str, SourceFile]
-    """Keyed by path relative to the source, such as `src/LICENSE` or `../LICENSE`."""
+    """License-related files, keyed by path relative to the source, such as `src/LICENSE` or `../LICENSE`."""
 
 
 def find_license_files(
@@ -45,17 +45,17 @@ def find_license_files(
             found[file.repo][file.path] = file
     roots = {source.repo: source for source in sources}
     for drop in scan.drops:
-        # The row of a table has no source and no folder: its path is only a name.
+        # A row of a table is not in a source folder: its path is only a name.
         source = roots.get(drop.repo) if drop.reason in LICENSE_FILE_DROPS and not drop.path.endswith("/") else None
         if source is not None and is_wanted(_name(drop.path)):
             found[drop.repo].setdefault(drop.path, unlisted_file(source.root, drop.repo, drop.path))
     above = {source.repo: tuple(_folders_above(source)) for source in sources}
     for source in sources:
-        # The scan lists the folder of a source, but not if the source is single files.
+        # The scan has listed the folder of the source, unless the source consists of single files.
         first = 1 if source.only_files is None else 0
-        for number, folder in list(enumerate((source.root, *above[source.repo])))[first:]:
+        for num_levels, folder in list(enumerate((source.root, *above[source.repo])))[first:]:
             for name in filter(is_wanted, _names_in(folder)):
-                path = "../" * number + path_text(name)
+                path = "../" * num_levels + path_text(name)
                 file = SourceFile(repo=source.repo, path=path, location=os.path.join(folder, name), size=0)
                 found[source.repo].setdefault(path, file)
     return {
@@ -67,12 +67,12 @@ def find_license_files(
 
 
 def unlisted_file(root: str, repo: str, path: str) -> SourceFile:
-    """Make the record of a file in a source that the scan has not listed."""
+    """Return a SourceFile for a file that the scan has not listed."""
     return SourceFile(repo=repo, path=path, location=os.path.normpath(os.path.join(root, system_path(path))), size=0)
 
 
 def select_files(scan: Scan, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], SourceFile]:
-    """Return the files of the scan with these repos and paths, keyed by both."""
+    """Return the files of the scan whose repo and path are in `wanted`, keyed by repo and path."""
     return {(file.repo, file.path): file for file in scan.files if (file.repo, file.path) in wanted} if wanted else {}
 
 
@@ -93,10 +93,11 @@ def _folders_above(source: Source) -> Iterator[str]:
 
 
 def _work_tree(source: Source) -> str | None:
-    """Return the nearest folder above the source with a `.git`, if it is the work tree and its owner is trusted.
+    """Return the root of the work tree above the source, or None if there is none or it is not trusted.
 
-    Git's answer alone is not enough, because `core.worktree` can name any folder. The `.git` must belong to the owner
-    of the source or of this process, because anyone can put a `.git` into `/tmp`.
+    The root is the nearest folder with a `.git`, and git must report the same folder, because `core.worktree` can name
+    any folder. The `.git` must belong to the owner of the source or of this process, because anyone can put a `.git`
+    into `/tmp`.
     """
     folder = git.nearest_repository(source.root)
     if folder is None or source.is_download or folder == source.root:
@@ -114,9 +115,9 @@ def _name(path: str) -> str:
 
 
 def _names_in(folder: str) -> list[str]:
-    """Return the names of all entries except folders: a folder `license/` declares nothing."""
+    """Return the names of all entries of a folder except subfolders: a folder `license/` declares no license."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
-    except OSError:  # a folder may allow opening its files but not listing them
+    except OSError:  # the permissions of a folder may allow opening its files but not listing them
         return []

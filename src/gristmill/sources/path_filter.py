@@ -1,8 +1,8 @@
-"""Decide which paths are source, with a table of default excludes and the patterns of the user.
+"""Decide which paths are source code, from a table of default excludes and the patterns of the user.
 
-The patterns have the syntax of a .gitignore, and the last one that matches decides. `--exclude '!dist/'` restores a
-folder that the table excludes, and `--exclude 'tests/'` excludes another one. With `--include`, a file must also match
-one of those patterns.
+The patterns have the syntax of a .gitignore, and the last pattern that matches decides. `--exclude '!dist/'` restores a
+folder that the table excludes, and `--exclude 'tests/'` excludes a further folder. With `--include`, a file must also
+match an --include pattern.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Exclude(NamedTuple):
     names: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     unless_tracked: bool = False
-    """True if a file that git tracks is source even in such a folder, for example in `tools/build/`."""
+    """True if files that git tracks are kept even in such a folder, for example in `tools/build/`."""
     reason: DropReason = DropReason.EXCLUDED
 
 
@@ -85,7 +85,7 @@ DEFAULT_EXCLUDES = (
         ),
     ),
     Exclude(
-        "sound and film",
+        "audio and video",
         suffixes=("mp3", "wav", "flac", "ogg", "m4a", "aac", "mp4", "mkv", "mov", "avi", "webm", "m4v"),
     ),
     Exclude("fonts", suffixes=("ttf", "otf", "woff", "woff2", "eot")),
@@ -121,7 +121,7 @@ DEFAULT_EXCLUDES = (
 
 
 class Exclusion(NamedTuple):
-    """Reason and detail of the drop of an excluded path."""
+    """Reason and detail for dropping an excluded path."""
 
     reason: DropReason
     detail: str
@@ -138,11 +138,11 @@ class PathFilter:
         """Cached results of `_check_folders`, keyed by its arguments."""
 
     def check_folder(self, path: str) -> Exclusion | None:
-        """Return why the folder is excluded with everything in it, or None. Called before the folder is entered."""
+        """Return the exclusion of a folder and everything in it, or None. Call this before entering the folder."""
         return self._check_one_folder(path, is_tracked=False)
 
     def check_file(self, path: str, *, is_tracked: bool, folders_checked: bool) -> Exclusion | None:
-        """Return why the file is excluded, or None. `folders_checked`: the walk has already checked its folders."""
+        """Return the exclusion of a file, or None. Set `folders_checked` if its folders are already checked."""
         if not folders_checked and "/" in path:
             key = path.rpartition("/")[0], is_tracked
             if key not in self._folder_exclusions:
@@ -161,7 +161,7 @@ class PathFilter:
         return by_default
 
     def may_be_translation(self, path: str) -> bool:
-        """Return True for a suffix that Qt translations share with TypeScript, unless a pattern of the user matches."""
+        """Return True for a `.ts` file that may be a Qt translation. False if an --exclude pattern matches."""
         return self._use_defaults and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
 
     def _check_folders(self, folder: str, is_tracked: bool) -> Exclusion | None:
@@ -177,7 +177,7 @@ class PathFilter:
         return self._default_folder_exclusion(folder, is_tracked=is_tracked) if self._use_defaults else None
 
     def _user_pattern(self, path: str) -> Pattern | None:
-        """Return the --exclude pattern that decides. A `!pattern` restores the path, any other excludes it."""
+        """Return the last --exclude pattern that matches, or None. A negated pattern restores the path."""
         return self._excludes.last_match(path.encode()) if self._excludes is not None else None
 
     def _default_folder_exclusion(self, path: str, *, is_tracked: bool) -> Exclusion | None:

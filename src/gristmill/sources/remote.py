@@ -1,8 +1,8 @@
 """Download files from remote addresses (s3://, gs://, hf://, https:// and other fsspec schemes), and upload datasets.
 
-All retries of file transfers are here. Five attempts in a row without progress end a transfer. An interrupted download
-continues where it stopped, if size and ETag show that the file is unchanged. The libraries' own retries are switched
-off, because otherwise five attempts would become twenty-five.
+All retries of file transfers are in this module. A transfer fails after five attempts in a row without progress. An
+interrupted download continues where it stopped, if size and ETag show that the file is unchanged. The retries of the
+libraries are switched off, because five attempts with five retries each would make twenty-five.
 """
 
 import errno
@@ -29,15 +29,15 @@ Result = TypeVar("Result")
 ATTEMPTS = 5
 RETRY_DELAY_SECONDS = (0.2, 0.5, 1.0, 3.0)
 READ_TIMEOUT_SECONDS = 60.0
-"""A read without a response for this long is cancelled and repeated."""
+"""A read that gets no response for this long is canceled and repeated."""
 BLOCK_BYTES = 8 << 20
 MIN_BLOCK_BYTES = 64 << 10
-"""Blocks get smaller after an error, so that a slow connection delivers one within READ_TIMEOUT_SECONDS."""
+"""Blocks get smaller after an error, so that a slow connection can deliver a block within READ_TIMEOUT_SECONDS."""
 LIST_TIMEOUT_SECONDS = 600.0
 MIN_UPLOAD_BYTES_PER_SECOND = 64 << 10
 """A slower upload fails."""
 RETRYABLE_STATUSES = frozenset({408, 425, 429})
-"""Client errors (400 to 499) for which another attempt is useful."""
+"""Client errors (400 to 499) after which a retry may succeed."""
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "abfs": "adlfs"}
 WEB = frozenset({"http", "https"})
 LOCAL = frozenset({"file", "local"})
@@ -51,10 +51,10 @@ class RemoteFile(NamedTuple):
     address: str
     """Address for fsspec. May contain credentials."""
     name: str
-    """Path relative to the requested address, with `/`."""
+    """Path relative to the requested address, separated by `/`."""
     size: int
     stamp: str | None
-    """Identifies the state of the file. None if the server gives no such property."""
+    """First property of STAMPS that the server reports. None if it reports none of them."""
 
 
 class _Location(NamedTuple):
@@ -64,7 +64,7 @@ class _Location(NamedTuple):
     path: str
     address: str
     seconds: float
-    """Timeout of a call."""
+    """Default timeout of a call."""
 
     def call(self, method: str, *arguments: Any, seconds: float | None = None, **options: Any) -> Any:
         seconds = seconds or self.seconds
@@ -78,7 +78,7 @@ class _Location(NamedTuple):
 def list_files(address: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> list[RemoteFile]:
     """List the files at an address, in name order. The address is a file, a prefix or a pattern with wildcards.
 
-    Raise InputError if there are none.
+    Raise InputError if there are no files.
     """
     location = _locate(address, timeout_seconds)
     with _name_address_in_errors(address, InputError, "read"):
@@ -90,10 +90,10 @@ def list_files(address: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> l
 
 
 def download(file: RemoteFile, target: Path, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> None:
-    """Download a file to `target`. A file at `target` is always complete."""
+    """Download a file to `target`. The file gets this name when it is complete."""
     location = _locate(file.address, timeout_seconds)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # An interrupted download is continued only if it is from the same state of the file.
+    # The state is part of the name, so that a download is not continued after the remote file has changed.
     state = hashlib.sha256(repr((file.address, file.size, file.stamp)).encode()).hexdigest()[:16]
     part = target.with_name(f"{target.name}.{state}.part")
     _require_disk_space(file, part)
@@ -107,19 +107,19 @@ def download(file: RemoteFile, target: Path, timeout_seconds: float = READ_TIMEO
 
 
 def _require_disk_space(file: RemoteFile, part: Path) -> None:
-    missing = file.size - (part.stat().st_size if part.exists() else 0)
-    free = shutil.disk_usage(part.parent).free
-    if missing > free:
+    missing_bytes = file.size - (part.stat().st_size if part.exists() else 0)
+    free_bytes = shutil.disk_usage(part.parent).free
+    if missing_bytes > free_bytes:
         raise OutputError(
-            f"{_quoted(file.address)} has {missing / 1e6:,.0f} MB to download, but only {free / 1e6:,.0f} MB are free "
-            f"at {str(part.parent)!r}. Free some space, or use another --out."
+            f"downloading {_quoted(file.address)} takes {missing_bytes / 1e6:,.0f} MB, but only "
+            f"{free_bytes / 1e6:,.0f} MB are free at {str(part.parent)!r}. Free some space, or use a different --out."
         )
 
 
 def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
-    """Upload the files that the manifest lists, and the manifest last. Its presence means that the dataset is complete.
+    """Upload the files that the manifest lists, the cards, and last the manifest, which marks the dataset as complete.
 
-    `stale`: names of files from an interrupted upload, which are deleted first.
+    `stale` are the names of files from an interrupted upload. They are deleted first.
     """
     location = _locate(address)
     for name in stale:
@@ -131,7 +131,7 @@ def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> Non
 
 
 def require_empty_prefix(address: str) -> None:
-    """Raise OutputError if a dataset cannot be written to the address, or if it already contains files."""
+    """Raise OutputError if a dataset cannot be written to the address, or if files already exist there."""
     if scheme_of(address) in WEB or is_glob(address):
         raise OutputError(
             f"a dataset cannot be written to {_quoted(address)}. Use a prefix such as s3://bucket/dataset."
@@ -141,11 +141,11 @@ def require_empty_prefix(address: str) -> None:
         names = _retry(lambda: _list_names(location))
     if names:
         name = printable(names[0].rpartition("/")[2])
-        raise OutputError(f"{_quoted(address)} already contains {name!r}. Use another prefix, or empty this one.")
+        raise OutputError(f"{_quoted(address)} already contains {name!r}. Use a different prefix, or empty this one.")
 
 
 def _locate(address: str, seconds: float = READ_TIMEOUT_SECONDS) -> _Location:
-    """Open the file system of an address."""
+    """Return the file system and path of an address."""
     scheme = scheme_of(address) or ""
     if scheme in WEB:
         from gristmill.sources.web import WebFiles  # noqa: PLC0415 - most builds fetch nothing
@@ -170,7 +170,7 @@ def _locate(address: str, seconds: float = READ_TIMEOUT_SECONDS) -> _Location:
 
 
 def _missing_package(scheme: str) -> str:
-    package = PACKAGES.get(scheme, "another package")
+    package = PACKAGES.get(scheme, "an fsspec package")
     extra = "'gristmill[remote]'" if package == "s3fs" else package
     return f"{scheme}:// needs {package}. Install it: pip install {extra}"
 
@@ -188,7 +188,7 @@ def _find(location: _Location) -> dict[str, dict[str, Any]]:
     if scheme_of(address) in WEB:
         if address.partition("?")[0].endswith("/"):
             raise InputError(
-                f"{_quoted(address)} is a folder, which a web server does not list. Use the address of one file."
+                f"{_quoted(address)} is a folder, and web servers do not list folders. Use the address of a file."
             )
         return {path: location.call("info", path)}
     if is_glob(path):
@@ -199,7 +199,7 @@ def _find(location: _Location) -> dict[str, dict[str, Any]]:
         found = (
             {path: properties} if is_file else location.call("find", path, detail=True, seconds=LIST_TIMEOUT_SECONDS)
         )
-    # The S3 console makes keys that end in a slash to represent folders.
+    # The S3 console represents folders by keys that end in a slash.
     return {
         key: properties for key, properties in found.items() if properties["type"] == "file" and not key.endswith("/")
     }
@@ -210,7 +210,7 @@ def _remote_file(location: _Location, key: str, properties: dict[str, Any]) -> R
     if size is None:
         quoted = _quoted(location.address)
         raise InputError(
-            f"the server does not report the size of {quoted}. Download it, and use the local file as the source."
+            f"the server does not report the size of {quoted}. Download the file, and use the local copy as the source."
         )
     scheme = scheme_of(location.address)
     if scheme in WEB:
@@ -222,7 +222,7 @@ def _remote_file(location: _Location, key: str, properties: dict[str, Any]) -> R
 
 def _stamp(properties: dict[str, Any]) -> str | None:
     stamp = next((properties[name] for name in STAMPS if properties.get(name) is not None), None)
-    # A listing may give seconds where the info of a single file gives a date.
+    # A listing may contain seconds where the properties of a single file contain a date.
     return str(stamp.timestamp() if isinstance(stamp, datetime) else stamp) if stamp is not None else None
 
 
@@ -250,7 +250,7 @@ def _download_blocks(location: _Location, file: RemoteFile, part: Path) -> None:
 def _download_stream(location: _Location, file: RemoteFile, part: Path) -> None:
     """Append the missing bytes to a partial download in one stream. Start over if the server ignores ranges.
 
-    An attempt that gets MIN_BLOCK_BYTES further than any before it resets the number of failures.
+    An attempt that gets MIN_BLOCK_BYTES further than all earlier ones resets the number of failures.
     """
     failures = most_bytes = 0
     with part.open("ab") as stream:
@@ -276,7 +276,10 @@ def _append_stream(location: _Location, file: RemoteFile, stream: BinaryIO) -> N
         for block in blocks:
             num_bytes += len(block)
             if num_bytes > file.size:
-                raise InputError(f"{_quoted(file.address)} sends more than the {file.size:,} bytes that it announced.")
+                raise InputError(
+                    f"the server sent more than the {file.size:,} bytes that it reported for {_quoted(file.address)}. "
+                    "Download the file, and use the local copy as the source."
+                )
             stream.write(block)
     if num_bytes < file.size:
         stream.flush()
@@ -299,9 +302,9 @@ def _refuse_changed(location: _Location, file: RemoteFile) -> None:
 def _upload(location: _Location, source: Path, path: str) -> None:
     size = source.stat().st_size
     location.call("put_file", str(source), path, seconds=location.seconds + size / MIN_UPLOAD_BYTES_PER_SECOND)
-    arrived = location.call("info", path)["size"]
-    if arrived != size:
-        raise OSError(f"{arrived} of {size} bytes arrived")
+    num_received = location.call("info", path)["size"]
+    if num_received != size:
+        raise OSError(f"the server received {num_received} of {size} bytes")
     if scheme_of(location.address) in LOCAL:  # remote storage makes uploads durable itself
         sync_file(path)
         sync_folder(os.path.dirname(path))
@@ -323,7 +326,7 @@ def _retry(attempt: Callable[[], Result]) -> Result:
     for seconds in RETRY_DELAY_SECONDS:
         try:
             return attempt()
-        except Exception as error:  # each file system has its own errors
+        except Exception as error:  # each file system raises its own errors
             if _is_final(error):
                 raise
         time.sleep(seconds)
@@ -331,7 +334,7 @@ def _retry(attempt: Callable[[], Result]) -> Result:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Return True if another attempt would fail in the same way."""
+    """Return True if a retry cannot succeed."""
     cause = error.__cause__
     if cause is not None and not isinstance(error, GristmillError) and type(cause).__module__.startswith("aiohttp"):
         return _is_final(cause)  # fsspec reports every error of a web server as a missing file
@@ -354,13 +357,13 @@ def _is_disk_full(error: BaseException) -> bool:
 
 @contextmanager
 def _name_address_in_errors(address: str, kind: type[GristmillError], verb: str) -> Iterator[None]:
-    """Turn any error into one line that names the address."""
+    """Turn an error of the file system into a one-line error of type `kind` that names the address."""
     try:
         yield
     except GristmillError:
         raise
     except Exception as error:
-        if _is_disk_full(error):  # the local disk
+        if _is_disk_full(error):  # the local disk is full, not the remote one
             raise
         raise kind(f"cannot {verb} {_quoted(address)}: {_reason(error, address)}.") from None
 
@@ -369,9 +372,9 @@ def _reason(error: Exception, address: str) -> str:
     if isinstance(error, TimeoutError):
         return f"timed out in each of {ATTEMPTS} attempts"
     if isinstance(error, FileNotFoundError) and error.__cause__ is None:
-        return "it does not exist"
+        return "the address does not exist"
     text = " ".join(str(error.__cause__ or error).split()).rstrip(".")
-    # The error may quote parts of the address, which must not be printed if it contains a login or a signature.
+    # The error may quote the address, so its text is not printed if the address contains a login or a signature.
     is_secret = without_credentials(address) != address
     return type(error.__cause__ or error).__name__ if is_secret or not text else printable(text)
 
@@ -381,7 +384,7 @@ def _quoted(address: str) -> str:
 
 
 def _call_with_timeout(seconds: float, function: Callable[[], Result]) -> Result:
-    """Call a function in another thread. Raise TimeoutError if it takes longer than `seconds`.
+    """Call a function in a separate thread. Raise TimeoutError if it takes longer than `seconds`.
 
     The call cannot be interrupted, so its thread continues after a timeout.
     """

@@ -1,8 +1,8 @@
 """Unpack tables into the cache, so that later steps can read their texts like files.
 
     cache/tables/<key>/survey         columns and parts of the table
-    cache/tables/<key>/00003.rows     texts of its fourth part, concatenated
-    cache/tables/<key>/00003.index    offset, name and defect of each text; written last
+    cache/tables/<key>/00003.rows     texts of the fourth part, concatenated
+    cache/tables/<key>/00003.index    offset, name and defect of each of these texts; written last
 
 The key is a hash of the table's address, its state and the configured columns. Rows in the cache are used again only if
 their digest still matches the index, because other programs may have changed the files.
@@ -30,16 +30,16 @@ from gristmill.sources.addresses import table_stem, without_credentials
 from gristmill.sources.remote import RemoteFile, download
 from gristmill.sources.tables import Survey, TableRow, read_part, survey
 
-FORMAT = 1
+CACHE_VERSION = 1
 MAX_TABLES_AT_ONCE = 8
-"""Maximum number of downloads that are on the disk at the same time, both packed and unpacked."""
+"""Maximum number of downloaded tables that are on the disk at the same time, both packed and unpacked."""
 WRITE_BYTES = 1 << 20
 PRIVATE_MODE = 0o600
 """Mode of unpacked files. The table itself may be readable only by its owner."""
 ALWAYS_ALLOWED_BYTES = 1 << 30
-"""Unpacked size that is allowed for a table of any size."""
+"""Unpacked size that is always allowed, even for a very small table."""
 MIN_ROW_BYTES = 512
-"""Minimum size that a row counts as. Even a row without text takes memory."""
+"""A smaller row is counted as this many bytes, because even a row without text takes memory."""
 MAX_MEMORY_BYTES = 2 << 30
 BYTES_BETWEEN_CHECKS = 64 << 20
 MIN_FREE_BYTES = 256 << 20
@@ -50,9 +50,9 @@ class Table(NamedTuple):
     """A table to unpack."""
 
     repo: str
-    """Repo of the rows that do not name one."""
+    """Repo of rows that do not name a repo."""
     origin: str
-    """Name in messages."""
+    """Name of the table in messages."""
     location: str
     """Local path. A remote table is downloaded to it."""
     remote: RemoteFile | None
@@ -67,15 +67,15 @@ class UnpackedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Position and names of a text in a rows file."""
 
     number: int
-    """Row number in the table, counted from 0."""
+    """Index of the row in the table, from 0."""
     path: str | None
-    """Escaped as in core/names.py. None if the row has no path."""
+    """Path of the text, escaped as in core/names.py. None if the row has no path."""
     repo: str | None
     license: str | None
     offset: int
     size: int
     defect: str | None = None
-    """None if the row is good."""
+    """Reason why the row cannot be used, or None."""
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
@@ -87,7 +87,7 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def num_bytes(self) -> int:
-        """Size of all texts. A row counts as at least MIN_ROW_BYTES."""
+        """Total size of all texts. A smaller text is counted as MIN_ROW_BYTES."""
         return sum(max(row.size, MIN_ROW_BYTES) for row in self.rows)
 
 
@@ -98,7 +98,7 @@ class _Part(NamedTuple):
 
 
 def local_table(path: str, config: Config, cache: Path) -> Table:
-    """Describe a local table and its folder in the cache."""
+    """Return the Table of a local file."""
     location = os.path.realpath(os.path.expanduser(path))
     status = os.stat(location)
     key = _key(location, status.st_size, str(status.st_mtime_ns), config.tables)
@@ -107,9 +107,9 @@ def local_table(path: str, config: Config, cache: Path) -> Table:
 
 
 def remote_table(file: RemoteFile, config: Config, cache: Path) -> Table:
-    """Describe a remote table, its download and its folder in the cache."""
+    """Return the Table of a remote file. Nothing is downloaded yet."""
     origin = without_credentials(file.address)
-    # A signed address differs each time, but its path and the file's ETag do not.
+    # The signature in an address differs each time, but the path and the ETag of the file do not.
     key = _key(origin if file.stamp is not None else file.address, file.size, file.stamp, config.tables)
     location = str(cache / "downloads" / key / ("table" + file.name.lower()[len(table_stem(file.name)) :]))
     folder = str(cache / "tables" / key)
@@ -148,7 +148,7 @@ def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
 
 
 def is_unpacked(table: Table) -> bool:
-    """Return True if the cache has all rows of the table, unchanged."""
+    """Return True if the cache contains all rows of the table, unchanged."""
     try:
         found = msgspec.msgpack.decode(Path(table.folder, "survey").read_bytes(), type=Survey)
     except (OSError, msgspec.MsgspecError, ValueError):
@@ -157,7 +157,7 @@ def is_unpacked(table: Table) -> bool:
 
 
 def unpack(part: _Part) -> int:
-    """Write the rows of a part, unless the cache has them. Return the number of bytes that they count as."""
+    """Write the rows of a part unless the cache contains them. Return their size as in `Index.num_bytes`."""
     table, _, number = part
     if _is_intact(table.folder, number):
         return _read_index(table.folder, number).num_bytes
@@ -166,7 +166,7 @@ def unpack(part: _Part) -> int:
     try:
         index = _write_rows(part, part_path)
         os.replace(part_path, rows_path)
-    except BaseException:  # the incomplete file may have filled the disk
+    except BaseException:  # delete the incomplete file, which may have filled the disk
         with suppress(FileNotFoundError):
             os.unlink(part_path)
         raise
@@ -179,8 +179,11 @@ def _write_rows(part: _Part, path: str) -> Index:
     rows: list[UnpackedRow] = []
     digest = hashlib.sha256()
     offset = 0
-    with open(path, "wb", WRITE_BYTES, opener=_open_private) as stream, bounded_memory(MAX_MEMORY_BYTES) as renew:
-        limit = _SizeLimit(table, renew)
+    with (
+        open(path, "wb", WRITE_BYTES, opener=_open_private) as stream,
+        bounded_memory(MAX_MEMORY_BYTES) as restart_memory_limit,
+    ):
+        limit = _SizeLimit(table, restart_memory_limit)
         read = read_part(table.location, printable(table.origin), found.columns, number)
         for row_number, row in enumerate(read, found.first_rows[number]):
             limit.add(len(row.text))
@@ -194,34 +197,34 @@ def _write_rows(part: _Part, path: str) -> Index:
 class _SizeLimit:
     """Limit on the unpacked size of a table. A few hundred bytes of Parquet can expand to gigabytes."""
 
-    def __init__(self, table: Table, renew: Callable[[], None]) -> None:
-        """`renew` restarts the memory limit, so that rows that are already unpacked do not count."""
-        self._table, self._renew = table, renew
+    def __init__(self, table: Table, restart_memory_limit: Callable[[], None]) -> None:
+        """`restart_memory_limit` excludes memory that is already in use from the limit."""
+        self._table, self._restart_memory_limit = table, restart_memory_limit
         self._num_bytes = self._num_checked_bytes = 0
 
     def add(self, num_bytes: int) -> None:
-        """Count a row. Raise an error if the table unpacks to too much or the disk is nearly full."""
+        """Count a row. Raise InputError if the table expands too much, or OutputError if the disk is nearly full."""
         self._num_bytes += max(num_bytes, MIN_ROW_BYTES)
         require_allowed_expansion(self._table, self._num_bytes)
         if self._num_bytes - self._num_checked_bytes >= BYTES_BETWEEN_CHECKS:
             self._num_checked_bytes = self._num_bytes
-            self._renew()
-            free = shutil.disk_usage(self._table.folder).free
-            if free < MIN_FREE_BYTES:
+            self._restart_memory_limit()
+            free_bytes = shutil.disk_usage(self._table.folder).free
+            if free_bytes < MIN_FREE_BYTES:
                 raise OutputError(
-                    f"unpacking {printable(self._table.origin)!r} fills the disk: only {free / 1e6:,.0f} MB are free "
-                    f"at {self._table.folder!r}. Free some space, or use another --out."
+                    f"unpacking {printable(self._table.origin)!r} fills the disk: only {free_bytes / 1e6:,.0f} MB are "
+                    f"free at {self._table.folder!r}. Free some space, or use a different --out."
                 )
 
 
 def require_allowed_expansion(table: Table, num_bytes: int) -> None:
     """Raise InputError if the table unpacks to more than is allowed for its size."""
-    packed = os.path.getsize(table.location)
-    if num_bytes > max(ALWAYS_ALLOWED_BYTES, table.max_expansion * packed):
+    packed_bytes = os.path.getsize(table.location)
+    if num_bytes > max(ALWAYS_ALLOWED_BYTES, table.max_expansion * packed_bytes):
         raise InputError(
-            f"the table {printable(table.origin)!r} has {packed:,} bytes and unpacks to more than "
-            f"{table.max_expansion} times that (a row counts as at least {MIN_ROW_BYTES} bytes). If you trust it, "
-            "raise --max-expansion."
+            f"the table {printable(table.origin)!r} takes {packed_bytes:,} bytes and unpacks to more than "
+            f"{table.max_expansion} times its size (a row is counted as at least {MIN_ROW_BYTES} bytes). If you trust "
+            "the table, raise --max-expansion."
         )
 
 
@@ -231,27 +234,27 @@ def _open_private(path: str, flags: int) -> int:
 
 @contextmanager
 def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
-    """Limit the memory that this process may take beyond its current memory. Only Linux can count this.
+    """Limit the memory that this process may allocate in addition to its current memory. Only works on Linux.
 
-    Yield a function that restarts the limit from the memory that the process then has.
+    Yield a function that restarts the limit from the memory in use at the time of the call.
     """
-    before = resource.getrlimit(resource.RLIMIT_AS)
+    old_limit = resource.getrlimit(resource.RLIMIT_AS)
 
-    def renew() -> None:
+    def restart_memory_limit() -> None:
         with suppress(OSError), open("/proc/self/statm", encoding="ascii") as stream:
             limit = int(stream.read().split()[0]) * resource.getpagesize() + num_bytes
-            if before[0] == resource.RLIM_INFINITY or limit < before[0]:
-                resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+            if old_limit[0] == resource.RLIM_INFINITY or limit < old_limit[0]:
+                resource.setrlimit(resource.RLIMIT_AS, (limit, old_limit[1]))
 
-    renew()
+    restart_memory_limit()
     try:
-        yield renew
+        yield restart_memory_limit
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_AS, old_limit)
 
 
 def read_rows(table: Table) -> list[tuple[str, list[UnpackedRow]]]:
-    """Return the rows file and the rows of each part of an unpacked table."""
+    """Return the path of the rows file and the list of rows, for each part of an unpacked table."""
     found = msgspec.msgpack.decode(Path(table.folder, "survey").read_bytes(), type=Survey)
     parts = range(len(found.first_rows))
     return [(_path(table.folder, number, "rows"), _read_index(table.folder, number).rows) for number in parts]
@@ -275,7 +278,7 @@ def _unpacked_row(number: int, row: TableRow, offset: int) -> UnpackedRow:
 
 
 def _name_text(name: str | None) -> str | None:
-    r"""Escape a name. It is never opened, so `..` is allowed. Control characters become `\xNN`."""
+    r"""Escape a name from a row. The name is never opened, so `..` is allowed. Control characters become `\xNN`."""
     text = path_text(name or "").strip("/")
     return "".join(f"\\x{ord(char):02x}" if char < " " or char == "\x7f" else char for char in text) or None
 
@@ -318,5 +321,5 @@ def _default_repo(name: str) -> str:
 
 
 def _key(address: str, size: int, stamp: str | None, config: TablesConfig) -> str:
-    parts = [FORMAT, os.fsencode(address), size, stamp, msgspec.to_builtins(config)]
+    parts = [CACHE_VERSION, os.fsencode(address), size, stamp, msgspec.to_builtins(config)]
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()[:32]

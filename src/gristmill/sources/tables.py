@@ -1,6 +1,6 @@
-"""Read the rows of a local Parquet or JSONL file one by one, in little memory. A bad row carries its defect.
+"""Read the rows of a local Parquet or JSONL file one by one, in little memory. An unusable row has a `defect`.
 
-A table has parts that can be read independently: the row groups of a Parquet file. A JSONL file is one part.
+The parts of a table can be read independently. Each row group of a Parquet file is a part. A JSONL file is one part.
 """
 
 import gzip
@@ -33,7 +33,7 @@ SURVEYED_ROWS = 100
 """Number of rows of a JSONL file that are read to find its columns."""
 CHUNK_BYTES = 1 << 20
 ZSTD_CHUNK_BYTES = 4 << 10
-"""Zstandard can expand one byte to 32,768, so a chunk of this size never expands to more than 128 MiB."""
+"""Zstandard can expand one byte to 32,768 bytes, so a chunk of this size never expands to more than 128 MiB."""
 BATCH_ROWS = 256
 MAX_DICTIONARY_BYTES = 64 << 20
 """Larger columns are not read as dictionaries."""
@@ -43,10 +43,10 @@ TOO_LONG = object()
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of the columns that are read. None if the table has no such column."""
+    """Names of the columns to read. A name is None if the table has no such column."""
 
     text: str | None
-    """None if no column contains text, so that the file is not a table of texts."""
+    """None if no column contains text. The file is then not a table of texts."""
     path: str | None
     repo: str | None
     license: str | None
@@ -59,16 +59,16 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
     """Names of all columns."""
     first_rows: tuple[int, ...]
-    """Number of the first row of each part, counted from 0."""
+    """Index of the first row of each part, from 0."""
 
 
 class TableRow(NamedTuple):
     """A row of a table."""
 
     text: bytes
-    """UTF-8. Empty if the row is bad."""
+    """UTF-8. Empty if the row has a defect."""
     defect: str | None
-    """None if the row is good."""
+    """Reason why the row cannot be used, or None."""
     path: str | None
     repo: str | None
     license: str | None
@@ -99,12 +99,12 @@ def read_part(location: str, origin: str, columns: Columns, part: int) -> Iterat
 def license_expression(declared: Any) -> str | None:
     """Combine declared licenses: `["MIT", "apache-2.0", "other"]` -> `Apache-2.0 OR MIT`.
 
-    Return NOASSERTION if none is an SPDX id or expression, and None if no license is declared.
+    Return NOASSERTION if licenses are declared but none is a valid SPDX expression. Return None if none is declared.
     """
     entries = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
     entries = [entry for entry in entries if isinstance(entry, str) and entry.strip()]
-    known = sorted({expression for entry in entries if (expression := _canonical(entry)) is not None})
-    return " OR ".join(known) or NOASSERTION if entries else None
+    expressions = sorted({expression for entry in entries if (expression := _canonical(entry)) is not None})
+    return " OR ".join(expressions) or NOASSERTION if entries else None
 
 
 @lru_cache(maxsize=4096)
@@ -120,27 +120,27 @@ def _is_parquet(location: str) -> bool:
 
 
 def _choose_column(
-    role: str, configured: str | None, common: Sequence[str], has_text: dict[str, bool], origin: str
+    role: str, configured: str | None, common_names: Sequence[str], has_text: dict[str, bool], origin: str
 ) -> str | None:
-    """Return the configured column, or else the first common one that the table has.
+    """Return the configured column, or else the first column of the table that is in `common_names`, or None.
 
     `has_text` records for each column of the table whether it contains text.
     """
     if configured is None:
-        return next((name for name in common if name in has_text and (has_text[name] or role == "license")), None)
+        return next((name for name in common_names if name in has_text and (has_text[name] or role == "license")), None)
     if configured not in has_text:
         names = ", ".join(map(printable, has_text)) or "none"
         raise ConfigError(f"{origin!r} has no column {configured!r} for tables.{role}_column. Its columns: {names}.")
     if role == "text" and not has_text[configured]:
         raise ConfigError(
-            f"column {configured!r} of {origin!r} contains no text. Set tables.text_column to another one."
+            f"column {configured!r} of {origin!r} contains no text. Set tables.text_column to a different column."
         )
     return configured
 
 
 @contextmanager
 def _name_table_in_errors(origin: str) -> Iterator[None]:
-    """Turn any error in reading a table into an InputError that names it."""
+    """Turn any error in reading a table into an InputError that names the table."""
     try:
         yield
     except (ConfigError, InputError):
@@ -151,7 +151,7 @@ def _name_table_in_errors(origin: str) -> Iterator[None]:
         raise _damage_error(origin, error) from None
     except MemoryError:
         raise InputError(
-            f"reading the table {origin!r} takes too much memory. Write it with shorter rows or smaller row groups."
+            f"reading the table {origin!r} takes too much memory. Rewrite it with shorter rows or smaller row groups."
         ) from None
     except (ValueError, EOFError, zlib.error, zstandard.ZstdError, NotImplementedError) as error:
         raise _damage_error(origin, error) from None
@@ -187,21 +187,22 @@ def _open_parquet(location: str, dictionary_columns: Sequence[str] = ()) -> Any:
 
 
 def _dictionary_columns(location: str, part: int, names: Sequence[str]) -> list[str]:
-    """Return the text columns that are small in the file, so that a value shared by many rows is in memory only once.
+    """Return the text columns that are read as dictionaries: those that are small in the file.
 
-    A batch of 256 rows may share one value of ten million bytes. A column that is large in the file has few shared
-    values, and as a dictionary it would remain in memory from the first row to the last.
+    In a dictionary, a value that many rows share is in memory only once. A batch of 256 rows may share one value of ten
+    million bytes. A column that is large in the file has few shared values, and its dictionary would remain in memory
+    from the first row to the last.
     """
     has_text, _ = _parquet_columns(location)
     with _open_parquet(location) as file:
         group = file.metadata.row_group(part)
         chunks = [group.column(number) for number in range(group.num_columns)]
-    small = {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size <= MAX_DICTIONARY_BYTES}
-    return [name for name in names if has_text[name] and name in small]
+    small_columns = {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size <= MAX_DICTIONARY_BYTES}
+    return [name for name in names if has_text[name] and name in small_columns]
 
 
 def _parquet_columns(location: str) -> tuple[dict[str, bool], tuple[int, ...]]:
-    """Return whether each column contains text, and the number of the first row of each row group."""
+    """Return whether each column contains text, and the index of the first row of each row group."""
     with _open_parquet(location) as file:
         schema = file.schema_arrow
         has_text = {field.name: _is_text_type(field.type) for field in schema if schema.names.count(field.name) == 1}
@@ -255,7 +256,7 @@ def _text_bytes(value: Any) -> Any:
 def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
-    except (UnicodeDecodeError, ValueError, OverflowError):  # a list of invalid texts, or a date outside the calendar
+    except (UnicodeDecodeError, ValueError, OverflowError):  # for example invalid UTF-8 in a list
         return None
 
 
@@ -263,7 +264,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _jsonl_columns(location: str) -> dict[str, bool]:
-    """Return for each column whether any of the first rows has text in it."""
+    """Return for each column whether it contains text in one of the first SURVEYED_ROWS rows."""
     has_text: dict[str, bool] = {}
     for line in islice(_lines(location), SURVEYED_ROWS):
         values = _parse_row(line)
@@ -287,7 +288,7 @@ def _parse_row(line: bytes | None) -> dict[str, Any] | str:
         row = orjson.loads(line)
     except ValueError as error:
         return f"invalid JSON: {str(error).partition(': line')[0]}"
-    return row if isinstance(row, dict) else f"no JSON object but {_type_name(row)}"
+    return row if isinstance(row, dict) else f"expected a JSON object, found {_type_name(row)}"
 
 
 def _lines(location: str) -> Iterator[bytes | None]:
@@ -304,7 +305,7 @@ def _lines(location: str) -> Iterator[bytes | None]:
 
 
 def split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes | None]:
-    """Split chunks into lines. Yield None for a longer line. At most one line and one chunk are in memory."""
+    """Split chunks into lines, with at most one line and one chunk in memory. A line over `max_bytes` becomes None."""
     pending = bytearray()
     is_too_long = False
     for chunk in chunks:
@@ -330,7 +331,7 @@ def _chunks(stream: BinaryIO, *, is_gzip: bool) -> Iterator[bytes]:
 
 
 def _zstd_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Decompress frame by frame. zstandard's own reader accepts a truncated file as a complete one."""
+    """Decompress frame by frame, because zstandard's own reader accepts a truncated file without an error."""
     frame = None
     while packed := stream.read(ZSTD_CHUNK_BYTES):
         while packed:
@@ -339,7 +340,7 @@ def _zstd_chunks(stream: BinaryIO) -> Iterator[bytes]:
             packed = frame.unused_data if frame.eof else b""
             frame = None if frame.eof else frame
     if frame is not None:
-        raise EOFError("it is truncated")
+        raise EOFError("the Zstandard data is truncated")
 
 
 # --- Both formats
@@ -372,14 +373,14 @@ def _text(values: dict[str, Any], column: str) -> tuple[bytes, str | None]:
     if isinstance(value, str):
         return value.encode("utf-8"), None
     if not isinstance(value, bytes):
-        return b"", f"{column} is {_type_name(value)}" if column in values else f"it has no {column}"
+        return b"", f"column {column} is {_type_name(value)}" if column in values else f"column {column} is missing"
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
-        return b"", f"{column} is not UTF-8 at byte {error.start}"
+        return b"", f"column {column} is not UTF-8 at byte {error.start}"
     return value, None
 
 
 def _type_name(value: Any) -> str:
-    type_names = {type(None): "null", bool: "true or false", dict: "an object", list: "a list", str: "a text"}
+    type_names = {type(None): "null", bool: "a boolean", dict: "an object", list: "a list", str: "a string"}
     return type_names.get(type(value), "a number")

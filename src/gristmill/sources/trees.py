@@ -1,7 +1,7 @@
 """Scan folders, git work trees and single files for source files, in path order, and record the drops.
 
-- Git lists the files of a work tree (see git.py). Submodules that are checked out and nested repositories are listed by
-  their own git, under their path in the source. A folder that its work tree ignores is a plain folder.
+- Git lists the files of a work tree (see git.py). It lists nested repositories and checked-out submodules separately,
+  under their path in the source. A source folder that its work tree ignores is treated as a plain folder.
 - In a plain folder, .gitignore and .ignore files apply, as in ripgrep.
 - A symbolic link is never followed, so nothing outside a source is read and no loop is possible.
 - An output folder inside a source is skipped.
@@ -26,7 +26,7 @@ from gristmill.sources.gitignore import IgnoreFile, ignore_files, is_ignored
 from gristmill.sources.path_filter import PathFilter
 
 NANOSECONDS_TO_SETTLE = 3_000_000_000
-"""Age from which the times of a file are reliable. It exceeds the error of the coarsest file system clock."""
+"""Minimum age at which the timestamps of a file are reliable. It exceeds the error of any file system clock."""
 KINDS = {**plain_files.KINDS, stat.S_IFDIR: "a submodule that is not checked out"}
 
 
@@ -55,11 +55,11 @@ class _Folder(NamedTuple):
     """Ignore files of the folders above, innermost first."""
     may_be_repository: bool = False
     is_below_git: bool = False
-    """True if the folder is below one that git listed, so that the folders above it are not checked yet."""
+    """True if git listed this folder or a folder above it. The path filter has then not checked the folders above."""
 
     @property
     def sort_key(self) -> str:
-        """Position of the folder and its contents in path order."""
+        """Sort key for the position of the folder and its contents in path order."""
         return path_text(self.prefix)
 
 
@@ -72,18 +72,18 @@ class _Entry(NamedTuple):
     folders_checked: bool
     """True if the folders above the entry are already checked."""
     may_be_repository: bool = False
-    """True if git listed the entry, because it lists submodules like files."""
+    """True if git listed the entry. Git lists submodules like files."""
 
     @property
     def sort_key(self) -> str:
-        """Position in path order."""
+        """Sort key for the position in path order."""
         return path_text(self.path)
 
 
 def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()) -> Scan:
     """Scan all sources.
 
-    `leave_out`: folders to skip inside a source. A source that is itself inside such a folder is scanned.
+    `leave_out` are folders to skip. A source that is inside such a folder is scanned nevertheless.
     """
     found = Scan([], [], {}, [], {})
     found.files.extend(iter_files(found, sources, config, leave_out=leave_out))
@@ -95,18 +95,18 @@ def iter_files(
 ) -> Iterator[SourceFile]:
     """Yield the files of all sources in path order, as they are found.
 
-    Everything else is added to `found`, which is complete after the last file.
+    Drops, commits and warnings are added to `found`. They are complete after the last file.
     """
     paths = PathFilter(config)
-    skipped = tuple(os.path.realpath(folder) for folder in leave_out)
-    in_order = sorted(as_sources(sources), key=lambda source: source.repo)
+    skipped_folders = tuple(os.path.realpath(folder) for folder in leave_out)
+    sorted_sources = sorted(as_sources(sources), key=lambda source: source.repo)
 
     def files() -> Iterator[SourceFile]:
-        for source in in_order:
-            skipped_inside = tuple(
-                folder for folder in skipped if not (source.root + os.sep).startswith(folder + os.sep)
+        for source in sorted_sources:
+            skipped_inside_source = tuple(
+                folder for folder in skipped_folders if not (source.root + os.sep).startswith(folder + os.sep)
             )
-            yield from _Scanner(source, paths, skipped_inside, found).files()
+            yield from _Scanner(source, paths, skipped_inside_source, found).files()
         found.drops.sort(key=lambda drop: (drop.repo, drop.path))
 
     return files()
@@ -115,16 +115,16 @@ def iter_files(
 class _Scanner:
     """Scanner of one source."""
 
-    def __init__(self, source: Source, paths: PathFilter, skipped: tuple[str, ...], result: Scan) -> None:
-        self._source, self._paths, self._skipped, self._result = source, paths, skipped, result
+    def __init__(self, source: Source, paths: PathFilter, skipped_folders: tuple[str, ...], result: Scan) -> None:
+        self._source, self._paths, self._skipped_folders, self._result = source, paths, skipped_folders, result
         self._root = os.path.join(source.root, "")
-        self._inside_skipped = tuple(os.path.join(folder, "") for folder in skipped)
+        self._skipped_prefixes = tuple(os.path.join(folder, "") for folder in skipped_folders)
         self._started_at = time.time_ns()
-        self._link_free: dict[str, bool] = {}
+        self._is_link_free: dict[str, bool] = {}
         self._is_dataset: dict[str, bool] = {}
 
     def files(self) -> Iterator[SourceFile]:
-        """Yield the files in path order, and add the other entries to the drops of the result."""
+        """Yield the files in path order, and add all other entries to the drops of the result."""
         self._result.commits[self._source.repo] = None
         pending: list[_Entry | _Folder] = []
         """A stack: the next entry is last."""
@@ -139,17 +139,17 @@ class _Scanner:
                 _push(pending, self._walk(entry) if listing is None else self._git_entries(entry, listing))
                 continue
             location = self._location(entry.path)
-            if location in self._skipped or location.startswith(self._inside_skipped):
+            if location in self._skipped_folders or location.startswith(self._skipped_prefixes):
                 continue
             status = _status(location) if entry.may_be_repository else None
             if status is not None and self._is_repository(entry.path, location, status):
                 _push(pending, [_Folder(entry.path + "/", may_be_repository=True, is_below_git=True)])
                 continue
-            checked = self._check(entry, location, status)
-            if isinstance(checked, Drop):
-                self._result.drops.append(checked)
+            file_or_drop = self._check(entry, location, status)
+            if isinstance(file_or_drop, Drop):
+                self._result.drops.append(file_or_drop)
             else:
-                yield checked
+                yield file_or_drop
 
     def _is_repository(self, path: str, location: str, status: os.stat_result | OSError) -> bool:
         is_folder = isinstance(status, os.stat_result) and stat.S_ISDIR(status.st_mode)
@@ -161,22 +161,22 @@ class _Scanner:
         )
 
     def _check(self, entry: _Entry, location: str, status: os.stat_result | OSError | None) -> SourceFile | Drop:
-        """Return the file, or a Drop with the reason. `status` is None if it is not known yet."""
+        """Return the file, or a Drop with the reason. `status` is None if `lstat` was not called yet."""
         path = path_text(entry.path)
 
         def drop(reason: DropReason, detail: str) -> Drop:
             return Drop(repo=self._source.repo, path=path, reason=reason, detail=detail)
 
         if _is_outside(entry.path):
-            return drop(DropReason.OUTSIDE_SOURCE, "listed under a path that leads out of the source")
+            return drop(DropReason.OUTSIDE_SOURCE, "the listed path leads out of the source")
         if self._source.only_files is None:
             exclusion = self._paths.check_file(path, is_tracked=entry.is_tracked, folders_checked=entry.folders_checked)
             if exclusion is not None:
                 return drop(*exclusion)
         if not entry.folders_checked and not self._has_no_links(entry.path):
-            return drop(DropReason.SYMLINK, "a folder on its way is a symbolic link")
+            return drop(DropReason.SYMLINK, "a folder in its path is a symbolic link")
         if self._is_in_dataset(location):
-            return drop(DropReason.EXCLUDED, "a dataset of gristmill")
+            return drop(DropReason.EXCLUDED, "part of a gristmill dataset")
         status = status or _status(location)
         if isinstance(status, os.stat_result) and stat.S_ISREG(status.st_mode):
             return SourceFile(
@@ -190,16 +190,16 @@ class _Scanner:
         return drop(*_drop_reason(location, status))
 
     def _stamp(self, status: os.stat_result) -> int | None:
-        """Return a hash of inode, size and times, or None for a file that was changed very recently.
+        """Return a hash of device, inode, size and times, or None for a file that was changed very recently.
 
-        Such a file could change again without a change of its times. Git treats recent files in the same way.
+        A recent file could change again while its times stay the same. Git does not rely on recent times either.
         """
         if max(status.st_ctime_ns, status.st_mtime_ns) > self._started_at - NANOSECONDS_TO_SETTLE:
             return None
         return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
     def _is_in_dataset(self, location: str) -> bool:
-        """Return True for a file of an earlier dataset. It is not source, even if this build writes elsewhere."""
+        """Return True for a file of an earlier dataset. It is not source code, even if this build writes elsewhere."""
         folder = location.rpartition(os.sep)[0] or os.sep
         if folder not in self._is_dataset:
             may_be = self._source.only_files is None and os.path.lexists(os.path.join(folder, MANIFEST))
@@ -207,7 +207,7 @@ class _Scanner:
         return self._is_dataset[folder]
 
     def _git_listing(self, folder: _Folder) -> git.Listing | None:
-        """Return None for a plain folder. Warn and return None for a repository that git cannot list."""
+        """Return git's listing, or None for a plain folder. Warn and return None if git cannot list a repository."""
         location = self._location(folder.prefix)
         try:
             listing = git.list_files(location)
@@ -216,7 +216,7 @@ class _Scanner:
         except InputError as error:
             listing, problem = None, str(error).rstrip(".")
         if problem:
-            self._warn(folder.prefix, f"{problem}; read as a plain folder, with its .gitignore files.")
+            self._warn(folder.prefix, f"{problem}; the folder is read as a plain folder, with its .gitignore files.")
         return listing
 
     def _git_entries(self, folder: _Folder, listing: git.Listing) -> Iterator[_Entry | _Folder]:
@@ -227,7 +227,7 @@ class _Scanner:
         for path, detail in listing.unreadable:
             self._drop_folder(folder.prefix + path.rstrip("/") + "/", DropReason.UNREADABLE, detail)
         for entry in listing.entries:
-            # A nested repository ends in a slash, a submodule does not.
+            # The path of a nested repository ends in a slash, the path of a submodule does not.
             path = folder.prefix + entry.path.rstrip("/")
             yield _Entry(path, entry.is_tracked, folders_checked=False, may_be_repository=True)
 
@@ -246,7 +246,7 @@ class _Scanner:
         for entry in entries:
             path = folder.prefix + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            is_skipped = entry.name == ".git" or self._location(path) in self._skipped
+            is_skipped = entry.name == ".git" or self._location(path) in self._skipped_folders
             if is_skipped or is_ignored(path + "/" if is_folder else path, ignores):
                 continue
             if not is_folder:
@@ -265,14 +265,14 @@ class _Scanner:
     def _has_no_links(self, path: str) -> bool:
         """Return True if no folder of the path is a link. A git index may list `a/b` although `a` has become a link."""
         folder = path.rpartition("/")[0]
-        if folder not in self._link_free:
-            has_no_links = self._link_free.setdefault("", os.path.realpath(self._source.root) == self._source.root)
+        if folder not in self._is_link_free:
+            has_no_links = self._is_link_free.setdefault("", os.path.realpath(self._source.root) == self._source.root)
             for end in (end for end, char in enumerate(folder + "/") if char == "/"):
-                if folder[:end] not in self._link_free:
+                if folder[:end] not in self._is_link_free:
                     is_link = os.path.islink(self._location(folder[:end]))
-                    self._link_free[folder[:end]] = has_no_links and not is_link
-                has_no_links = self._link_free[folder[:end]]
-        return self._link_free[folder]
+                    self._is_link_free[folder[:end]] = has_no_links and not is_link
+                has_no_links = self._is_link_free[folder[:end]]
+        return self._is_link_free[folder]
 
     def _drop_folder(self, path: str, reason: DropReason, detail: str) -> None:
         drop = Drop(repo=self._source.repo, path=path_text(path), reason=reason, detail=detail)
@@ -288,9 +288,9 @@ def _is_outside(path: str) -> bool:
 
 
 def _push(pending: list[_Entry | _Folder], found: Iterable[_Entry | _Folder]) -> None:
-    """Push entries on the stack so that the next one in path order is last.
+    """Push entries onto the stack so that the next entry in path order is last.
 
-    Pending entries may come before some of the new ones, for example before those of a submodule. Then all are sorted.
+    If a pending entry comes before a new entry, as it may if the new entries are in a submodule, all are sorted.
     """
     entries = sorted(found, key=lambda entry: entry.sort_key, reverse=True)
     is_mixed = bool(entries and pending) and pending[-1].sort_key < entries[0].sort_key
@@ -308,10 +308,10 @@ def _status(location: str) -> os.stat_result | OSError:
 
 def _drop_reason(location: str, status: os.stat_result | OSError) -> tuple[DropReason, str]:
     if isinstance(status, FileNotFoundError | NotADirectoryError):
-        return DropReason.VANISHED, "listed, but not there"
+        return DropReason.VANISHED, "listed, but missing"
     if isinstance(status, OSError):
         return DropReason.UNREADABLE, status.strerror or str(status)
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
-        return DropReason.SYMLINK, f"points to {path_text(os.readlink(location))}"
+        return DropReason.SYMLINK, f"a symbolic link to {path_text(os.readlink(location))}"
     return DropReason.NOT_A_FILE, KINDS.get(kind, "not a regular file")

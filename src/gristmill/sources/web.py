@@ -1,11 +1,11 @@
 """Read files from web servers (http:// and https://): their size, their state, and their bytes from a given offset.
 
-This uses only the standard library, and a source may be any server on the internet. Therefore:
+This module uses only the standard library. A source may be any server on the internet. Therefore:
 
 - A body is read in blocks, never all at once.
-- A file on a server that ignores ranges is read from the beginning.
-- A redirect from a public address to a private one is refused. Otherwise a server could make gristmill read data that
-  only this machine can reach.
+- If a server ignores ranges, the file is read from the beginning.
+- A redirect from a public address to a private address is refused, because a server could otherwise make gristmill
+  read data that only this machine can reach.
 """
 
 import base64
@@ -45,7 +45,7 @@ class Body(NamedTuple):
     """Body of a response."""
 
     start: int
-    """Offset of the first block in the file: the requested one, or 0 if the server ignored the range."""
+    """Offset of the first block in the file: the requested offset, or 0 if the server ignored the range."""
     blocks: Iterator[bytes]
 
 
@@ -58,7 +58,7 @@ class WebFiles:
         self._timeout_seconds = timeout_seconds
 
     def info(self, address: str) -> dict[str, Any]:
-        """Return the size and the state headers. Use GET if the server refuses HEAD, or answers with no size or 0."""
+        """Return the size and the state headers. If the server refuses HEAD, or reports no size or 0, use GET."""
         try:
             facts = self._request_info(address, "HEAD")
         except HTTPError:
@@ -121,7 +121,7 @@ def _open_response(address: str, method: str, timeout_seconds: float, start: int
 
 
 def _request(address: str, method: str, start: int) -> Request:
-    """Make a request. A login in the address becomes a header, because it is not part of the requested URL."""
+    """Return a request. A login in the address becomes a header, because the requested URL must not contain it."""
     parts = urlsplit(address)
     login, _, host = parts.netloc.rpartition("@")
     path, query = (quote(part, safe=UNQUOTED_CHARACTERS) for part in (parts.path, parts.query))
@@ -149,16 +149,16 @@ class _RedirectHandler(HTTPRedirectHandler):
 
 
 class _Guard:
-    """Refuses connections to private addresses in a request whose first connection went to a public one.
+    """Refuses connections to private addresses if the first connection of a request went to a public address.
 
-    It checks the address of the open connection, not the host name: a second lookup could give a different address.
+    The address of the open connection is checked, not the host name: a second lookup could give a different address.
     """
 
     def __init__(self) -> None:
         self._allows_private: bool | None = None
 
     def check(self, connection: HTTPConnection) -> None:
-        """Close the connection and raise InputError if it is refused."""
+        """Close the connection and raise InputError if its address is not allowed."""
         is_private = _is_private(connection.sock.getpeername()[0])
         if self._allows_private is None:
             self._allows_private = is_private
@@ -166,12 +166,12 @@ class _Guard:
             connection.close()
             host = printable(connection.host)
             raise InputError(
-                f"the source redirects to {host!r}, an address of this machine or its network. If this is intended, "
-                "use that address as the source."
+                f"the source redirects to {host!r}, an address of this machine or its local network. If this is "
+                "intended, use that address as the source."
             )
 
     def allow_proxy(self) -> None:
-        """Allow a connection through a proxy, which decides itself which hosts it reaches.
+        """Allow a connection through a proxy, because the proxy decides which hosts can be reached.
 
         Later direct connections are still checked.
         """

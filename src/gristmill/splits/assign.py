@@ -1,8 +1,8 @@
 """Group documents and assign each group to train, validation or test, before windows are cut. Groups are never divided.
 
-New groups are assigned by size, from large to small. Within each power of two, the seed decides the order. Each group
-goes to the split with the largest deficit. Every split therefore gets its share of large and of small files, and the
-deviation from the shares is about the size of the smallest groups.
+New groups are assigned by size, from large to small. The seed decides the order of groups whose sizes are between the
+same powers of two. Each group is assigned to the split with the largest deficit of tokens. Every split therefore gets
+its share of large and of small files, and the deviation from the shares is about the size of the smallest groups.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ class Group(NamedTuple):
     name: str
     documents: tuple[PreparedDocument, ...]
     dropped: tuple[PreparedDocument, ...] = ()
-    """Dropped duplicates of the documents. Only their splits in an earlier build matter."""
+    """Dropped duplicates of the documents. They are used only for their splits in an earlier build."""
 
     @property
     def num_tokens(self) -> int:
@@ -39,13 +39,13 @@ def make_groups(
 ) -> list[Group]:
     """Group the documents that must be in the same split. A group is named after its first document.
 
-    `clusters` are near-duplicates, `dropped` the documents to drop, and `copies` the exact duplicates of a document.
-    All three use document indices. `by` is `file`, `directory` or `repo`. Copies do not join folders, but an earlier
-    build may have assigned them to a split.
+    `by` is `file`, `directory` or `repo`. `clusters` contains the indices of near-duplicates, and `dropped` the indices
+    of documents to drop. `copies` contains exact duplicates, keyed by the index of the document. Copies do not join two
+    folders into one group, but an earlier build may have assigned them to a split.
     """
     sets = UnionFind(len(documents))
     first_in_unit: dict[str, int] = {}
-    if by != "file":  # otherwise each document is a separate unit
+    if by != "file":  # with `file`, each document is a separate unit
         for index, document in enumerate(documents):
             sets.join(first_in_unit.setdefault(_unit_name(document, by), index), index)
     for members in clusters:
@@ -76,8 +76,8 @@ def assign_splits(
 ) -> dict[str, Split]:
     """Return the split of each group, keyed by group name.
 
-    A group from an earlier build keeps the split of its first known document. With `train_wins`, a group whose
-    documents were in several splits goes to train.
+    A group with documents from an earlier build keeps the split of the first of these documents. With `train_wins`, a
+    group whose documents were in several splits is assigned to train.
     """
     assigned: dict[str, Split] = {}
     tokens = dict.fromkeys(fractions, 0)
@@ -103,5 +103,5 @@ def assign_splits(
 
 
 def _random_key(name: str, seed: int) -> bytes:
-    """Return a pseudorandom sort key that depends only on seed and name, so that a new file does not reorder others."""
+    """Return a pseudorandom sort key. It depends only on seed and name, so a new file does not reorder others."""
     return hashlib.sha256(f"{seed}\0{name}".encode()).digest()

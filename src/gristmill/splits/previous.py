@@ -18,12 +18,12 @@ from gristmill.core.records import FileKey, PreparedDocument, Split
 class PreviousSplit(NamedTuple):
     """Splits of the files in an earlier build.
 
-    A file is found by content first, so that a moved file keeps its split, and then by name.
+    A file is looked up by its text first, so that a moved file keeps its split, and then by repo and path.
     """
 
     by_key: Mapping[FileKey, Split]
     by_text: Mapping[str, Split]
-    """Keyed by text_sha256."""
+    """Splits, keyed by `text_sha256`."""
 
     def find(self, document: PreparedDocument) -> Split | None:
         """Return the earlier split of a document, or None if it is new."""
@@ -47,7 +47,7 @@ class _PreviousRow(msgspec.Struct, frozen=True):
 
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
-    """Read files.jsonl of the earlier build, and return its splits and digest.
+    """Return the splits in the files.jsonl of the earlier build, and the digest of that file.
 
     Without an earlier build, or with `split.fresh`, the result is empty and the digest is None.
     """
@@ -57,7 +57,7 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     try:
         content = read_plain(path)
     except OSError as error:
-        raise InputError(f"cannot read the earlier splits {str(path)!r}: {error.strerror}.") from None
+        raise InputError(f"cannot read the splits of the earlier build from {str(path)!r}: {error.strerror}.") from None
     decoder = msgspec.json.Decoder(_PreviousRow)
     try:
         rows = [row for row in decoder.decode_lines(content) if row.split is not None]
@@ -75,7 +75,7 @@ def previous_file(config: Config) -> Path | None:
     if config.split.fresh:
         return None
     if config.split.previous is not None:
-        named = Path(os.path.expanduser(config.split.previous))
-        return named / FILES if named.is_dir() else named
+        given_path = Path(os.path.expanduser(config.split.previous))
+        return given_path / FILES if given_path.is_dir() else given_path
     path = Path(config.out) / FILES
     return path if path.is_file() else None

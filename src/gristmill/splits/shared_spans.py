@@ -1,17 +1,20 @@
 """Find long spans that two sets of documents share, without comparing all pairs of documents.
 
-A shared span is a sequence of 50 or more tokens that appears verbatim on both sides. It must have 8 or more distinct
-ids, so that a rule of dashes does not count. The `small` side is held out, the `large` side is train.
+The two sets are called sides: the `small` side is held out, the `large` side is train. A shared span is a sequence of
+50 or more tokens that appears verbatim on both sides. It must contain 8 or more distinct ids, so that a line of dashes
+is not a shared span.
 
-1. Some 25-grams of each document are its anchors: of any 26 neighboring 25-grams, the one with the smallest key. Where
-   two documents share 50 tokens, both have the same 26 neighbors there, and therefore the same anchor. About one in 13
-   of all 25-grams is an anchor. Anchors depend only on the document, so `prepare` computes them once.
-2. The anchors of the large side are looked up among those of the small side. A match may be part of a shared span.
-3. The 50-grams around each match, on both sides, are written to disk by key and position (`span_keys`, partitioned by
-   key). A key on both sides marks a shared span (`span_join.compare` joins them). It is then compared token by token.
+1. Some 25-grams of each document are its anchors: of any 26 neighboring 25-grams, the one with the smallest key. If two
+   documents share 50 tokens, these contain the same 26 neighbors in both documents, and therefore the same anchor.
+   About one in 13 of all 25-grams is an anchor. Anchors depend only on the document, so `prepare` computes them once.
+2. The anchors of the large side are looked up among the anchors of the small side. A match may be part of a shared
+   span.
+3. On both sides, the 50-grams around each match are written to disk with their key (`span_keys`) and position,
+   partitioned by key. `span_join.compare` finds the keys that both sides contain, and compares their 50-grams token by
+   token.
 
-The small side is a few percent of all documents, so step 2 runs in memory. The rest uses the disk.
-Anchors are the winnowing of Schleimer, Wilkerson and Aiken (2003).
+The small side is a few percent of all documents, so step 2 runs in memory. Step 3 uses the disk.
+This choice of anchors is called winnowing (Schleimer, Wilkerson and Aiken, 2003).
 """
 
 from collections.abc import Iterable
@@ -45,9 +48,9 @@ AnyKeys = npt.NDArray[Any]
 
 
 def gram_keys(ids: Ids) -> AnchorKeys:
-    """Return a key for each 25-gram, at two additions per token.
+    """Return a key for each 25-gram, with two additions per token.
 
-    The key ignores the order of tokens. The comparison of spans removes false matches.
+    The key ignores the order of tokens. The later comparison of spans removes false matches.
     """
     if len(ids) < ANCHOR_TOKENS:
         return np.zeros(0, np.uint32)
@@ -70,9 +73,9 @@ NO_ANCHORS = Anchors(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, 
 
 
 def find_anchors(ids: Ids, edges: Positions) -> Anchors:
-    """Find the anchors of several texts. `edges` are the start of each text in `ids`, and the end."""
+    """Find the anchors of several texts. `edges` are the start of each text in `ids`, and the end of the last text."""
     keys = gram_keys(ids)
-    # Grams near the end of a text that extend into the next one.
+    # 25-grams near the end of a text that extend into the next text.
     crossing = (edges[1:-1, None] - np.arange(1, ANCHOR_TOKENS)).ravel()
     crossing = crossing[(crossing >= 0) & (crossing < len(keys))]
     keys[crossing] = np.iinfo(np.uint32).max
@@ -93,7 +96,7 @@ def _mix_bits(keys: AnchorKeys) -> AnchorKeys:
 def _is_anchor(keys: AnchorKeys) -> Flags:
     """Return True for each key that is the smallest in at least one range of 26 neighbors.
 
-    The test: of all ranges of 26 neighbors that contain the key, the largest minimum is the key itself.
+    This is the case if the key equals the largest minimum of all ranges of 26 neighbors that contain the key.
     """
     reach = NUM_NEIGHBORS - 1
     flags = np.zeros(len(keys), np.bool_)
@@ -118,7 +121,7 @@ def _reduce_neighbors(reduce: np.ufunc, keys: AnchorKeys) -> AnchorKeys:
 
 
 class KeyTable(NamedTuple):
-    """Approximate set of keys: one bit for each value of the leading bits, set if a key begins with them."""
+    """Approximate set of keys: one bit for each value of the leading bits, set if a key begins with this value."""
 
     bits: npt.NDArray[np.uint8]
 
@@ -132,7 +135,7 @@ class KeyTable(NamedTuple):
         return cls(bits)
 
     def may_contain(self, keys: AnyKeys) -> Flags:
-        """Return True for all keys in the set, and False for most others."""
+        """Return True for all keys in the set, and False for most other keys."""
         slots = _leading_bits(keys, (8 * len(self.bits)).bit_length() - 1).astype(np.uint32)
         flags: Flags = (self.bits.take(slots >> 3) >> (slots & 7).astype(np.uint8)) & 1 != 0
         return flags
@@ -156,7 +159,7 @@ class GramRuns(NamedTuple):
         return self.last - self.first + 1
 
     def extract(self, ids: Ids) -> tuple[Ids, Positions]:
-        """Return the ids of the runs, concatenated, and the start of each 50-gram in them."""
+        """Return the concatenated ids of the runs, and the start of each 50-gram in the concatenated ids."""
         lengths = self.last - self.first + SPAN_TOKENS
         first = np.cumsum(lengths) - lengths
         return ids[expand_ranges(self.first, lengths)], GramRuns(first, first + self.last - self.first).starts()
@@ -171,7 +174,7 @@ def expand_ranges(first: Positions, counts: Positions) -> Positions:
 def gram_runs_around(positions: Positions, begin: Positions, end: Positions) -> GramRuns:
     """Return all 50-grams that contain a 25-gram at one of these positions.
 
-    `begin` and `end` bound the text of each position.
+    `begin` and `end` are the start and end of the text that contains each position.
     """
     first = np.maximum(positions - (SPAN_TOKENS - ANCHOR_TOKENS), begin)
     last = np.minimum(positions, end - SPAN_TOKENS)
@@ -211,7 +214,7 @@ def merge_into_ranges(ids: Ids, starts: Positions, min_distinct: int) -> list[Ra
 
 
 def _has_distinct(ids: Ids, min_distinct: int) -> bool:
-    """Return True if a range has enough distinct ids. Usually its first 50 tokens are enough."""
+    """Return True if a range has enough distinct ids. Usually the first 50 tokens already have enough."""
     return len(set(ids[:SPAN_TOKENS].tolist())) >= min_distinct or len(distinct(ids)) >= min_distinct
 
 

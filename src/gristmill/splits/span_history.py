@@ -1,9 +1,10 @@
 """Update the spans that held-out files share with train, using the record of an earlier build.
 
-For each held-out file of the earlier build, the record lists its 50-grams that are in train, and the first train file
-with each. A new train file may contain more of them, or come before the recorded file. A removed train file may have
-been the only one with a 50-gram. The held-out file is then compared with all of train, like a new one, unless a new
-train file at the same path or before it has the 50-gram. The result equals a comparison of all files with all files.
+For each held-out file of the earlier build, the record lists the 50-grams that are in train, and the first train file
+that contains each. A new train file may contain more 50-grams of the held-out file, or come before the recorded train
+file. A removed train file may have been the only one that contained a 50-gram. After a removal, the held-out file is
+compared with all of train, like a new held-out file, unless a new train file at or before the removed path contains the
+50-gram. The result equals a comparison of all held-out files with all train files.
 """
 
 import hashlib
@@ -27,10 +28,10 @@ Identity = bytes
 
 
 class CompareFunction(Protocol):
-    """Function that returns the spans each held-out document shares with train, keyed by index.
+    """Function that returns the spans that each held-out document shares with train, keyed by held-out index.
 
-    With `include_trivial`, the result includes spans that are too trivial to count alone, because they may touch spans
-    that count.
+    With `include_trivial`, the result includes spans with too few distinct ids. They are not cut by themselves, but
+    they may be adjacent to spans that are cut.
     """
 
     def __call__(self, held_out: Documents, train: Documents, *, include_trivial: bool) -> dict[int, SharedSpans]: ...
@@ -49,7 +50,7 @@ class KnownSpans(msgspec.Struct, frozen=True, array_like=True):
 
     cuts: tuple[Cut, ...]
     runs: StartRuns
-    """Train documents are given by their index in `Compared.matched_texts`."""
+    """Shared 50-grams. Train documents are given by their index in `ComparisonRecord.matched_texts`."""
 
 
 class ComparisonRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +62,7 @@ class ComparisonRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _SharedStarts(NamedTuple):
-    """Shared 50-grams of a document: the start of each, and the index of the first train document with it."""
+    """Shared 50-grams of a document: the start of each, and the index of the first train document that contains it."""
 
     starts: Positions
     texts: Positions
@@ -79,52 +80,52 @@ class _SharedStarts(NamedTuple):
 
 
 class _Train:
-    """Train documents in path order, and their relation to those of the earlier build."""
+    """Train documents in path order, and their relation to the train documents of the earlier build."""
 
     def __init__(self, documents: Documents, before: ComparisonRecord) -> None:
         self.documents = documents
         self.identities = [_identity(document) for document in documents]
         index_by_identity = {identity: index for index, identity in enumerate(self.identities)}
-        self.new = np.array(
+        self.new_indices = np.array(
             [index for index, identity in enumerate(self.identities) if identity not in before.train], np.int64
         )
-        self.known_indices = np.array(
+        self.current_indices = np.array(
             [index_by_identity.get(text.identity, MISSING) for text in before.matched_texts], np.int64
         )
-        """Current index of each recorded train document, or MISSING if it was removed."""
+        """Current index of each recorded train document, or MISSING if the document was removed."""
         keys = [document.key for document in documents]
         self.last_not_after = np.array(
             [bisect_right(keys, (text.repo, text.path)) - 1 for text in before.matched_texts], np.int64
         )
-        """For each recorded document, the index of the last current document whose path is not after it."""
+        """For each recorded document, the index of the last current document at or before its path."""
 
-    def renumber_if_unchanged(self, old: StartRuns, new: StartRuns) -> StartRuns | None:
-        """Return the old runs with current indices, or None if the new runs may change them."""
-        rows = _rows(old)
-        known_indices = self.known_indices[rows[:, 2]]
-        if np.any(known_indices == MISSING):  # a matched train document was removed
+    def renumber_if_unchanged(self, old_runs: StartRuns, new_runs: StartRuns) -> StartRuns | None:
+        """Return the old runs with current indices, or None if removed documents or the new runs may change them."""
+        rows = _rows(old_runs)
+        current_indices = self.current_indices[rows[:, 2]]
+        if np.any(current_indices == MISSING):  # a matched train document was removed
             return None
-        if not new:
-            return _with_texts(rows, known_indices)
-        if not old:
+        if not new_runs:
+            return _with_texts(rows, current_indices)
+        if not old_runs:
             return None
-        first, last, texts = _rows(new).T
+        first, last, texts = _rows(new_runs).T
         at = np.searchsorted(rows[:, 0], first, "right") - 1
         is_inside = (at >= 0) & (rows[at, 1] >= last)
-        is_still_first = known_indices[at] <= self.new[texts]
-        return _with_texts(rows, known_indices) if is_inside.all() and is_still_first.all() else None
+        is_still_first = current_indices[at] <= self.new_indices[texts]
+        return _with_texts(rows, current_indices) if is_inside.all() and is_still_first.all() else None
 
     def merge(self, old: _SharedStarts, new: _SharedStarts) -> _SharedStarts | None:
-        """Merge the recorded 50-grams with those in new train documents.
+        """Merge the recorded 50-grams with the 50-grams that new train documents share.
 
         Return None if the first document with a 50-gram cannot be determined.
         """
         starts = _union(old.starts, new.starts)
         recorded, added = old.texts_at(starts), new.texts_at(starts)
-        added[added != MISSING] = self.new[added[added != MISSING]]
+        added[added != MISSING] = self.new_indices[added[added != MISSING]]
         was_known = recorded != MISSING
         current = np.full(len(starts), MISSING)
-        current[was_known] = self.known_indices[recorded[was_known]]
+        current[was_known] = self.current_indices[recorded[was_known]]
         is_removed = was_known & (current == MISSING)
         if np.any(added[is_removed] == MISSING) or np.any(
             added[is_removed] > self.last_not_after[recorded[is_removed]]
@@ -150,14 +151,18 @@ def update_comparison(
 ) -> tuple[dict[int, tuple[Cut, ...]], ComparisonRecord]:
     """Return the cuts of each held-out document, keyed by index, and the record for the next build.
 
-    `documents` are those of train. `compare` is called only for pairs that the record does not cover.
+    `documents` are the train documents. `compare` is called only for pairs that the record does not cover.
     """
     before = before or ComparisonRecord(set(), [], {})
     train = _Train(documents, before)
     identities = [_identity(document) for document in held_out]
     seen = [index for index, identity in enumerate(identities) if identity in before.held_out]
-    new = [documents[index] for index in train.new.tolist()]
-    found = compare([held_out[index] for index in seen], new, include_trivial=True) if seen and new else {}
+    new_documents = [documents[index] for index in train.new_indices.tolist()]
+    found = (
+        compare([held_out[index] for index in seen], new_documents, include_trivial=True)
+        if seen and new_documents
+        else {}
+    )
     known: dict[int, KnownSpans] = {}
     for position, index in enumerate(seen):
         recorded = before.held_out[identities[index]]
@@ -191,7 +196,7 @@ def _known_spans(ranges: Sequence[Range], shared: _SharedStarts, documents: Docu
 
 
 def _make_record(train: _Train, known: Mapping[Identity, KnownSpans]) -> ComparisonRecord:
-    """Make the record of this comparison. It lists only train documents that share a span."""
+    """Return the record of this comparison. `matched_texts` lists only train documents that share a span."""
     is_matched = np.zeros(len(train.identities), np.bool_)
     for spans in known.values():
         is_matched[_rows(spans.runs)[:, 2]] = True

@@ -1,14 +1,14 @@
-"""Join two sides of texts on shared spans, to find the ranges to cut from one side. Works by partition, on disk.
+"""Find the spans that two sides (sets of texts) share, and the ranges to cut from one side, in partitions on disk.
 
-    step             runs over                  result
-    collect_anchors  runs of the small side     its anchors
-    probe            runs of the large side     which of these anchors it has, and the 50-grams around them by key
-    mark             runs of the small side     the 50-grams around the anchors that were found, by key
-    join             partitions of the keys     keys that are on both sides
-    verify           runs of one side           ranges that are equal token by token, and the other text of each
+    step             tasks                      result
+    collect_anchors  runs of the small side     anchors of the small side
+    probe            runs of the large side     anchors that the large side shares, and the 50-grams around them by key
+    mark             runs of the small side     50-grams around the shared anchors, by key
+    join             partitions of the keys     keys that both sides contain
+    verify           runs of one side           ranges that are equal token by token, each with a text of the other side
 
-The small side decides which ranges count. To cut the large side instead, `narrow` keeps only the 50-grams of the small
-side in ranges that count. These are joined and verified once more, for the large side.
+A range is cut only if its text on the small side has enough distinct ids. To cut the large side, `narrow` first removes
+all other 50-grams of the small side. The remaining 50-grams are joined and verified once more, for the large side.
 All steps are plain functions of arrays. Module shared_spans explains why no shared span is missed.
 """
 
@@ -48,9 +48,9 @@ from gristmill.splits.shared_spans import (
 # Files of a comparison: the location of each text, spans by key, and matches.
 
 RUN_TOKENS = 1 << 20
-"""Maximum number of tokens in the texts of one task. If all are shared, a worker needs about 40 bytes per token."""
+"""Maximum number of tokens in one run. If all tokens are shared, a worker needs about 40 bytes per token."""
 TARGET_RUNS = 32
-"""Desired runs per side, each of MIN_RUN_TOKENS or more. Keeps many workers busy even if little is held out."""
+"""Desired number of runs per side, so that many workers are busy. Small sides have fewer runs (MIN_RUN_TOKENS)."""
 MIN_RUN_TOKENS = 1 << 16
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
@@ -58,7 +58,7 @@ MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("other", np.uint32
 LOCATION = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
 
 BUCKET_BITS = 10
-"""Partitions consist of buckets, because the number of partitions is known only after all spans are written."""
+"""Spans are written in 1 << BUCKET_BITS buckets. When the number of spans is known, they are joined into partitions."""
 
 EDGE, TWO_EDGES = struct.Struct("<q"), struct.Struct("<qq")
 
@@ -76,33 +76,33 @@ Records = npt.NDArray[Any]
 
 
 class Run(NamedTuple):
-    """Range of consecutive texts of a side, the work of one task."""
+    """Consecutive texts of a side that one task processes: `first` to `end` - 1."""
 
-    number: int
+    run_index: int
     first: int
     end: int
 
 
 class Store(Protocol):
-    """Storage of texts. It must be picklable, as each worker reads for itself."""
+    """Storage of texts. It must be picklable, because each worker reads the texts itself."""
 
     def read_ids(self, texts: Sequence[AnyStoredText]) -> Iterator[Ids]:
         """Yield the ids of each text, in the given order."""
         ...
 
     def anchors(self, part: str, rows: Sequence[int], table: KeyTable | None) -> Anchors:
-        """Return the anchors of the texts in these ascending rows of a part. A table filters them by key."""
+        """Return the anchors of the texts in these ascending rows of a part. A table filters the anchors by key."""
         ...
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of one comparison."""
+    """Files and settings of one comparison."""
 
     folder: Path
     store: Store
     parts: tuple[str, ...]
     min_distinct: int = MIN_DISTINCT_IDS
-    """Number of distinct ids that a range on the small side must have to count."""
+    """Minimum number of distinct ids in a range on the small side. Ranges with fewer ids are not cut."""
     cut: SideName = "small"
     num_partition_bits: int = 0
 
@@ -110,12 +110,12 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         (self.folder / name).write_bytes(array.view(np.uint8).data)  # numpy's own writer does not report a full disk
 
     def load(self, name: TableName) -> Records:
-        """Map an array into memory. Processes share it, and only the pages in use are read."""
+        """Memory-map an array. Processes share the memory, and only the pages in use are read."""
         path = self.folder / name
         return np.asarray(np.memmap(path, TABLES[name], "r")) if path.stat().st_size else np.zeros(0, TABLES[name])
 
-    def texts(self, side: SideName, numbers: npt.ArrayLike) -> Iterator[Ids]:
-        locations = self.load(side)[np.asarray(numbers, np.int64)]
+    def texts(self, side: SideName, indices: npt.ArrayLike) -> Iterator[Ids]:
+        locations = self.load(side)[np.asarray(indices, np.int64)]
         stored = [
             StoredText(repo="", path="", part=self.parts[part], part_row=row, part_offset=offset, num_tokens=num_tokens)
             for part, row, offset, num_tokens in locations.tolist()
@@ -123,13 +123,13 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         return self.store.read_ids(stored)
 
     def anchors(self, side: SideName, run: Run, table: KeyTable | None = None) -> "RunAnchors":
-        """Read the anchors of a run from its parts. A table filters them by key."""
+        """Read the anchors of a run from its parts. A table filters the anchors by key."""
         locations = self.load(side)[run.first : run.end]
         texts, positions, keys = [], [], []
         for part, group in groupby(enumerate(locations.tolist(), run.first), key=lambda item: item[1][0]):
-            numbers, rows = zip(*((number, location[1]) for number, location in group), strict=True)
+            indices, rows = zip(*((index, location[1]) for index, location in group), strict=True)
             anchors = self.store.anchors(self.parts[part], rows, table)
-            texts.append(np.repeat(numbers, anchors.counts))
+            texts.append(np.repeat(indices, anchors.counts))
             positions.append(anchors.positions)
             keys.append(anchors.keys)
         return RunAnchors(np.concatenate(texts), np.concatenate(positions).astype(np.int64), np.concatenate(keys))
@@ -137,14 +137,14 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     def write_spans(self, side: SideName, run: Run, spans: Records) -> int:
         """Write a table of bucket starts, and then the spans sorted by bucket. Return the number of spans."""
         buckets = (spans["key"] >> np.uint64(64 - BUCKET_BITS)).astype(np.uint16)
-        order = np.argsort(buckets, kind="stable")  # sorting by so few bits takes a tenth of the time of full keys
+        order = np.argsort(buckets, kind="stable")  # sorting by so few bits takes a tenth of the time
         edges = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
         np.cumsum(np.bincount(buckets, minlength=1 << BUCKET_BITS), out=edges[1:])
         write_atomically(self._spans_file(side, run), (edges.tobytes(), spans[order].tobytes()), is_synced=False)
         return len(spans)
 
     def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
-        """Read the spans of one partition, or all spans sorted by text and start."""
+        """Read the spans of one partition, or, without `partition`, all spans sorted by text and start."""
         num_edge_bytes = EDGE.size * ((1 << BUCKET_BITS) + 1)
         shift = BUCKET_BITS - self.num_partition_bits
         with self._spans_file(side, run).open("rb") as stream:
@@ -161,11 +161,11 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         write_atomically(self._matches_file(side, partition), _append_edges(matches), is_synced=False)
 
     def matches(self, side: SideName, partition: int, run: Run) -> Records:
-        """Read the matches of one run. They are not mapped, as pages of a mapped file count as process memory."""
+        """Read the matches of one run. The file is not mapped, because mapped pages count as process memory."""
         with open_plain(self._matches_file(side, partition)) as stream:
             stream.seek(-EDGE.size, os.SEEK_END)
             (num_edges,) = EDGE.unpack(stream.read())
-            stream.seek(EDGE.size * (run.number - num_edges - 1), os.SEEK_END)
+            stream.seek(EDGE.size * (run.run_index - num_edges - 1), os.SEEK_END)
             start, end = TWO_EDGES.unpack(stream.read(TWO_EDGES.size))
             stream.seek(start * MATCH.itemsize)
             return np.frombuffer(stream.read((end - start) * MATCH.itemsize), MATCH)
@@ -174,7 +174,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / f"{side}-{partition:05d}.matches"
 
     def _spans_file(self, side: SideName, run: Run) -> Path:
-        return self.folder / f"{side}-{run.number:06d}.spans"
+        return self.folder / f"{side}-{run.run_index:06d}.spans"
 
 
 def _append_edges(matches: Iterable[Records]) -> Iterator[bytes]:
@@ -189,36 +189,36 @@ class RunAnchors(NamedTuple):
     """Anchors of one run."""
 
     texts: Positions
-    """Number of the text of each anchor."""
+    """Index of the text that contains each anchor."""
     positions: Positions
     keys: AnchorKeys
 
 
 class Texts(NamedTuple):
-    """Texts of a run, concatenated. With small files, one operation on all is much faster than one per text."""
+    """Several texts of a side, concatenated. One operation on many small texts is much faster than one per text."""
 
     ids: Ids
     edges: Positions
-    """Start of each text, and the end."""
-    numbers: Positions
-    """Numbers of the texts, ascending."""
+    """Start of each text in `ids`, and the end of the last text."""
+    indices: Positions
+    """Indices of the texts on their side, ascending."""
 
     @classmethod
-    def of(cls, sides: Sides, side: SideName, numbers: npt.ArrayLike) -> "Texts":
-        texts = list(sides.texts(side, numbers))
-        return cls(np.concatenate(texts), np.cumsum([0, *map(len, texts)]), np.asarray(numbers, np.int64))
+    def of(cls, sides: Sides, side: SideName, indices: npt.ArrayLike) -> "Texts":
+        texts = list(sides.texts(side, indices))
+        return cls(np.concatenate(texts), np.cumsum([0, *map(len, texts)]), np.asarray(indices, np.int64))
 
-    def ids_of(self, number: int) -> Ids:
-        index = int(np.searchsorted(self.numbers, number))
-        return self.ids[self.edges[index] : self.edges[index + 1]]
+    def ids_of(self, index: int) -> Ids:
+        position = int(np.searchsorted(self.indices, index))
+        return self.ids[self.edges[position] : self.edges[position + 1]]
 
-    def offsets_of(self, numbers: Records, starts: Records) -> Positions:
+    def offsets_of(self, indices: Records, starts: Records) -> Positions:
         """Convert positions in these texts to positions in `ids`."""
-        offsets: Positions = self.edges[np.searchsorted(self.numbers, numbers)] + starts
+        offsets: Positions = self.edges[np.searchsorted(self.indices, indices)] + starts
         return offsets
 
     def spans_around(self, grams: Positions, *, first_only: bool) -> Records:
-        """Return the 50-grams around these 25-grams, within their text.
+        """Return the 50-grams that contain one of these 25-grams and do not cross a text boundary.
 
         With `first_only`, most repetitions of a 50-gram are left out.
         """
@@ -233,26 +233,26 @@ class Texts(NamedTuple):
         spans = np.empty(len(keys), SPAN)
         spans["key"], spans["text"], spans["start"] = (
             keys,
-            self.numbers[text][run_of_each],
+            self.indices[text][run_of_each],
             starts - self.edges[text][run_of_each],
         )
         return spans
 
 
 def _is_first(keys: Keys) -> Flags:
-    """Return True for the first of equal keys. Some repetitions pass too, as each slot stores only one key."""
+    """Return True for the first of equal keys, and for a few repetitions, because each slot stores only one key."""
     slots = (keys & np.uint64((1 << len(keys).bit_length()) - 1)).astype(np.int64)
-    numbers = np.arange(len(keys))
+    indices = np.arange(len(keys))
     first = np.zeros(1 << len(keys).bit_length(), np.int64)
-    first[slots[::-1]] = numbers[::-1]  # reversed, so that the first key of a slot is stored
+    first[slots[::-1]] = indices[::-1]  # reversed, so that the first key of a slot is stored
     stored = first[slots]
-    is_first: Flags = (stored == numbers) | (keys[stored] != keys)
+    is_first: Flags = (stored == indices) | (keys[stored] != keys)
     return is_first
 
 
 def text_locations(texts: Sequence[AnyStoredText], parts: Sequence[str]) -> Records:
-    part_numbers = {part: number for number, part in enumerate(parts)}
-    rows = [(part_numbers[text.part], text.part_row, text.part_offset, text.num_tokens) for text in texts]
+    part_indices = {part: index for index, part in enumerate(parts)}
+    rows = [(part_indices[text.part], text.part_row, text.part_offset, text.num_tokens) for text in texts]
     return np.array(rows, LOCATION)
 
 
@@ -260,15 +260,15 @@ def split_into_runs(texts: Sequence[AnyStoredText]) -> Iterator[Run]:
     first = 0
     num_tokens = sum([text.num_tokens for text in texts])
     limit = min(RUN_TOKENS, max(MIN_RUN_TOKENS, num_tokens // TARGET_RUNS))
-    for number, run in enumerate(consecutive_groups(texts, lambda text: text.num_tokens, limit)):
-        yield Run(number, first, first + len(run))
+    for index, run in enumerate(consecutive_groups(texts, lambda text: text.num_tokens, limit)):
+        yield Run(index, first, first + len(run))
         first += len(run)
 
 
 PARTITION_SPANS = 1 << 21
-"""Maximum number of spans of both sides in a partition of the keys."""
+"""Maximum number of spans in a partition, of both sides together."""
 TARGET_PARTITION_BITS = 5
-"""Desired number of partitions, in bits, if each then has MIN_PARTITION_SPANS or more."""
+"""Binary logarithm of the desired number of partitions, if each has MIN_PARTITION_SPANS or more."""
 MIN_PARTITION_SPANS = 1 << 16
 SPANS_PER_BATCH = 1 << 14
 MAX_STEPS = 32
@@ -280,8 +280,8 @@ Runs = dict[SideName, list[Run]]
 
 
 StartRuns = bytes
-"""Packed rows of three int32: the first and last start of consecutive 50-grams, and the number of the first text on the
-other side that contains them. They remain packed, as there are millions."""
+"""Packed rows of three int32: the first and last start of consecutive 50-grams, and the index of the first text on the
+other side that contains them. The rows remain packed, because there are millions."""
 
 
 class TextMatches(NamedTuple):
@@ -289,7 +289,7 @@ class TextMatches(NamedTuple):
 
     text: int
     ranges: list[tuple[int, int, int]]
-    """Start, end, and the number of the text on the other side that contains the first 50-gram."""
+    """Start, end, and the index of a text on the other side that contains the first 50-gram of the range."""
     runs: StartRuns
 
 
@@ -297,9 +297,9 @@ class SharedSpans(NamedTuple):
     """Spans that one text shares with the other side."""
 
     cuts: tuple[Cut, ...]
-    """In text order."""
+    """Ranges to cut, in text order."""
     runs: StartRuns
-    """All shared 50-grams, including those in ranges that do not count."""
+    """All shared 50-grams, including those in ranges that are not cut."""
 
 
 def compare(
@@ -310,9 +310,9 @@ def compare(
     *,
     cut: SideName,
 ) -> dict[int, SharedSpans]:
-    """Find the shared spans of the side to cut, keyed by text number.
+    """Return the shared spans of the side to cut, keyed by the index of the text.
 
-    Texts that share nothing are left out. A text whose shared spans do not count has no cuts.
+    Texts that share nothing are left out. A text whose shared spans all have too few distinct ids has no cuts.
     """
     texts: dict[SideName, Sequence[AnyStoredText]] = {"small": small, "large": large}
     runs: Runs = {side: list(split_into_runs(members)) for side, members in texts.items()}
@@ -325,7 +325,7 @@ def compare(
     if not num_spans:
         return {}
     sides = msgspec.structs.replace(sides, num_partition_bits=num_partition_bits(num_spans))
-    if cut == "large" and sides.min_distinct > 1:  # otherwise every range counts
+    if cut == "large" and sides.min_distinct > 1:  # with 1, every range is cut
         found = _find_ranges(sides, runs, "small", map_tasks)
         for _ in map_tasks(partial(narrow, sides), zip(runs["small"], found, strict=True)):
             pass
@@ -404,9 +404,10 @@ def _spans_around_anchors(sides: Sides, side: SideName, anchors: RunAnchors, fou
 
 
 def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
-    """Write the matches of one partition: keys on both sides, each with the first text of the other side.
+    """Write the matches of one partition: spans of this side whose key is also on the other side.
 
-    Spans are read run by run, because a corpus that repeats one span many times has all of them in one partition.
+    Each match contains the first occurrence on the other side. Spans are read run by run, because if a corpus repeats
+    one span many times, all repetitions are in one partition.
     """
     keys = distinct(np.concatenate([sides.read_spans(side, run, partition)["key"] for run in runs[side]]))
     occurrences = _first_occurrences(sides, runs[OTHER_SIDE[side]], OTHER_SIDE[side], partition, keys)
@@ -422,11 +423,11 @@ def _first_occurrences(sides: Sides, runs: Sequence[Run], side: SideName, partit
     index = KeyIndex.of(keys, sides.num_partition_bits)
     for run in runs:
         spans = sides.read_spans(side, run, partition)
-        at, numbers = index.find(spans["key"])
+        at, indices = index.find(spans["key"])
         is_new = first[at] == absent
-        at, spans = at[is_new], spans[numbers[is_new]]
+        at, spans = at[is_new], spans[indices[is_new]]
         packed = spans["text"].astype(np.uint64) << np.uint64(32) | spans["start"]
-        # Runs, and the spans of a key in a run, are in order. Assigning in reverse keeps the first.
+        # Runs, and the spans of a key in a run, are in text order. Assigning in reverse order keeps the first span.
         first[at[::-1]] = packed[::-1]
     is_found = first != absent
     occurrences = np.empty(np.count_nonzero(is_found), SPAN)
@@ -450,15 +451,15 @@ class KeyIndex(NamedTuple):
 
     keys: Keys
     first: Positions
-    """Position of the first key for each value of the leading bits, and the end."""
-    max_bucket: int
+    """Index of the first key for each value of the leading bits, followed by the number of keys."""
+    max_bucket_size: int
     """Largest number of keys with the same leading bits."""
     shift: np.uint64
     mask: np.uint64
 
     @classmethod
     def of(cls, keys: Keys, num_common_bits: int) -> "KeyIndex":
-        """Index sorted keys. `num_common_bits` is the number of leading bits that are equal in all of them."""
+        """Index sorted keys. `num_common_bits` is the number of leading bits that are equal in all keys."""
         num_bits = len(keys).bit_length() + 1
         shift, mask = np.uint64(64 - num_common_bits - num_bits), np.uint64((1 << num_bits) - 1)
         counts = np.bincount((keys >> shift & mask).astype(np.int64), minlength=1 << num_bits)
@@ -466,23 +467,23 @@ class KeyIndex(NamedTuple):
         return cls(keys, first, int(counts.max()), shift, mask)
 
     def find(self, wanted: Keys) -> tuple[Positions, Positions]:
-        """Return the positions of the wanted keys that exist, and their indices in `wanted`."""
+        """Return the indices of the keys that were found in `keys`, and their indices in `wanted`."""
         slots = (wanted >> self.shift & self.mask).astype(np.int64)
         at, end = self.first[slots], self.first[slots + 1]
-        numbers = np.flatnonzero(at < end)
-        at, end, wanted = at[numbers], end[numbers], wanted[numbers]
-        if self.max_bucket > MAX_STEPS:
+        indices = np.flatnonzero(at < end)
+        at, end, wanted = at[indices], end[indices], wanted[indices]
+        if self.max_bucket_size > MAX_STEPS:
             at = np.minimum(np.searchsorted(self.keys, wanted), end - 1)
         else:
-            for _ in range(self.max_bucket - 1):
+            for _ in range(self.max_bucket_size - 1):
                 at += (self.keys[at] < wanted) & (at + 1 < end)
         is_found = self.keys[at] == wanted
-        return at[is_found], numbers[is_found]
+        return at[is_found], indices[is_found]
 
 
 def _match_spans(spans: Records, occurrences: Records, index: KeyIndex) -> Records:
-    at, numbers = index.find(spans["key"])
-    spans, others = spans[numbers], occurrences[at]
+    at, indices = index.find(spans["key"])
+    spans, others = spans[indices], occurrences[at]
     matches = np.empty(len(spans), MATCH)
     matches["text"], matches["start"] = spans["text"], spans["start"]
     matches["other"], matches["other_start"] = others["text"], others["start"]
@@ -492,7 +493,7 @@ def _match_spans(spans: Records, occurrences: Records, index: KeyIndex) -> Recor
 def verify(sides: Sides, side: SideName, run: Run) -> list[TextMatches]:
     """Compare matches token by token, and return those that are equal.
 
-    Different spans have equal keys with a probability of 2 ** -64. They are never cut.
+    Different spans have equal keys with a probability of 2 ** -64. Such spans are removed here.
     """
     matches = _read_matches(sides, side, run)
     if not len(matches):
@@ -503,11 +504,11 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[TextMatches]:
     found: list[TextMatches] = []
     edges = np.flatnonzero(np.diff(matches["text"])) + 1
     for text_matches in np.split(matches, edges) if len(matches) else ():
-        number = int(text_matches["text"][0])
-        ranges = merge_into_ranges(texts.ids_of(number), text_matches["start"].astype(np.int64), min_distinct)
+        text_index = int(text_matches["text"][0])
+        ranges = merge_into_ranges(texts.ids_of(text_index), text_matches["start"].astype(np.int64), min_distinct)
         others = text_matches["other"][np.searchsorted(text_matches["start"], [start for start, _ in ranges])].tolist()
         ranges_with_others = [(*span, other) for span, other in zip(ranges, others, strict=True)]
-        found.append(TextMatches(number, ranges_with_others, _start_runs(text_matches)))
+        found.append(TextMatches(text_index, ranges_with_others, _start_runs(text_matches)))
     return found
 
 
@@ -522,14 +523,14 @@ def pack_starts(starts: Positions, others: Positions) -> StartRuns:
 
 
 def narrow(sides: Sides, task: tuple[Run, list[TextMatches]]) -> None:
-    """Keep only those 50-grams of a run of the small side that are in its ranges."""
+    """Keep only the 50-grams of a run of the small side that are in the ranges to cut."""
     run, found = task
     spans = sides.read_spans("small", run)
     is_counted = np.zeros(len(spans), np.bool_)
-    for number, ranges, _ in found:
+    for text_index, ranges, _ in found:
         if not ranges:
             continue
-        first, end = np.searchsorted(spans["text"], [number, number + 1])
+        first, end = np.searchsorted(spans["text"], [text_index, text_index + 1])
         span_starts = spans["start"][first:end].astype(np.int64)
         starts, ends, _ = np.array(ranges, np.int64).T
         at = np.searchsorted(starts, span_starts, "right") - 1
@@ -558,7 +559,7 @@ def _is_equal(texts: Texts, matches: Records, sides: Sides, other: SideName) -> 
 
 
 def _spans_equal(ids: Ids, starts: Positions, other_ids: Ids, other_starts: Positions) -> Flags:
-    # If a span continues the one before it, only its last token is new.
+    # If a span begins one token after the previous span, only its last token is new.
     continues = np.zeros(len(starts), np.bool_)
     continues[1:] = (np.diff(starts) == 1) & (np.diff(other_starts) == 1)
     last = SPAN_TOKENS - 1
