@@ -170,7 +170,9 @@ def _locate(address: str, seconds: float = READ_TIMEOUT_SECONDS) -> _Location:
 
 
 def _missing_package(scheme: str) -> str:
-    package = PACKAGES.get(scheme, "an fsspec package")
+    package = PACKAGES.get(scheme)
+    if package is None:
+        return f"no installed package can read {scheme}://. Install the fsspec package for it, or use a local copy."
     extra = "'gristmill[remote]'" if package == "s3fs" else package
     return f"{scheme}:// needs {package}. Install it: pip install {extra}"
 
