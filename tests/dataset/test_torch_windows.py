@@ -27,7 +27,7 @@ from support.trained_tokenizers import sentence_piece_bpe
 torch = Late("torch")
 (DataLoader,) = late("torch.utils.data", "DataLoader")
 (StateReportingStream,) = late("support.stateful_streams", "StateReportingStream")
-(place_of,) = late("gristmill.dataset.torch_split", "place_of")
+(process_rank,) = late("gristmill.dataset.torch_split", "process_rank")
 
 # Workers are tested on machines with fewer cores, too.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -336,14 +336,14 @@ def epochs_of(items):
 
 
 def test_rank_is_read_from_the_environment(monkeypatch):
-    assert place_of() == (0, 1)
+    assert process_rank() == (0, 1)
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert place_of() == (2, 4)
-    assert place_of(0, 3) == (0, 3)
+    assert process_rank() == (2, 4)
+    assert process_rank(0, 3) == (0, 3)
     for invalid in ((3, 3), (0, None)):
         with pytest.raises(ConfigError, match="rank"):
-            place_of(*invalid)
+            process_rank(*invalid)
 
 
 def test_rank_of_torch_distributed_takes_precedence(monkeypatch, tmp_path):
@@ -351,7 +351,7 @@ def test_rank_of_torch_distributed_takes_precedence(monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "4")
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
-        assert place_of() == (0, 1)
+        assert process_rank() == (0, 1)
     finally:
         torch.distributed.destroy_process_group()
 
