@@ -304,7 +304,7 @@ def test_batch_size_does_not_change_shared_spans(monkeypatch):
     held_out = [train[number][50:250] + [rng.randrange(20) for _ in range(100)] for number in range(0, 20, 3)]
     expected = _reference_overlap(held_out, train)
     monkeypatch.setattr(spans, "BATCH_TOKENS", 500)
-    monkeypatch.setattr(spans, "HELD_OUT_AT_ONCE", 700)
+    monkeypatch.setattr(spans, "HELD_OUT_BATCH_TOKENS", 700)
     arrays = [[np.array(ids, np.uint32) for ids in side] for side in (held_out, train)]
     assert [tuple(one) for one in spans.measure_overlap(*arrays, num_threads=3)] == expected
     assert sum(num_tokens for num_tokens, _, _ in expected) > 1000

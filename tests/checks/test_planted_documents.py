@@ -124,7 +124,7 @@ def test_wrong_token_count_is_reported(planted):
     assert row["path"] in failed["windows"][0]
     planted.file_of(row)["tokens"] += 1
     failed = planted.check()
-    assert f"tokens is {row['tokens']}, but its text has {row['tokens'] - 1}" in str(failed)
+    assert f"tokens is {row['tokens']}, but the text has {row['tokens'] - 1} tokens" in str(failed)
 
 
 def test_wrong_lines_are_reported(planted):

@@ -108,7 +108,7 @@ def test_window_that_is_too_long_is_reported(planted):
     planted.manifest["splits"]["train"]["emitted_tokens"] += 3
     failed = planted.check()
     require_only_failure(failed, "windows", first)
-    assert "513 tokens, at most 510 allowed" in failed["windows"][0]
+    assert "513 tokens, expected at most 510" in failed["windows"][0]
 
 
 def test_start_off_by_one_is_reported(planted):
@@ -151,7 +151,7 @@ def test_row_in_another_split_is_reported(planted):
     planted.rows["test"].append(row)
     failed = planted.check()
     assert any("in test, but files.jsonl records train" in example for example in failed["files_table"])
-    assert any("rows are not contiguous" in example for example in failed["windows"])
+    assert any("rows of the file are not contiguous" in example for example in failed["windows"])
 
 
 def test_group_in_two_splits_is_reported(planted):
@@ -169,7 +169,7 @@ def test_train_text_in_held_out_file_is_reported(planted):
     planted.files.append(split)
     planted.rows["test"] += [row | {"path": "planted.py"} for row in windows]
     failed = planted.check()
-    assert "planted.py: 100.0% of its tokens" in failed["leakage"][0]
+    assert "planted.py: 100.0% of the tokens" in failed["leakage"][0]
 
 
 def test_secret_is_reported_without_its_value(planted):
@@ -292,7 +292,7 @@ def test_changed_token_in_overlap_is_reported(planted):
     row["input_ids"][40] += 1
     failed = planted.check()
     require_only_failure(failed, "windows", row)
-    assert "shares with the previous window" in failed["windows"][0]
+    assert "in the overlap with the previous window" in failed["windows"][0]
 
 
 def test_window_inside_a_cut_is_reported(planted):
@@ -310,7 +310,7 @@ def test_window_inside_a_cut_is_reported(planted):
 def test_cuts_out_of_order_are_reported(planted):
     file = planted.cut_file()
     file["cuts"] = [[file["tokens"], 10, *file["cuts"][0][2:]]]
-    assert "cuts are not in order" in planted.check()["files_table"][0]
+    assert "cuts are not in ascending order" in planted.check()["files_table"][0]
 
 
 def test_lines_beyond_the_file_are_reported(planted):
@@ -420,7 +420,7 @@ def test_damaged_row_of_files_table_is_reported(planted, change, message):
 def test_impossible_token_count_is_reported(planted):
     planted.file_of(planted.rows["train"][0])["tokens"] = 1 << 40
     failed = planted.check()
-    assert re.search(r": tokens (\d+) to \d+, expected \1 to \d+$", failed["windows"][0])
+    assert re.search(r": the window has tokens (\d+) to \d+, expected \1 to \d+$", failed["windows"][0])
 
 
 def test_duplicate_file_in_table_is_reported(planted):
@@ -520,7 +520,7 @@ def _rename_train(files, name):
 
 def test_data_file_without_split_is_reported(planted):
     del planted.manifest["files"]["train.jsonl"]["split"]
-    assert any("does not record its split" in example for example in planted.check()["digests"])
+    assert any("does not record the split" in example for example in planted.check()["digests"])
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json", "tokenizer_config.json"])
@@ -556,7 +556,7 @@ def test_huge_cut_is_reported_without_computing_its_windows(planted, tokens):
     file = planted.file_of(planted.rows["train"][0])
     file["cuts"] = [[1 << 40, 1 << 41, "x", 1, 1]]
     file["tokens"] = tokens or file["tokens"]
-    assert any("end after its last token" in example for example in planted.check()["files_table"])
+    assert any("end after the last token" in example for example in planted.check()["files_table"])
 
 
 def test_report_is_returned_if_it_cannot_be_written(good, tmp_path):
@@ -649,7 +649,7 @@ class PlantedFrames:
         manifest["files"][self.path.name] |= facts
         (self.path.parent / "manifest.json").write_text(json.dumps(manifest))
         report = check(self.path.parent, workers=1)
-        assert report["digests"].status == "ok" or "rows, the manifest records" in report["digests"].examples[0]
+        assert report["digests"].status == "ok" or "rows, but the manifest records" in report["digests"].examples[0]
         return report["schema"].examples
 
 
@@ -688,7 +688,7 @@ def test_wrong_row_counts_of_frames_are_reported(frames):
         second._replace(num_rows=second.num_rows - 1),
         *rest,
     ]
-    assert "complete rows, the frame table states" in frames.check()[0]
+    assert "complete rows, but the frame table records" in frames.check()[0]
 
 
 @pytest.mark.timeout(20)

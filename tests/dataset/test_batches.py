@@ -105,5 +105,5 @@ def test_batches_resume_from_a_state():
 
 @pytest.mark.parametrize("other", [Batches(Order(22), 4), Batches(Order(23, seed=1), 4), Batches(Order(23), 5)])
 def test_state_of_other_batches_is_rejected(other):
-    with pytest.raises(ConfigError, match="this state is of other batches"):
+    with pytest.raises(ConfigError, match="the state does not match these batches"):
         Batches(Order(23), 4).load_state_dict(other.state_dict())

@@ -70,5 +70,5 @@ def test_foreign_rows_are_converted_with_renamed_columns(codebert, tmp_path):
 def test_row_longer_than_the_window_is_rejected(codebert, tmp_path):
     (tmp_path / "train.jsonl").write_text('{"input_ids": [0, 5, 6, 2]}\n')
     (tmp_path / "out").mkdir()
-    with pytest.raises(DatasetError, match="a row has 4 ids, more than the 3"):
+    with pytest.raises(DatasetError, match="a row has 4 ids, but window_length is 3"):
         convert_rows(tmp_path, tmp_path / "out", codebert.definition, made_by="other-tool", window_length=3)

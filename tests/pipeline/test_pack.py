@@ -389,7 +389,7 @@ def test_check_finds_files_in_another_order(shop, tmp_path, plain_tokenizer):
         (folder / "manifest.json").write_text(json.dumps(manifest))
         found = failed(check(folder, workers=1))["windows"]
         assert any(" requires shop/app/" in one for one in found), found
-        assert any(f"where the order by {other.get('repo_order', order)}" in one for one in found)
+        assert any(f"the order by {other.get('repo_order', order)}" in one for one in found)
 
 
 def test_check_finds_rows_of_a_file_that_are_not_adjacent(shop, tmp_path, plain_tokenizer):

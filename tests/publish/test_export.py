@@ -202,7 +202,7 @@ def test_check_finds_different_windows_in_one_format(make_dataset, tmp_path):
     report = gristmill.check(tmp_path / "out")
     failed = {check.name: check.examples for check in report.checks if check.status == "failed"}
     assert set(failed) == {"digests", "formats"}
-    assert failed["formats"][0] == "bin: its windows do not match content_sha256 in the manifest"
+    assert failed["formats"][0] == "bin: the windows do not match content_sha256 in the manifest"
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "jsonl"])
@@ -246,7 +246,7 @@ def test_check_finds_different_text_in_one_format(make_dataset, tmp_path):
     texts = pyarrow.array(["ghp_" + "x" * 36] * len(table))
     pyarrow.parquet.write_table(table.set_column(table.column_names.index("text"), "text", texts), tmp_path / "x")
     failed = check_with_content(tmp_path / "out", "parquet/test.parquet", (tmp_path / "x").read_bytes())
-    assert failed == {"formats": ["parquet: its rows differ from those of jsonl"]}
+    assert failed == {"formats": ["parquet: the rows differ from those of jsonl"]}
 
 
 @pytest.mark.timeout(60)

@@ -1,15 +1,17 @@
 """Verify a finished dataset from its files alone, with algorithms that differ from those of the build.
 
 1. digests   Compare the digest of every file with the manifest.
-2. rows      Read the rows of JSONL, or of the first format if there is no JSONL, in parallel. Check JSON, columns, ids
-             and special tokens, and group the windows of each file into runs. Compare all other formats by a digest of
-             every window. Tokenize documents again.
+2. rows      Read the rows of JSONL, or of the first format if there is no JSONL, in parallel. Check their JSON,
+             columns, ids and special tokens, and group adjacent windows of a file into a run. Tokenize documents
+             again. Compare the other formats with these rows by digests.
 3. files     Restore the text of fill-in-the-middle rows. Compare the runs with files.jsonl and the manifest: positions,
              fresh tokens, counts and groups.
-4. texts     Decode the windows in parallel. Scan them for secrets, and compare them with the source if it is given.
-5. leakage   Search train for held-out tokens.
+4. texts     Decode the windows in parallel. Scan their texts for secrets, and compare the texts with the sources
+             if any are given.
+5. leakage   Search train for token spans of held-out files.
 
-A fault in one check does not hide faults in another: each check uses everything that the previous one could read.
+A fault found by one check does not hide faults from the next: each check uses all data that the previous check could
+read.
 """
 
 import os
@@ -65,7 +67,7 @@ CHECKS = (
     *("fim", "variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
-"""Approximate ratio. `num_workers` expects the size of the source."""
+"""Approximate ratio of data size to source size. `num_workers` expects the size of the source."""
 
 
 def check(
@@ -77,7 +79,8 @@ def check(
 ) -> Report:
     """Verify a dataset and write the report to check.json in its folder.
 
-    `sources` are the folders and files that the dataset was built from. If given, its texts are compared with them.
+    `sources` are the folders and files that the dataset was built from. If given, they are compared
+    with the texts of the dataset.
     Raises DatasetError if the manifest is missing or damaged, and InputError if a source does not exist.
     """
     path = Path(os.path.expanduser(folder))
@@ -156,21 +159,22 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     num_variants = check_variants(rows, table, settings, faults)
     num_same = check_duplicates(rows, faults)
     num_tokens = sum(file.covered_tokens for file in table.kept.values())
-    frame_text = [*settings.rules.prefix, "…", *settings.rules.suffix]
-    closing_text = f", {' '.join(map(str, settings.rules.closing))} after documents" if settings.rules.closing else ""
-    special_text = ["markers between files"] if settings.is_packed_by_repo else frame_text
+    prefix, suffix, closing = settings.rules.prefix, settings.rules.suffix, settings.rules.closing
+    frame_text = f"the special ids {_ids_text((*prefix, '…', *suffix))}" if prefix or suffix else "no special ids"
+    special_text = "markers between files" if settings.is_packed_by_repo else f"{frame_text} around windows"
+    closing_text = f", and {_ids_text(closing)} after documents" if closing else ""
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     content = "text" if settings.rules.has_documents else "ids"
     same_text = f"; {num_same:,} have the same {content} as a row of another file" if num_same else ""
-    ids = Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}")
-    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special_text))}{closing_text}")
+    ids = Verdict(f"{counted(num_ids, 'id')} in a vocabulary of {manifest.tokenizer.vocab_size:,}")
+    special_tokens = Verdict(f"{num_rows} with {special_text}{closing_text}")
     if settings.rules.has_documents:
         ids = Verdict(f"{counted(num_ids, 'token')}, counted with the tokenizer of the dataset")
-        other = "other " if settings.fim.is_enabled else ""  # fill-in-the-middle sentinels are allowed
-        special_tokens = Verdict(f"{num_rows} searched for the text of {other}control tokens")
+        exception = " other than fill-in-the-middle sentinels" if settings.fim.is_enabled else ""
+        special_tokens = Verdict(f"{num_rows} searched for the text of control tokens{exception}")
         if not settings.rules.control_spellings:
-            special_tokens = Verdict("--control-spellings keep", "skipped")
+            special_tokens = Verdict("the dataset was built with --control-spellings keep", "skipped")
     return {
         "digests": Verdict(counted(len(manifest.files), "file")),
         "schema": Verdict(f"{num_rows} with {counted(len(manifest.columns), 'column')}"),
@@ -192,11 +196,15 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     }
 
 
+def _ids_text(ids: Sequence[int | str]) -> str:
+    return " ".join(map(str, ids))
+
+
 def _order_text(settings: Settings, orders: RepoOrders) -> str:
     if not settings.is_packed_by_repo:
         return ""
     unchecked = "" if orders.skip_reason is None else f" (not checked: {orders.skip_reason})"
-    return f"; files of a repository ordered by {settings.repo_order}{unchecked}"
+    return f"; the files of each repository are ordered by {settings.repo_order}{unchecked}"
 
 
 def _write(folder: Path, report: Report) -> bool:

@@ -46,22 +46,22 @@ def _count_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, A
 
 
 def _decontamination_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yield facts about the cuts of kept files and about files dropped as contaminated."""
+    """Yield the name, recorded value and computed value of each fact about cut tokens and contaminated files."""
     recorded = manifest.decontamination
-    before, cut, files = (dict.fromkeys(Split, 0) for _ in range(3))
+    tokens_before, tokens_cut, files_cut = (dict.fromkeys(Split, 0) for _ in range(3))
     for file in table.kept.values():
-        before[file.split] += file.tokens
-        cut[file.split] += file.cut_tokens
-        files[file.split] += file.cut_tokens > 0
+        tokens_before[file.split] += file.tokens
+        tokens_cut[file.split] += file.cut_tokens
+        files_cut[file.split] += file.cut_tokens > 0
     for row in table.dropped.values():
         if row.reason is DropReason.CONTAMINATED and row.split is not None:
-            before[row.split] += row.tokens or 0
-            cut[row.split] += row.tokens or 0
-            files[row.split] += 1
+            tokens_before[row.split] += row.tokens or 0
+            tokens_cut[row.split] += row.tokens or 0
+            files_cut[row.split] += 1
     yield "decontamination.how", recorded.how, manifest.settings["split"].get("decontaminate")
-    yield "decontamination.tokens_before", recorded.tokens_before, before
-    yield "decontamination.tokens_cut", recorded.tokens_cut, cut
-    yield "decontamination.files_cut", recorded.files_cut, files
+    yield "decontamination.tokens_before", recorded.tokens_before, tokens_before
+    yield "decontamination.tokens_cut", recorded.tokens_cut, tokens_cut
+    yield "decontamination.files_cut", recorded.files_cut, files_cut
 
 
 def _count_values(names: Iterable[Any]) -> dict[Any, int]:
@@ -69,12 +69,12 @@ def _count_values(names: Iterable[Any]) -> dict[Any, int]:
 
 
 def _source_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the number of files per source. Tables are counted together, since their rows may name any repository."""
+    """Yield the number of files per source. Tables are counted together, because their rows may name any repository."""
     found = _count_values(repo for repo, _ in (*table.kept, *table.dropped))
     trees = {one.repo: one.found for one in manifest.sources if not one.is_table}
     yield "sources", {repo: recorded for repo, recorded in trees.items() if recorded}, _select(found, trees)
     num_rows = sum(found.values()) - sum(_select(found, trees).values())
-    yield "sources: rows of tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
+    yield "sources: files from tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
 
 
 def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
@@ -83,9 +83,9 @@ def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, in
 
 def _describe_difference(recorded: Any, found: Any) -> str:
     if not isinstance(recorded, Mapping):
-        return f"recorded as {recorded}, files.jsonl has {found}"
+        return f"recorded as {recorded}, but files.jsonl has {found}"
     names = [name for name in dict.fromkeys((*recorded, *found)) if recorded.get(name) != found.get(name)]
-    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, files.jsonl has {found.get(names[0])}"
+    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, but files.jsonl has {found.get(names[0])}"
 
 
 NUM_DIGITS = 6
@@ -109,12 +109,16 @@ def _variant_facts(table: FilesTable, settings: Settings) -> Iterator[tuple[str,
     rows = [row for file in table.kept.values() for row in file.variants]
     yield "variants", sorted(recorded), sorted(settings.variants.rates)
     for kind, facts in recorded.items():
-        of_kind = [row for row in rows if row.kind == kind]
-        made = [row for row in of_kind if row.missing is None]
+        rows_of_kind = [row for row in rows if row.kind == kind]
+        made = [row for row in rows_of_kind if row.missing is None]
         yield f"variants.{kind}.made", facts.made, len(made)
         yield f"variants.{kind}.windows", facts.windows, sum(row.windows for row in made)
-        yield f"variants.{kind}.missing", facts.missing, dict(Counter(row.missing for row in of_kind if row.missing))
-        yield f"variants.{kind}.chosen", facts.chosen, len(of_kind)
+        yield (
+            f"variants.{kind}.missing",
+            facts.missing,
+            dict(Counter(row.missing for row in rows_of_kind if row.missing)),
+        )
+        yield f"variants.{kind}.chosen", facts.chosen, len(rows_of_kind)
 
 
 def _sampling_facts(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
@@ -122,15 +126,19 @@ def _sampling_facts(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, 
     if facts is None:
         return
     windows = dict.fromkeys(Split, 0)
-    largest = 0
+    max_repeat = 0
     for runs in rows.by_file.values():
-        for placed in runs:
-            windows[placed.split] += len(placed.run.windows)
-            largest = max(largest, placed.run.repeat)
+        for entry in runs:
+            windows[entry.split] += len(entry.run.windows)
+            max_repeat = max(max_repeat, entry.run.repeat)
     yield "sampling.windows", facts.windows, windows
     if facts.groups:
-        yield "sampling.groups: windows", sum(one.windows for one in facts.groups), windows[Split.TRAIN]
-        yield "sampling.groups: largest_repeat", max(one.largest_repeat for one in facts.groups), largest
+        yield "the sum of windows in sampling.groups", sum(one.windows for one in facts.groups), windows[Split.TRAIN]
+        yield (
+            "the maximum of largest_repeat in sampling.groups",
+            max(one.largest_repeat for one in facts.groups),
+            max_repeat,
+        )
         total = sum(one.realised_share for one in facts.groups)
         is_sum_one = abs(total - 1) < NUM_DIGITS * len(facts.groups) * ROUNDING or not windows[Split.TRAIN]
-        yield "sampling.groups: shares", is_sum_one, True
+        yield "the sum of realised_share in sampling.groups", 1 if is_sum_one else total, 1

@@ -19,10 +19,10 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackedRows, PackRules, read_packed
 from gristmill.checks.requirements import Settings
 from gristmill.checks.rows import HEAD, Row, read_rows
-from gristmill.checks.runs import GROUP, ROW, START, Run, group_into_runs, join_runs
+from gristmill.checks.runs import ROW, SEGMENT_ID, START, Run, group_into_runs, join_runs
 from gristmill.checks.secrets import LOOKAHEAD_BYTES, LOOKBACK_BYTES, scan_for_secrets
 from gristmill.checks.tokens import RowRules
-from gristmill.checks.windows_by_file import PackedCounts, PlacedRun, RepoKey, Rows, Segment
+from gristmill.checks.windows_by_file import PackedCounts, RepoKey, Rows, RunEntry, Segment
 from gristmill.core.errors import DatasetError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
@@ -85,8 +85,8 @@ def check_secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Fault
             faults.add("secrets", f"{kind} in line {line}", file=rules.rows.file, row=row.number, path=path)
 
 
-# In a valid .jsonl.zst file, the frames fill the file up to the frame table, and each has the size and the number of
-# rows that the table states.
+# In a valid .jsonl.zst file, the frames fill the file up to the frame table, and each frame has the size and the
+# number of rows that the table records.
 
 ROW_COUNT = struct.Struct("<I")
 
@@ -101,15 +101,15 @@ class FrameEntry(NamedTuple):
 
 
 def read_frame_table(stream: BinaryIO) -> list[FrameEntry]:
-    """Read the frame table at the end of a .jsonl.zst file. Raises DatasetError if it does not match the file."""
+    """Read the frame table at the end of a .jsonl.zst file. Raises DatasetError if the table is damaged."""
     size = stream.seek(0, 2)
-    foot = _read(stream, size - SEEK_FOOT.size, SEEK_FOOT.size)
+    foot = _read_bytes(stream, size - SEEK_FOOT.size, SEEK_FOOT.size)
     count, flags, magic = SEEK_FOOT.unpack(foot)
     sizes_bytes, rows_bytes = count * SEEK_ENTRY.size, count * ROW_COUNT.size
     table_start = size - 2 * SKIPPABLE_HEAD.size - rows_bytes - sizes_bytes - SEEK_FOOT.size
     if (flags, magic) != (0, SEEKABLE_MAGIC) or table_start < 0:
         raise DatasetError("the frame table is missing or truncated")
-    table = _read(stream, table_start, size - table_start)
+    table = _read_bytes(stream, table_start, size - table_start)
     sizes_start = 2 * SKIPPABLE_HEAD.size + rows_bytes
     heads = table[: SKIPPABLE_HEAD.size], table[sizes_start - SKIPPABLE_HEAD.size : sizes_start]
     if heads != (
@@ -127,10 +127,10 @@ def read_frame_table(stream: BinaryIO) -> list[FrameEntry]:
 
 
 def decompress_frame(stream: BinaryIO, frame: FrameEntry, max_bytes: int) -> bytes:
-    """Decompress one frame. Raises DatasetError if it differs from its table entry or exceeds `max_bytes`."""
+    """Decompress one frame. Raises DatasetError if the frame differs from its table entry or exceeds `max_bytes`."""
     if frame.num_bytes > max_bytes:
         raise DatasetError(f"a frame has {counted(frame.num_bytes, 'byte')}, more than the limit of {max_bytes}")
-    compressed = _read(stream, frame.start, frame.end - frame.start)
+    compressed = _read_bytes(stream, frame.start, frame.end - frame.start)
     try:
         # Checked before decompressing, because a damaged header could request any amount of memory.
         if not compressed.startswith(zstandard.FRAME_HEADER) or (
@@ -139,14 +139,16 @@ def decompress_frame(stream: BinaryIO, frame: FrameEntry, max_bytes: int) -> byt
             raise DatasetError("the size of a frame differs from the frame table")
         content = zstandard.ZstdDecompressor().decompress(compressed, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise DatasetError(f"not exactly one frame: {error}") from None
+        raise DatasetError(f"the data of a table entry is not exactly one frame: {error}") from None
     num_rows = content.count(b"\n")
     if num_rows != frame.num_rows or not content.endswith(b"\n"):
-        raise DatasetError(f"a frame has {counted(num_rows, 'complete row')}, the frame table states {frame.num_rows}")
+        raise DatasetError(
+            f"a frame has {counted(num_rows, 'complete row')}, but the frame table records {frame.num_rows}"
+        )
     return content
 
 
-def _read(stream: BinaryIO, start: int, num_bytes: int) -> bytes:
+def _read_bytes(stream: BinaryIO, start: int, num_bytes: int) -> bytes:
     if start < 0:
         raise DatasetError("the frame table is missing or truncated")
     stream.seek(start)
@@ -158,11 +160,11 @@ PART_ROWS = 1024
 LINES_AT_ONCE = 64
 """The ids of 64 lines fit into the cache of a core. 64 is faster than 32 and 256."""
 MAX_ROW_BYTES = 32 << 20
-"""Longer lines are not read. The longest row of a window has 16 MB."""
+"""Longer lines are not read. The longest row with one window takes 16 MB."""
 MAX_DOCUMENT_BYTES = 1 << 30
-"""Equal to the maximum size of a frame."""
+"""Longer lines are not read if rows are documents. Equal to the maximum size of a frame in formats.zstd."""
 MAX_ROWS_PER_FRAME = 2
-"""Maximum size of a frame, in rows of maximum size. A frame is closed at 0.25 MB, but its last row may exceed that."""
+"""A frame is at most as large as this many rows of maximum size: it ends with the row that reaches 0.25 MB."""
 
 
 class Part(NamedTuple):
@@ -170,7 +172,7 @@ class Part(NamedTuple):
 
     path: Path
     start: int
-    """Offset of the first byte in the file on disk, or number of the first row if `stored` is set."""
+    """Offset of the first byte in the file on disk, or index of the first row if `stored` is set."""
     end: int
     frames: tuple[FrameEntry, ...] | None
     """Frames of the part, or None if the file is not compressed."""
@@ -183,7 +185,7 @@ class PartRows(NamedTuple):
     """Rows of one part of a data file, with their digests and faults."""
 
     num_rows: int
-    num_bytes: int
+    size: int
     """Size of the part in bytes, or in rows for a format other than JSONL."""
     runs: list[Run]
     content: bytes
@@ -191,7 +193,7 @@ class PartRows(NamedTuple):
     lines: bytes
     """Concatenated digests of all lines."""
     faults: Faults
-    """Faults, with rows counted from 1 in this part. The rows of `runs` are counted in the same way."""
+    """Faults. In `faults` and `runs`, row numbers count from 1 in this part."""
     num_packed_ids: int = 0
     """Number of ids in packed rows."""
     num_packed_ends: int = 0
@@ -199,7 +201,10 @@ class PartRows(NamedTuple):
 
 
 def split_file(path: Path, split: Split) -> list[Part]:
-    """Divide a data file into parts. Raises OSError if it cannot be read, DatasetError if its frame table is wrong."""
+    """Divide a data file into parts.
+
+    Raises OSError if the file cannot be read, and DatasetError if its frame table is damaged.
+    """
     with open_plain(path) as stream:
         if path.suffix != ".zst":
             size = stream.seek(0, 2)
@@ -263,7 +268,7 @@ def _read_packed_rows(lines: list[bytes], rules: PartRules, pack: PackRules, fau
 
 
 def _record_digests(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[bytes]) -> Iterator[Row]:
-    """Yield the rows unchanged, and append the digest of each to `digests`."""
+    """Yield the rows unchanged, and append the digest of each row to `digests`."""
     special_ids = (rules.prefix, rules.suffix, (*rules.suffix, *rules.closing))
     prefix, suffix, closed = (np.array(ids, "<u4").tobytes() for ids in special_ids)
     for row in rows:
@@ -294,9 +299,9 @@ def _check_texts(rows: list[Row], rules: PartRules, faults: Faults) -> None:
 
 
 def _read_lines(part: Part, max_row_bytes: int) -> tuple[list[bytes], bool]:
-    """Return the lines of a part, and True if the last one has no line feed.
+    """Return the lines of a part, and whether the last line has no line feed.
 
-    Raises DatasetError if most lines are too short to be rows, because there may be millions of them.
+    Raises DatasetError if most lines are too short to be rows. A damaged file may have millions of such lines.
     """
     has_open_end = False
     if part.stored is not None:
@@ -309,12 +314,12 @@ def _read_lines(part: Part, max_row_bytes: int) -> tuple[list[bytes], bool]:
         else:
             lines = [line for frame in part.frames for line in _frame_lines(stream, frame, max_row_bytes)]
     if len(lines) * len(HEAD) > sum(map(len, lines)) + len(HEAD) * LINES_AT_ONCE:
-        raise DatasetError(f"{counted(len(lines), 'line')}, too short to be rows")
+        raise DatasetError(f"most of {counted(len(lines), 'line')} are too short to be rows")
     return lines, has_open_end
 
 
 def _plain_content(stream: BinaryIO, part: Part, max_row_bytes: int) -> bytes:
-    """Read the lines that begin in the byte range of a part, including the rest of the last one."""
+    """Read the lines that begin in the byte range of a part, including the end of the last line."""
     if part.start:
         stream.seek(part.start - 1)
         _read_to_line_end(stream, max_row_bytes)
@@ -325,7 +330,7 @@ def _plain_content(stream: BinaryIO, part: Part, max_row_bytes: int) -> bytes:
 def _read_to_line_end(stream: BinaryIO, max_row_bytes: int) -> bytes:
     line = stream.readline(max_row_bytes)
     if len(line) == max_row_bytes:
-        raise DatasetError(f"a line has more than {max_row_bytes} bytes")
+        raise DatasetError(f"a line has {max_row_bytes} bytes or more")
     return line
 
 
@@ -333,12 +338,12 @@ def _frame_lines(stream: BinaryIO, frame: FrameEntry, max_row_bytes: int) -> lis
     content = decompress_frame(stream, frame, MAX_ROWS_PER_FRAME * max_row_bytes)
     if frame.num_rows * len(HEAD) > len(content):
         raise DatasetError(
-            f"a frame of {counted(len(content), 'byte')} has {counted(frame.num_rows, 'line')}, too short to be rows"
+            f"a frame of {counted(len(content), 'byte')} has {counted(frame.num_rows, 'line')}, too many for rows"
         )
     return content.split(b"\n")[:-1]
 
 
-class ReadRows(NamedTuple):
+class RowsAndDigests(NamedTuple):
     """Rows of all data files, with their digests."""
 
     rows: Rows
@@ -357,55 +362,56 @@ class _DataFile(NamedTuple):
 
 def read_data_files(
     settings: Settings, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
-) -> ReadRows:
-    """Read and check all data files of JSONL, or of the first format if there is no JSONL."""
+) -> RowsAndDigests:
+    """Read and check all JSONL files, or the files of the first format if there is no JSONL."""
     files = list(_data_files(settings.folder, settings.manifest, faults))
-    read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
-    placed: list[PlacedRun] = []
+    parts = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
+    entries: list[RunEntry] = []
     content, lines = ContentDigest(), ContentDigest()
     packed = {split: PackedCounts(0, 0, 0) for split in Split}
     num_rows = 0
     for file in files:
-        joined_file = _FileRuns(file.name, is_packed=settings.pack is not None)
+        file_runs = _FileRuns(file.name, is_packed=settings.pack is not None)
         for _ in file.parts:
-            part = next(read)
-            joined_file.add(part, faults)
+            part = next(parts)
+            file_runs.add(part, faults)
             content.add(file.split, part.content)
             lines.add(file.split, part.lines)
             packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids, part.num_packed_ends)
-            advance(part.num_bytes)
-        if joined_file.num_rows != file.num_rows:
+            advance(part.size)
+        if file_runs.num_rows != file.num_rows:
             faults.add(
                 "digests",
-                f"{counted(joined_file.num_rows, 'row')}, the manifest records {file.num_rows}",
+                f"the file has {counted(file_runs.num_rows, 'row')}, but the manifest records {file.num_rows}",
                 file=file.name,
             )
-        placed += [PlacedRun(run, file.name, file.split) for run in joined_file.runs]
-        num_rows += joined_file.num_rows
-    rows = Rows.of(placed, num_rows)
+        entries += [RunEntry(run, file.name, file.split) for run in file_runs.runs]
+        num_rows += file_runs.num_rows
+    rows = Rows.of(entries, num_rows)
     if settings.pack is not None:
-        layouts = _segments_by_repo(placed) if settings.is_packed_by_repo else {}
-        rows = Rows.of(_join_windows(placed, faults), num_rows)._replace(packed=packed, layouts=layouts)
-    return ReadRows(rows, content.sha256(), lines.sha256())
+        layouts = _segments_by_repo(entries) if settings.is_packed_by_repo else {}
+        rows = Rows.of(_join_windows(entries, faults), num_rows)._replace(packed=packed, layouts=layouts)
+    return RowsAndDigests(rows, content.sha256(), lines.sha256())
 
 
-def _segments_by_repo(placed: list[PlacedRun]) -> dict[RepoKey, list[Segment]]:
+def _segments_by_repo(entries: list[RunEntry]) -> dict[RepoKey, list[Segment]]:
     """Return the segments of each repository in reading order.
 
-    Its last row may be shared with another repository, and is then stored before its other rows.
+    The last segments of a repository may share a row with other repositories. Such a row is stored before the other
+    rows of the repository, so segments with a segment id above 1 are moved to the end.
     """
     layouts: dict[RepoKey, list[Segment]] = {}
-    for one in sorted(placed, key=lambda one: one.run.windows[0, GROUP] > 1):
-        start, row, group = one.run.windows[0, [START, ROW, GROUP]].tolist()
-        segment = Segment(one.run.key.path, start, one.file, row, group)
+    for one in sorted(entries, key=lambda one: one.run.windows[0, SEGMENT_ID] > 1):
+        start, row, segment_id = one.run.windows[0, [START, ROW, SEGMENT_ID]].tolist()
+        segment = Segment(one.run.key.path, start, one.file, row, segment_id)
         layouts.setdefault((one.split, one.run.key.repo), []).append(segment)
     return layouts
 
 
-def _join_windows(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:
-    """Join the windows of packed rows, each a run of one window, into one run per file."""
-    runs: list[PlacedRun] = []
-    for one in sorted(placed, key=_sort_key):
+def _join_windows(entries: list[RunEntry], faults: Faults) -> list[RunEntry]:
+    """Join the runs of packed rows, which have one window each, into one run per file."""
+    runs: list[RunEntry] = []
+    for one in sorted(entries, key=_sort_key):
         last = runs[-1] if runs else None
         if last is not None and (last.split, last.run.key) == (one.split, one.run.key):
             runs[-1] = last._replace(run=join_runs(last.run, one.run, one.file, faults))
@@ -414,11 +420,11 @@ def _join_windows(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:
     return runs
 
 
-def _sort_key(placed: PlacedRun) -> tuple[Any, ...]:
-    key = placed.run.key
+def _sort_key(entry: RunEntry) -> tuple[Any, ...]:
+    key = entry.run.key
     variant = list(VariantKind).index(key.variant) if key.variant in list(VariantKind) else -1
     order = (key.repo, key.path, variant, key.repeat or 0, repr(key.seed), repr(key.weight))
-    return (list(Split).index(placed.split), *order, int(placed.run.windows[0, START]))
+    return (list(Split).index(entry.split), *order, int(entry.run.windows[0, START]))
 
 
 def _part_rules(settings: Settings) -> PartRules:

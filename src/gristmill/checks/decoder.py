@@ -1,4 +1,4 @@
-"""Decode ids to bytes, if the tokenizer reproduces every text, and compare the `text` column with them."""
+"""Decode ids to bytes, if the tokenizer reproduces texts, and compare the `text` column with the decoded ids."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,18 +19,18 @@ MAX_CONTINUING = 3
 
 
 class Decoder(NamedTuple):
-    """Tokenizer of a dataset and how exactly it reproduces texts.
+    """Tokenizer of a dataset, with flags for how exactly it reproduces texts.
 
-    It is picklable. The tokenizer is loaded once in each process.
+    A Decoder can be pickled. Each process loads the tokenizer once.
     """
 
     folder: Path
     tokenizer_key: str | None
-    """None if the tokenizer cannot be used."""
+    """Key of the tokenizer definition, or None if the tokenizer cannot be used."""
     is_exact: bool
     """True if the concatenated bytes of the ids are the text."""
     is_close: bool
-    """True if they are the text, except for spaces at an end and `▁` in place of a space."""
+    """True if the concatenated bytes of the ids are the text, except for spaces at the edges and `▁` for a space."""
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Decoder":
@@ -73,16 +73,16 @@ def _decode_id(tokenizer: Tokenizer, index: int) -> bytes:
 
 _NUM_BYTES: dict[str, npt.NDArray[np.int64]] = {}
 _NUM_LINE_FEEDS: dict[str, npt.NDArray[np.int64]] = {}
-"""Keyed by tokenizer, indexed by id. A process may check many datasets with the same tokenizer."""
+"""Arrays indexed by id, keyed by tokenizer. A process may check many datasets with the same tokenizer."""
 
 
 def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, faults: Faults) -> None:
     """Add a fault for each row whose `text` differs from its decoded ids.
 
-    A character that is split between two tokens belongs to the window with the first of them.
+    A character that is split between two tokens is in the text of the window that contains the first token.
     """
     for row in rows:
-        # The build makes the text of a fill-in-the-middle row by decoding its ids, so it is exact with every tokenizer.
+        # The text of a fill-in-the-middle row is made by decoding its ids, so the text is exact with every tokenizer.
         is_fim = bool(row.fields.get("fim")) and decoder.tokenizer_key is not None
         if not decoder.is_exact and not is_fim:
             continue
@@ -90,14 +90,14 @@ def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, fa
         decoded = decoder.tokenizer.decode(_ids_of_text(row, rules)).lstrip(CONTINUING)
         rest = text[len(decoded) :]
         if not text.startswith(decoded) or len(rest) > MAX_CONTINUING or rest.lstrip(CONTINUING):
-            message = "text differs from its decoded ids"
+            message = "text differs from the decoded ids"
             faults.add(
                 "schema", message, file=rules.file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}"
             )
 
 
 def _ids_of_text(row: Row, rules: RowRules) -> Ids:
-    """Return the ids of the text of a row. With noise, the labels are the ids of the text."""
+    """Return the ids that the text of a row is made from: the labels in a row with noise, otherwise the ids."""
     if row.fields.get("variant") in LABELED_KINDS:
         clean = labels_without_padding(row.fields)
         num_after = len(rules.suffix) + (len(rules.closing) if row.is_ended else 0)

@@ -20,7 +20,7 @@ from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 
-# `cards`: only the parts that programs read must match the manifest. The rest may be edited.
+# `cards`: only the parts that programs read must match the manifest. The rest of a card may be edited.
 
 CARDS_CHECK = "cards"
 MAX_CARD_BYTES = 1 << 26
@@ -46,9 +46,9 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
         if found == expected:
             summaries.append(name)
             continue
-        wrong = PARTS[name].find_outdated(found, expected)
-        for part in wrong:
-            faults.add(CARDS_CHECK, f"{part} does not match the manifest. A build or an export updates it", file=name)
+        outdated_parts = PARTS[name].find_outdated(found, expected)
+        for part in outdated_parts:
+            faults.add(CARDS_CHECK, f"{part} does not match the manifest. Build or export the dataset again", file=name)
         summaries.append(f"{name} (edited manually)")
     return Verdict(", ".join(summaries), "ok" if summaries == list(CARDS) else "reported")
 
@@ -58,7 +58,7 @@ DATA_FILE = re.compile(rf"({'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})?\.j
 
 
 def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
-    """Compare size and digest of every file with the manifest, and report data files that it does not list."""
+    """Compare size and digest of every file with the manifest. Report data files that the manifest does not list."""
     for name, facts in manifest.files.items():
         try:
             with open_plain(folder / name) as stream:
@@ -69,7 +69,9 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
         if size != facts.bytes:
-            faults.add(CHECK, f"{counted(size, 'byte')}, the manifest records {facts.bytes}", file=name)
+            faults.add(
+                CHECK, f"the file has {counted(size, 'byte')}, but the manifest records {facts.bytes}", file=name
+            )
         if sha256 != facts.sha256:
             faults.add(CHECK, "sha256 differs from the manifest", file=name)
     for name in _data_names(folder):
@@ -77,12 +79,14 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, "not listed in the manifest", file=name)
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
-        faults.add(CHECK, f"the digest of {TOKENIZER} is missing, or recorded with two values", file=MANIFEST)
+        faults.add(
+            CHECK, f"the digest of {TOKENIZER} is missing, or is recorded with two different values", file=MANIFEST
+        )
     _check_names(manifest, faults)
 
 
 def _data_names(folder: Path) -> Iterator[str]:
-    """Yield the names of all files that a reader of some format could take for data."""
+    """Yield the names of all files that a reader of any format could mistake for data files."""
     for path in sorted(folder.iterdir()):
         if path.name.endswith((".jsonl", ".jsonl.zst")) or (path.name in FORMATS and path.is_symlink()):
             yield path.name
@@ -111,17 +115,17 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
     }
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
-            message = f"not a valid name for one of {counted(counts[facts.split], 'file')} of {facts.split}"
+            message = f"not a valid file name for {facts.split}, which has {counted(counts[facts.split], 'file')}"
             faults.add(CHECK, message, file=name)
         if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
-            faults.add(CHECK, "the manifest does not record its split", file=name)
+            faults.add(CHECK, "the manifest does not record the split of this file", file=name)
 
 
 def check_fingerprint(manifest: Manifest, tokenizer_key: str, faults: Faults) -> None:
-    """Recompute the fingerprint from the settings, the tokenizer, the version and the digest of files.jsonl."""
+    """Check that the fingerprint matches the settings, the tokenizer, the version and the digest of files.jsonl."""
     files = manifest.files.get(FILES)
     inputs = [manifest.settings, tokenizer_key, manifest.gristmill, files.sha256 if files is not None else ""]
     encoded = msgspec.json.encode(inputs, order="deterministic")
     if hashlib.sha256(encoded).hexdigest() != manifest.fingerprint:
-        message = f"fingerprint does not match its settings, tokenizer, version and {FILES}"
+        message = f"fingerprint does not match the settings, the tokenizer, the version and {FILES}"
         faults.add(CHECK, message, file=MANIFEST)

@@ -56,12 +56,12 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_rewritten(self) -> bool:
-        """True if its rows are rewritten for fill-in-the-middle."""
+        """True if rows of the file are rewritten for fill-in-the-middle."""
         return self.fim is not None and self.fim.missing is None
 
     @property
     def covered_tokens(self) -> int:
-        """Number of distinct tokens in its windows, including tokens of a dropped tail."""
+        """Number of distinct tokens in the windows of the file, including tokens of a dropped tail."""
         return self.tokens - self.cut_tokens - self.left_tokens
 
 
@@ -76,7 +76,7 @@ class FilesTable(msgspec.Struct, frozen=True):
 
 
 def read_files_table(folder: Path, faults: Faults) -> FilesTable:
-    """Read all valid rows of files.jsonl, and add a fault for each other line."""
+    """Read all valid rows of files.jsonl, and add a fault for every invalid line."""
     table = FilesTable({}, {})
     try:
         with open_plain(folder / FILES) as stream:
@@ -90,7 +90,7 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
             row = _decoder().decode(line)
-            for message in (*_add_row(row, table), *_defects(row)):
+            for message in (*_add_row(row, table), *_find_row_faults(row)):
                 faults.add(CHECK, message, file=FILES, row=number, path=row.name)
             if last is not None and row.key < last:
                 faults.add(CHECK, "not in path order", file=FILES, row=number, path=row.name)
@@ -102,14 +102,14 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
 
 
 def _add_row(row: FileRow, table: FilesTable) -> Iterator[str]:
-    """Add a row to the table. Yield a fault if the file is already in it."""
+    """Add a row to the table. Yield a fault if the file is already in the table."""
     if row.key in table.kept or row.key in table.dropped:
         yield "the same file appears twice"
     elif row.status == "dropped":
         table.dropped[row.key] = row
     else:
         kept = msgspec.convert(row, KeptFile, from_attributes=True)
-        # A cut outside of the tokens could have any size, so no windows are computed from it.
+        # A cut outside of the file could have any size, so invalid cuts are not used to compute windows.
         table.kept[row.key] = kept if _are_cuts_valid(row) else msgspec.structs.replace(kept, cuts=())
 
 
@@ -118,22 +118,34 @@ def _decoder() -> msgspec.json.Decoder[FileRow]:
     return msgspec.json.Decoder(FileRow)
 
 
-def _defects(row: FileRow) -> Iterator[str]:
+def _find_row_faults(row: FileRow) -> Iterator[str]:
     if any(DIGEST.fullmatch(one) is None for one in (row.sha256, row.text_sha256) if one is not None):
-        yield "invalid digest"
+        yield "sha256 or text_sha256 is not a valid digest"
     if row.status == "dropped":
-        yield from ["dropped without a reason"] if row.reason is None else []
-        yield from ["dropped, but has windows"] if row.windows or row.variants or row.fim else []
+        yield from ["the file is dropped without a reason"] if row.reason is None else []
+        yield from ["the file is dropped, but has windows"] if row.windows or row.variants or row.fim else []
     else:
-        yield from [f"kept, but has the drop reason {row.reason}"] if row.reason is not None else []
-        yield from ["kept, but has no window"] if not row.windows and row.draw != (0, 0) else []
-        yield from ["held out, but has variants"] if row.variants and row.split is not Split.TRAIN else []
-        yield from ["held out, but has fill-in-the-middle rows"] if row.fim and row.split is not Split.TRAIN else []
+        yield from [f"the file is kept, but has the drop reason {row.reason}"] if row.reason is not None else []
+        yield from ["the file is kept, but has no window"] if not row.windows and row.draw != (0, 0) else []
+        yield from ["the file is held out, but has variants"] if row.variants and row.split is not Split.TRAIN else []
+        yield from (
+            ["the file is held out, but has fill-in-the-middle rows"]
+            if row.fim and row.split is not Split.TRAIN
+            else []
+        )
         yield from ["left_tokens is set, but draw is not"] if row.left_tokens and row.draw is None else []
-        yield from ["cuts are not in order, or end after its last token"] if not _are_cuts_valid(row) else []
-        yield from ["must have either sha256 or redactions"] if (row.sha256 is None) != bool(row.redactions) else []
-        yield from ["redactions are not in order, or after its last line"] if not _are_redactions_valid(row) else []
-        yield from ["respellings are not in order, or after its last line"] if not _are_respellings_valid(row) else []
+        yield from ["cuts are not in ascending order, or end after the last token"] if not _are_cuts_valid(row) else []
+        yield from (
+            ["the file must have either sha256 or redactions"] if (row.sha256 is None) != bool(row.redactions) else []
+        )
+        yield from (
+            ["redactions are not in ascending order, or after the last line"] if not _are_redactions_valid(row) else []
+        )
+        yield from (
+            ["respellings are not in ascending order, or after the last line"]
+            if not _are_respellings_valid(row)
+            else []
+        )
 
 
 def _are_cuts_valid(row: FileRow) -> bool:
@@ -160,10 +172,13 @@ def _check_twins(table: FilesTable, faults: Faults) -> None:
         if row.reason not in DUPLICATES:
             continue
         if row.twin not in names or row.twin == row.name:
-            faults.add(CHECK, f"twin {row.twin!r} is not another file in the table", file=FILES, path=row.name)
+            faults.add(CHECK, f"the twin {row.twin!r} must be a different file in {FILES}", file=FILES, path=row.name)
         if not MIN_SIMILARITY <= (row.similarity or 0) <= 1:
             faults.add(
-                CHECK, f"dropped as {row.reason}, but its similarity is {row.similarity}", file=FILES, path=row.name
+                CHECK,
+                f"the file is dropped as {row.reason}, but its similarity is {row.similarity}",
+                file=FILES,
+                path=row.name,
             )
 
 
@@ -173,5 +188,5 @@ def check_groups(table: FilesTable, faults: Faults) -> None:
     for file in table.kept.values():
         first = first_by_group.setdefault(file.group, file)
         if first.split is not file.split:
-            message = f"in {file.split}, but {first.name}, which has the same group, is in {first.split}"
+            message = f"the file is in {file.split}, but {first.name} of the same group is in {first.split}"
             faults.add("groups", message, file=FILES, path=file.name)

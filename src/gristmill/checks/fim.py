@@ -1,8 +1,8 @@
 """Check `fim`: fill-in-the-middle rows give the text of their file when each middle is moved back.
 
-Each row is split at its sentinels, and prefix, middle and suffix are joined. The joined pieces of a file must have the
-digest in files.jsonl, and each piece must be at its recorded position. The text is then encoded again, and all further
-checks read these tokens instead of the rows.
+Each row is split at its sentinels, and its prefix, middle and suffix are joined in this order. The joined pieces of a
+file must have the digest in files.jsonl, and each piece must be at its recorded position. The text of the file is
+encoded again, and all later checks read these tokens instead of the rows.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from gristmill.checks.runs import (
     TokenSpan,
 )
 from gristmill.checks.tokens import Ids
-from gristmill.checks.windows_by_file import PlacedRun, Rows
+from gristmill.checks.windows_by_file import Rows, RunEntry
 from gristmill.core.layout import FILES, MANIFEST
 from gristmill.core.names import counted
 from gristmill.core.records import FimForm, MiddleKind, Split
@@ -56,7 +56,7 @@ class FimRules(NamedTuple):
 class FimTask(NamedTuple):
     """Run to restore, and the row of its file in files.jsonl."""
 
-    placed: PlacedRun
+    entry: RunEntry
     kept: KeptFile | None
 
 
@@ -81,17 +81,17 @@ def check_fim(
     rules = FimRules(frame, settings.decoder, max_middle_tokens, settings.rules.has_documents)
     by_file = {key: list(runs) for key, runs in rows.by_file.items()}
     locations = [
-        (key, number)
+        (key, index)
         for key, runs in by_file.items()
-        for number, placed in enumerate(runs)
-        if placed.run.fim_contents and not placed.run.repeat
+        for index, entry in enumerate(runs)
+        if entry.run.fim_contents and not entry.run.repeat
     ]
-    tasks = [FimTask(by_file[key][number], table.kept.get(key)) for key, number in locations]
+    tasks = [FimTask(by_file[key][index], table.kept.get(key)) for key, index in locations]
     found = (one for batch in runner.map(partial(restore_files, rules), list(_batches(tasks))) for one in batch)
-    for (key, number), one in zip(locations, found, strict=True):
-        by_file[key][number] = by_file[key][number]._replace(run=one.run)
+    for (key, index), one in zip(locations, found, strict=True):
+        by_file[key][index] = by_file[key][index]._replace(run=one.run)
         faults.merge(one.faults)
-    num_rows = sum(len(task.placed.run.fim_contents) for task in tasks)
+    num_rows = sum(len(task.entry.run.fim_contents) for task in tasks)
     summary = f"{counted(num_rows, 'row')} of {counted(len(tasks), 'file')} restored"
     return rows._replace(by_file=by_file), Verdict(summary)
 
@@ -100,7 +100,7 @@ def _batches(tasks: list[FimTask]) -> Iterator[list[FimTask]]:
     batch, size = list[FimTask](), 0
     for task in tasks:
         batch.append(task)
-        size += int(task.placed.run.windows[-1, END])
+        size += int(task.entry.run.windows[-1, END])
         if size >= TOKENS_PER_TASK:
             yield batch
             batch, size = [], 0
@@ -109,21 +109,20 @@ def _batches(tasks: list[FimTask]) -> Iterator[list[FimTask]]:
 
 
 def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """Check that rows, files.jsonl and the manifest agree on which windows are rewritten, and how."""
+    """Check that rows, files.jsonl and the manifest agree on which windows are rewritten, and in which form."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         is_rewritten = file is not None and file.is_rewritten
-        for placed in runs:
-            forms = placed.run.windows[:, FORM]
-            if (forms > 0).any() and (not is_rewritten or placed.split is not Split.TRAIN):
-                faults.add(
-                    CHECK, f"rewritten in the rows, but not in {FILES}", file=placed.file, path=placed.run.key.name
-                )
+        for entry in runs:
+            forms = entry.run.windows[:, FORM]
+            if (forms > 0).any() and (not is_rewritten or entry.split is not Split.TRAIN):
+                message = f"the file has fill-in-the-middle rows, but is not a rewritten train file in {FILES}"
+                faults.add(CHECK, message, file=entry.file, path=entry.run.key.name)
         if file is not None and file.fim is not None and is_rewritten:
             num_forms = int((runs[0].run.windows[:, FORM] > 0).sum())
             is_all = file.draw is None or file.draw[0] > 0
             if num_forms > file.fim.rewritten or (is_all and num_forms != file.fim.rewritten):
-                message = f"{num_forms} of its windows are rewritten, but {FILES} records {file.fim.rewritten}"
+                message = f"{num_forms} windows of the file are rewritten, but {FILES} records {file.fim.rewritten}"
                 faults.add(CHECK, message, file=FILES, path=file.name)
     for name, recorded, found in _fim_facts(rows, table, settings):
         if recorded != found:
@@ -131,7 +130,7 @@ def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
 
 
 def _fim_facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the name of each fact, its value in the manifest, and its value from files.jsonl and the rows."""
+    """Yield the name of each fact, its value in the manifest, and the value computed from files.jsonl and the rows."""
     facts = settings.manifest.fim
     yield "rate", facts and facts.rate, settings.fim.rate
     if facts is None:
@@ -161,14 +160,14 @@ def restore_files(rules: FimRules, tasks: list[FimTask]) -> list[RestoredRun]:
 
 
 def _restore_file(rules: FimRules, task: FimTask) -> RestoredRun:
-    faults, run, kept = Faults(), task.placed.run, task.kept
+    faults, run, kept = Faults(), task.entry.run, task.kept
     try:
-        pieces = [_restore_piece(run, number, rules) for number in range(len(run.windows))]
+        pieces = [_restore_piece(run, index, rules) for index in range(len(run.windows))]
         return RestoredRun(_encode_spans(run, pieces, kept, rules), faults)
     except _RowError as error:
-        faults.add(CHECK, str(error), file=task.placed.file, row=error.row, path=run.key.name)
+        faults.add(CHECK, str(error), file=task.entry.file, row=error.row, path=run.key.name)
     except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
-        faults.add(CHECK, f"text cannot be restored: {error!r}", file=task.placed.file, path=run.key.name)
+        faults.add(CHECK, f"the text cannot be restored: {error!r}", file=task.entry.file, path=run.key.name)
     return RestoredRun(run, faults)
 
 
@@ -190,22 +189,26 @@ class _Piece(NamedTuple):
     """Number of bytes in the middle."""
 
 
-def _restore_piece(run: Run, number: int, rules: FimRules) -> _Piece:
+def _restore_piece(run: Run, index: int, rules: FimRules) -> _Piece:
     """Return the text of a window with its middle moved back. Raises _RowError if the row is malformed."""
-    window, ids = run.windows[number], run.fim_contents.get(number)
+    window, ids = run.windows[index], run.fim_contents.get(index)
     row, start, end = (int(window[column]) for column in (ROW, START, END))
     tokenizer = rules.decoder.tokenizer
     continuing = tokenizer_for(tokenizer.definition.without_prefix_space)
     if isinstance(ids, bytes):
         ids = _encode_with_sentinels(ids, rules.frame, continuing, row)
     if ids is None:
-        plain = next((one for one in run.spans if one.start <= start and end <= one.end), None)
-        if plain is None:
-            raise _RowError(row, f"tokens {start} to {end} are not in its other rows")
-        if plain.text is not None:
-            return _Piece(plain.text, 0, 0)
+        plain_span = next((one for one in run.spans if one.start <= start and end <= one.end), None)
+        if plain_span is None:
+            raise _RowError(row, f"tokens {start} to {end} are missing from the rows that are not rewritten")
+        if plain_span.text is not None:
+            return _Piece(plain_span.text, 0, 0)
         return _Piece(
-            (continuing if start else tokenizer).decode(plain.ids[start - plain.start : end - plain.start]), 0, 0
+            (continuing if start else tokenizer).decode(
+                plain_span.ids[start - plain_span.start : end - plain_span.start]
+            ),
+            0,
+            0,
         )
     frame, num_middle = rules.frame, int(window[MIDDLE_TOKENS])
     expected = [frame.prefix, frame.suffix, frame.middle, *([] if frame.end is None else [frame.end])]
@@ -213,23 +216,27 @@ def _restore_piece(run: Run, number: int, rules: FimRules) -> _Piece:
     found = ids[positions].tolist()
     is_end_last = frame.end is None or not len(positions) or positions[-1] == len(ids) - 1
     if found != expected or positions[0] != 0 or not is_end_last:
-        raise _RowError(row, f"sentinels are {found}, expected {expected}")
-    at, to = int(positions[1]), int(positions[2])
-    tail = ids[to + 1 : len(ids) - (frame.end is not None)]
+        raise _RowError(row, f"the sentinels {found} are wrong or at wrong positions, expected {expected}")
+    suffix_at, middle_at = int(positions[1]), int(positions[2])
+    tail = ids[middle_at + 1 : len(ids) - (frame.end is not None)]
     is_spm = FORMS[int(window[FORM])] == FimForm.SPM
     if not 0 < num_middle <= min(len(tail), rules.max_middle_tokens) or (num_middle < len(tail) and not is_spm):
-        raise _RowError(row, f"middle_tokens is {num_middle}, but {counted(len(tail), 'token')} follow the sentinel")
+        raise _RowError(
+            row, f"middle_tokens is {num_middle}, but {counted(len(tail), 'token')} follow the middle sentinel"
+        )
     if not window[MIDDLE]:
-        raise _RowError(row, "the kind of its middle is missing")
-    if is_spm and at != 1:
+        raise _RowError(row, "the kind of the middle is missing")
+    if is_spm and suffix_at != 1:
         raise _RowError(row, "form is spm, but there are tokens between the prefix and suffix sentinels")
-    before = tail[: len(tail) - num_middle] if is_spm else ids[1:at]
-    parts = [continuing.decode(part) for part in (before, tail[len(tail) - num_middle :], ids[at + 1 : to])]
+    prefix_ids = tail[: len(tail) - num_middle] if is_spm else ids[1:suffix_at]
+    parts = [
+        continuing.decode(part) for part in (prefix_ids, tail[len(tail) - num_middle :], ids[suffix_at + 1 : middle_at])
+    ]
     return _Piece(b"".join(parts), len(parts[0]), len(parts[1]))
 
 
 def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
-    """Encode a text that contains sentinels. Each part between them is encoded separately."""
+    """Encode a text that contains sentinels. Each part between sentinels is encoded separately."""
     added_texts = continuing.definition.added_texts
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
@@ -237,16 +244,16 @@ def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, 
         name = added_texts.get(sentinel, "").encode()
         before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
-            raise _RowError(row, f"sentinel {name.decode() or sentinel} is missing or out of order in its text")
+            raise _RowError(row, f"the sentinel {name.decode() or sentinel} is missing from the text, or out of order")
         parts += [continuing.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, continuing.encode(text).ids])
 
 
 def _encode_spans(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: FimRules) -> Run:
-    """Return the run with each span of adjacent pieces encoded. A complete file must match its digest."""
+    """Return the run with new spans: adjacent pieces are joined and encoded. A complete file must match its digest."""
     tokenizer = rules.decoder.tokenizer
     starts, ends = run.windows[:, START].tolist(), run.windows[:, END].tolist()
-    firsts = [number for number in range(len(starts)) if not number or starts[number] != ends[number - 1]]
+    firsts = [index for index in range(len(starts)) if not index or starts[index] != ends[index - 1]]
     spans: list[TokenSpan] = []
     for first, last in pairwise([*firsts, len(starts)]):
         text = b"".join(piece.text for piece in pieces[first:last])
@@ -261,7 +268,7 @@ def _encode_spans(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: 
         else:
             spans.append(TokenSpan(starts[first], encoded.ids.astype(_id_type(rules))))
         if is_complete:
-            assert encoded.starts is not None, "requested by with_starts"
+            assert encoded.starts is not None, "encode(with_starts=True) must return starts"
             _require_positions(run, pieces, text, encoded.starts)
     return run._replace(spans=spans, fim_contents={})
 
@@ -273,17 +280,17 @@ def _id_type(rules: FimRules) -> type[np.uint16] | type[np.uint32]:
 def _require_positions(run: Run, pieces: list[_Piece], text: bytes, token_bytes: Ids) -> None:
     """Check the pieces of a complete file.
 
-    Raises _RowError if a piece is not at its recorded token, or if a middle recorded as lines is not complete lines.
+    Raises _RowError if a piece is not at its recorded token, or if a middle recorded as lines has incomplete lines.
     """
     at = 0
     for window, piece in zip(run.windows, pieces, strict=True):
         row, start = int(window[ROW]), int(window[START])
         if start >= len(token_bytes) or int(token_bytes[start]) != at:
             sample = piece.text[:NUM_SAMPLE_BYTES]
-            raise _RowError(row, f"the restored text {sample!r} … is not at token {start} of its file")
+            raise _RowError(row, f"the restored text {sample!r} … is not at token {start} of the file")
         first, last = at + piece.num_before, at + piece.num_before + piece.num_middle
         if window[MIDDLE] == MIDDLES.index(MiddleKind.LINES):
             begins_line = first == 0 or text[first - 1 : first] == b"\n"
             if not begins_line or (last < len(text) and text[last - 1 : last] != b"\n"):
-                raise _RowError(row, "its middle is recorded as lines, but is not complete lines")
+                raise _RowError(row, "the middle is recorded as lines, but has incomplete lines")
         at += len(piece.text)

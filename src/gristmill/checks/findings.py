@@ -22,7 +22,7 @@ class Example(NamedTuple):
     message: str
     file: str | None
     row: int | None
-    """Row number in the file, counted from 1 as `sed -n 17p` does."""
+    """Row number in the file, counted from 1, as in `sed -n 17p`."""
     path: str | None
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 class Faults:
-    """Number of faults per check, with the first ten as examples. Picklable, so that workers can return it."""
+    """Number of faults per check, and the first ten faults of each check. Picklable, so that workers can return it."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -47,10 +47,12 @@ class Faults:
         if len(examples) < MAX_EXAMPLES:
             examples.append(Example(message, file, row, path))
 
-    def renumber(self, numbers: Sequence[int]) -> None:
-        """Replace the row `n` of each example with `numbers[n]`."""
+    def renumber(self, row_numbers: Sequence[int]) -> None:
+        """Replace the row `n` of each example with `row_numbers[n]`."""
         for check, examples in self.examples.items():
-            self.examples[check] = [one if one.row is None else one._replace(row=numbers[one.row]) for one in examples]
+            self.examples[check] = [
+                one if one.row is None else one._replace(row=row_numbers[one.row]) for one in examples
+            ]
 
     def merge(self, other: "Faults", num_rows_before: int = 0) -> None:
         self.counts += other.counts
@@ -103,7 +105,7 @@ class Verdict(NamedTuple):
 
 
 Verdicts = dict[str, Verdict]
-"""Keyed by the name of the check."""
+"""Verdicts keyed by the name of the check."""
 
 
 def make_result(name: str, verdict: Verdict, faults: Faults) -> CheckResult:

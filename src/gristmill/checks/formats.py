@@ -1,9 +1,10 @@
 """Check `formats`: each format of the dataset contains exactly the windows that the manifest records.
 
-The first format, whose rows are checked one by one, must have the recorded digest of split, path, start and ids. All
-other formats must have the same values in every column. A format whose bytes gristmill alone determines is also written
-again from its own rows into a temporary folder. This finds data that no row shows, such as extra tokens in a token
-stream. Token streams are read a third time, independently of their writer, to check the positions of end tokens.
+The rows of the first format, which are checked one by one, must have the recorded digest of split, path, start and ids.
+All other formats must have the same values in every column. If gristmill has its own writer for a format, the rows are
+also written again into a temporary folder, and the files are compared. This finds data that is in no row, such as extra
+tokens in a token stream. To check the positions of end tokens, token streams are also read by code that is independent
+of their writer.
 """
 
 import struct
@@ -39,9 +40,9 @@ from gristmill.runners.local import LocalRunner
 # Token streams (npy, bin, megatron), read without the code that writes them, to check the ids between the windows.
 
 STREAMS = {"npy": (".npy", ".ends.npy"), "bin": (".bin", ".ends.npy"), "megatron": (".bin", ".idx")}
-"""Suffixes of the file names of the stream and of its index."""
-INDEX_HEAD = struct.Struct("<9sQBQQ")
-INDEX_TYPES: dict[int, np.dtype[Any]] = {8: np.dtype("<u2"), 4: np.dtype("<i4")}
+"""File name suffixes of the stream and of its index, keyed by format."""
+MEGATRON_HEAD = struct.Struct("<9sQBQQ")
+MEGATRON_TYPES: dict[int, np.dtype[Any]] = {8: np.dtype("<u2"), 4: np.dtype("<i4")}
 
 Numbers = npt.NDArray[np.int64]
 
@@ -51,7 +52,7 @@ class _Stream(NamedTuple):
 
     ids: npt.NDArray[Any]
     ends: Numbers
-    """End of each document in the stream."""
+    """Position in the stream after the last id of each document."""
     starts: Numbers
     """Position of the first id of each row in the stream."""
     stops: Numbers
@@ -60,14 +61,16 @@ class _Stream(NamedTuple):
     """File with one line per row that contains all columns except the ids."""
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield rows with their numbers. Lazy, because packed rows are as large as their ids."""
+        """Yield the index and columns of each row, one at a time, because packed rows are as large as their ids."""
         num_rows = 0
         with open_plain(self.sidecar) as stream:
-            for number, line in enumerate(stream):
-                yield number, orjson.loads(line)
+            for index, line in enumerate(stream):
+                yield index, orjson.loads(line)
                 num_rows += 1
         if num_rows != len(self.starts):
-            raise ValueError(f"{num_rows} rows in {self.sidecar.name}, but {len(self.starts)} windows")
+            raise ValueError(
+                f"{self.sidecar.name} has {counted(num_rows, 'row')}, but the stream has {len(self.starts)}"
+            )
 
 
 def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
@@ -77,7 +80,7 @@ def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[
         return None
     is_packed, schema = "segments" in manifest.columns, Schema.of(manifest)
     try:
-        # Raises unless all files exist and are ordinary files.
+        # Raises unless all files exist and are regular files.
         StoredSplit(folder, name, split, schema, manifest.splits[split].windows).require()
         stream = _open_stream(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
         fault = _find_packed_fault(stream) if is_packed else _find_document_fault(stream)
@@ -102,24 +105,24 @@ def _open_stream(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> 
     windows = np.load(windows_path, allow_pickle=False)
     starts, counts = windows["offset"].astype(np.int64), windows["count"].astype(np.int64)
     if not len(ends) or ends[-1] != len(ids):
-        raise ValueError(f"the stream has {len(ids)} ids, but its index does not end there")
+        raise ValueError(f"the stream has {len(ids)} ids, but its index does not end at this position")
     sidecar = folder / f"{split}.rows.jsonl"
     return _Stream(ids, ends, starts, starts + counts, (windows["frame"] > 0).tolist(), sidecar)
 
 
 def _megatron_ends(content: bytes) -> tuple[np.dtype[Any], Numbers]:
-    _, _, code, num_sequences, _ = INDEX_HEAD.unpack_from(content)
-    sizes = np.frombuffer(content, "<i4", num_sequences, INDEX_HEAD.size).astype(np.int64)
-    starts = np.frombuffer(content, "<i8", num_sequences, INDEX_HEAD.size + sizes.size * 4)
-    kind = INDEX_TYPES[code]
+    _, _, code, num_sequences, _ = MEGATRON_HEAD.unpack_from(content)
+    sizes = np.frombuffer(content, "<i4", num_sequences, MEGATRON_HEAD.size).astype(np.int64)
+    starts = np.frombuffer(content, "<i8", num_sequences, MEGATRON_HEAD.size + sizes.size * 4)
+    kind = MEGATRON_TYPES[code]
     ends = np.cumsum(sizes)
     if (starts != (ends - sizes) * kind.itemsize).any():
-        raise ValueError("the sequences of its index are not contiguous")
+        raise ValueError("the sequences in the index are not contiguous")
     return kind, ends
 
 
 def _find_packed_fault(stream: _Stream) -> str | None:
-    """Return a fault unless each row is one document with exactly the ids of its segments."""
+    """Return a fault unless each row is one document with as many ids as `segment_ids`."""
     sizes = (stream.stops - stream.starts).tolist()
     for number, row in stream.rows():
         if sizes[number] != len(row["segment_ids"]):
@@ -152,14 +155,17 @@ def _document_key(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _find_gap_fault(stream: _Stream, end_id: int | None) -> str | None:
-    """Return a fault unless the ids outside of rows are exactly the end tokens of documents. `end_id` may be None."""
+    """Return a fault unless the ids outside of rows are exactly the end tokens of documents.
+
+    `end_id` is None if documents have no end token.
+    """
     covered_until = np.concatenate(([0], np.maximum.accumulate(stream.stops)))
     gaps = np.concatenate((stream.starts, [len(stream.ids)])) - covered_until
     found = covered_until[gaps > 0]
     expected = stream.ends - 1 if end_id is not None else stream.ends[:0]
     if (gaps > 1).any() or not np.array_equal(found, expected):
-        wrong = np.setxor1d(found, expected)
-        at = int(wrong[0]) if len(wrong) else int(covered_until[gaps > 1][0])
+        mismatches = np.setxor1d(found, expected)
+        at = int(mismatches[0]) if len(mismatches) else int(covered_until[gaps > 1][0])
         return f"the id {int(stream.ids[at])} at position {at} is outside of all rows, or an end token is missing there"
     is_wrong = stream.ids[found] != end_id
     if is_wrong.any():
@@ -171,7 +177,7 @@ def _find_gap_fault(stream: _Stream, end_id: int | None) -> str | None:
 CHECK = "formats"
 ROWS_AT_ONCE = 4096
 ROW_CHECKS = frozenset({"schema", "ids", "special_tokens", "windows"})
-"""Checks that discard rows. After a fault in one of them, the digest of the rows is not comparable."""
+"""Checks that discard invalid rows. After a fault in one of these checks, the digest of the rows is incomplete."""
 
 
 class RowDigests(NamedTuple):
@@ -181,7 +187,7 @@ class RowDigests(NamedTuple):
     lines_sha256: str
 
 
-class _Range(NamedTuple):
+class _RowRange(NamedTuple):
     stored: StoredSplit
     start: int
     stop: int
@@ -199,7 +205,7 @@ def check_formats(
     folder, manifest = settings.folder, settings.manifest
     names, are_rows_intact = manifest.formats, not ROW_CHECKS & faults.counts.keys()
     if first.content_sha256 != manifest.content_sha256 and are_rows_intact:
-        faults.add(CHECK, f"{names[0]}: its {manifest.row_unit}s do not match content_sha256 in the manifest")
+        faults.add(CHECK, f"{names[0]}: the {manifest.row_unit}s do not match content_sha256 in the manifest")
     skipped = []
     for name in names:
         try:
@@ -224,9 +230,9 @@ def check_formats(
 def _compare_format(
     settings: Settings, name: str, first: RowDigests | None, runner: LocalRunner, advance: Callable[[int], None]
 ) -> Iterator[str]:
-    """Yield a fault if a format differs from the manifest or from `first`, the digests of the first format."""
+    """Yield a fault if a format differs from the manifest, or from the digests of the first format (`first`)."""
     manifest = settings.manifest
-    ranges = list(_ranges(settings.folder, manifest, name))
+    ranges = list(_row_ranges(settings.folder, manifest, name))
     content, lines = ContentDigest(), ContentDigest()
     for one, found in zip(ranges, runner.map(_digest_range, ranges), strict=True):
         if isinstance(found, Exception):
@@ -235,21 +241,21 @@ def _compare_format(
         lines.add(one.stored.split, found.lines)
         advance(one.stop - one.start)
     if content.sha256() != manifest.content_sha256:
-        yield f"its {manifest.row_unit}s do not match content_sha256 in the manifest"
+        yield f"the {manifest.row_unit}s do not match content_sha256 in the manifest"
     elif first is not None and lines.sha256() != first.lines_sha256:
-        yield f"its rows differ from those of {manifest.formats[0]}"
+        yield f"the rows differ from those of {manifest.formats[0]}"
 
 
-def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
+def _row_ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_RowRange]:
     schema = Schema.of(manifest)
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for split, facts in manifest.splits.items():
         stored = StoredSplit(folder, name, split, schema, facts.windows).require()
         for start in range(0, facts.windows, step):
-            yield _Range(stored, start, min(start + step, facts.windows))
+            yield _RowRange(stored, start, min(start + step, facts.windows))
 
 
-def _digest_range(one: _Range) -> _Digests | Exception:
+def _digest_range(one: _RowRange) -> _Digests | Exception:
     try:
         batch = one.stored.read(one.start, one.stop)
         lines = b"".join(line_digest(line[:-1]) for line in format_lines(batch, one.stored.schema))
@@ -259,7 +265,7 @@ def _digest_range(one: _Range) -> _Digests | Exception:
 
 
 def _find_rewrite_fault(folder: Path, manifest: Manifest, format_and_split: tuple[str, Split]) -> str | None:
-    """Write a split again from its rows. Return a fault if a file differs from the recorded digest, or None."""
+    """Write a split again from its rows. Return a fault if the digest of a file differs from the manifest, or None."""
     name, split = format_and_split
     expected = {
         file: facts.sha256 for file, facts in manifest.files.items() if (facts.format, facts.split) == format_and_split
@@ -276,7 +282,7 @@ def _find_rewrite_fault(folder: Path, manifest: Manifest, format_and_split: tupl
     except GristmillError as error:
         return str(error)
     differing = sorted(file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file))
-    return f"{differing[0]} differs from a file written from its rows: it has additional data" if differing else None
+    return f"{differing[0]} differs from the file that gristmill writes from the same rows" if differing else None
 
 
 def _batches(stored: StoredSplit) -> Iterator[WindowBatch]:

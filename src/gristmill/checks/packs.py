@@ -1,8 +1,8 @@
 """Split packed rows (--pack), which hold windows of several files, into one row per window for the other checks.
 
 This module checks that the segments of a row do not overlap, that only the expected special tokens are between them,
-and that `segment_ids` and `position_ids` match. `check_ends` in windows_by_file checks that each end token is at the
-end of a file or repository, since that requires files.jsonl.
+and that `segment_ids` and `position_ids` match the segments. `check_ends` in windows_by_file checks that each end token
+is at the end of a file or repository, because this requires files.jsonl.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class PackRules(NamedTuple):
     vocab_size: int
     pad_id: int | None
     end_id: int | None
-    """Id that may end a document if the tokenizer does not add one itself."""
+    """Id of the end token, or None if there is none."""
     markers: frozenset[int] | None
     """Ids allowed between the files of a repository, or None if each window has its own special tokens."""
 
@@ -38,13 +38,13 @@ class PackedRow(NamedTuple):
     """Ids of one packed row."""
 
     positions: bytes
-    """Positions of all its segments, encoded for the content digest."""
+    """Repository, path and start of each segment, encoded for the content digest."""
     ids: list[int]
     """Ids without padding."""
     num_ids: int
     """Number of ids including padding."""
     num_ends: int
-    """Number of end tokens outside of its segments."""
+    """Number of end tokens outside of the segments."""
 
 
 class PackedRows(NamedTuple):
@@ -60,15 +60,15 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     window_lines: list[bytes] = []
     numbers: list[int] = []
     are_ended: list[bool] = []
-    groups: list[int] = []
+    segment_ids: list[int] = []
     for number, line in enumerate(lines, first):
         row: Any = None
         try:
             row = orjson.loads(line)
             ids = _ids(row, pack)
             segments = _segments(row, rules)
-            _require_groups(row, ids, segments, pack)
-            _require_special(ids, segments, pack, rules)
+            _require_segment_ids(row, ids, segments, pack)
+            _require_special_ids(ids, segments, pack, rules)
             if pack.markers is not None:
                 _require_ends(ids, row["segment_ids"], segments, pack)
         except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
@@ -82,12 +82,12 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
         for one, window in zip(segments, _window_lines(ids, segments, rules), strict=True):
             window_lines.append(window)
             numbers.append(number)
-            after = ids[one["at"] + one["length"] :]
-            are_ended.append(_is_ended(after, pack, rules))
-            groups.append(row["segment_ids"][one["at"]])
+            ids_after = ids[one["at"] + one["length"] :]
+            are_ended.append(_is_ended(ids_after, pack, rules))
+            segment_ids.append(row["segment_ids"][one["at"]])
     window_faults = Faults()
     windows = [
-        row._replace(number=numbers[row.number], is_ended=are_ended[row.number], group=groups[row.number])
+        row._replace(number=numbers[row.number], is_ended=are_ended[row.number], segment_id=segment_ids[row.number])
         for row in read_rows(window_lines, 0, rules, window_faults)
     ]
     window_faults.renumber(numbers)
@@ -95,12 +95,12 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     return PackedRows(rows, windows)
 
 
-def _is_ended(after: list[int], pack: PackRules, rules: RowRules) -> bool:
-    """True if the end token of the document follows the segment. With markers, the end token of the repository."""
+def _is_ended(ids_after: list[int], pack: PackRules, rules: RowRules) -> bool:
+    """True if the end token of the document or, with markers, of the repository follows the segment."""
     if pack.markers is not None:
-        return pack.end_id is not None and after[:1] == [pack.end_id]
+        return pack.end_id is not None and ids_after[:1] == [pack.end_id]
     num_suffix, closing = len(rules.suffix), list(rules.closing)
-    return bool(closing) and after[num_suffix : num_suffix + len(closing)] == closing
+    return bool(closing) and ids_after[num_suffix : num_suffix + len(closing)] == closing
 
 
 class _PackError(ValueError):
@@ -122,14 +122,16 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
         mask = row["attention_mask"]
         num_real = sum(mask)
         if len(ids) != pack.length or mask != [1] * num_real + [0] * (len(mask) - num_real):
-            raise ValueError("attention_mask is not ones then zeros, or the row is not padded to the full length")
+            raise ValueError(
+                f"attention_mask must be ones followed by zeros, and the row must be padded to {pack.length} ids"
+            )
         if any(one != pack.pad_id for one in ids[num_real:]):
-            raise _PackError("special_tokens", f"padding is not {pack.pad_id}")
+            raise _PackError("special_tokens", f"padding has an id other than {pack.pad_id}")
         ids = ids[:num_real]
     if not ids or len(ids) > pack.length:
-        raise _PackError("windows", f"{counted(len(ids), 'id')}, expected 1 to {pack.length}")
+        raise _PackError("windows", f"the row has {counted(len(ids), 'id')}, expected 1 to {pack.length}")
     if not 0 <= min(ids) <= max(ids) < pack.vocab_size:
-        raise _PackError("ids", f"an id is outside of the vocabulary of {pack.vocab_size}")
+        raise _PackError("ids", f"an id is outside the vocabulary of size {pack.vocab_size}")
     return ids
 
 
@@ -142,64 +144,66 @@ def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
                 f"the columns of a segment are {', '.join(map(str, one))[:80]}, expected {', '.join(expected)}"
             )
         if any(type(one[name]) is not int or not 0 <= one[name] < MAX_COUNT for name in SEGMENT_POSITION_KEYS):
-            raise ValueError("the position of a segment is invalid")
+            raise ValueError(f"{' or '.join(SEGMENT_POSITION_KEYS)} of a segment is not a valid number")
     return segments
 
 
-def _require_groups(row: Any, ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
-    """Check that groups count from 1, that positions count from 0 in each group, and that padding has 0 for both."""
-    groups, positions = row["segment_ids"], row["position_ids"]
-    sizes = [len(list(group)) for _, group in groupby(groups[: len(ids)])]
-    if groups[: len(ids)] != [number for number, size in enumerate(sizes, 1) for _ in range(size)]:
+def _require_segment_ids(row: Any, ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
+    """Check that segment ids count from 1, positions count from 0 for each segment id, and both are 0 in padding."""
+    segment_ids, positions = row["segment_ids"], row["position_ids"]
+    sizes = [len(list(group)) for _, group in groupby(segment_ids[: len(ids)])]
+    if segment_ids[: len(ids)] != [number for number, size in enumerate(sizes, 1) for _ in range(size)]:
         raise _PackError("windows", "segment_ids do not count from 1")
     if positions[: len(ids)] != [position for size in sizes for position in range(size)]:
         raise _PackError("windows", "position_ids do not restart at 0 in each segment")
-    if any(groups[len(ids) :]) or any(positions[len(ids) :]):
-        raise _PackError("windows", "padding has segment_ids or position_ids")
+    if any(segment_ids[len(ids) :]) or any(positions[len(ids) :]):
+        raise _PackError("windows", "segment_ids or position_ids of padding are not 0")
     if pack.markers is None and len(sizes) != len(segments):
         raise _PackError(
             "windows",
-            f"segment_ids has {counted(len(sizes), 'group')}, but there are {counted(len(segments), 'segment')}",
+            f"segment_ids has {counted(len(sizes), 'distinct value')} for {counted(len(segments), 'segment')}",
         )
 
 
-def _require_special(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:
-    """Check the ids between and after the segments."""
+def _require_special_ids(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:
+    """Check the ids before, between and after the segments."""
     end = 0
     for one in segments:
-        between = ids[end : one["at"]]
+        ids_before = ids[end : one["at"]]
         if one["at"] < end or one["at"] + one["length"] > len(ids) or not one["length"]:
-            raise _PackError("windows", "segments overlap, or end after the row")
-        _require_between(between, pack, rules, is_first=one is segments[0])
+            raise _PackError("windows", "segments overlap, are empty, or end after the row")
+        _require_ids_before(ids_before, pack, rules, is_first=one is segments[0])
         end = one["at"] + one["length"]
-    _require_after(ids[end:], pack, rules)
+    _require_ids_after(ids[end:], pack, rules)
 
 
-def _require_between(between: list[int], pack: PackRules, rules: RowRules, *, is_first: bool) -> None:
+def _require_ids_before(ids_before: list[int], pack: PackRules, rules: RowRules, *, is_first: bool) -> None:
     prefix, suffix = list(rules.prefix), list(rules.suffix)
     if pack.markers is not None:
-        _require_markers(between, pack.markers, rules)
+        _require_markers(ids_before, pack.markers, rules)
         return
     ends = [[]] if is_first else [suffix, [*suffix, *rules.closing]]
-    if between not in [[*end, *prefix] for end in ends]:
-        raise _PackError("special_tokens", f"unexpected ids {between[:8]} between two segments")
+    if ids_before not in [[*end, *prefix] for end in ends]:
+        raise _PackError("special_tokens", f"unexpected ids {ids_before[:8]} before a segment")
 
 
-def _require_after(after: list[int], pack: PackRules, rules: RowRules) -> None:
+def _require_ids_after(ids_after: list[int], pack: PackRules, rules: RowRules) -> None:
     if pack.markers is not None:
-        _require_markers(after, pack.markers, rules)
-    elif after not in (list(rules.suffix), [*rules.suffix, *rules.closing]):
-        raise _PackError("special_tokens", f"unexpected ids {after[:8]} after the last segment")
+        _require_markers(ids_after, pack.markers, rules)
+    elif ids_after not in (list(rules.suffix), [*rules.suffix, *rules.closing]):
+        raise _PackError("special_tokens", f"unexpected ids {ids_after[:8]} after the last segment")
 
 
-def _require_ends(ids: list[int], groups: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
-    """Check that the end token of a repository is the last id of its group, and follows a segment or is alone."""
+def _require_ends(ids: list[int], segment_ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
+    """Check that each end token is the last id with its segment id, and follows a segment or is the only such id."""
     segment_ends = {one["at"] + one["length"] for one in segments}
     for at in _special_positions(ids, segments):
-        is_last = at + 1 == len(ids) or groups[at + 1] != groups[at]
-        is_first = at == 0 or groups[at - 1] != groups[at]
+        is_last = at + 1 == len(ids) or segment_ids[at + 1] != segment_ids[at]
+        is_first = at == 0 or segment_ids[at - 1] != segment_ids[at]
         if ids[at] == pack.end_id and not (is_last and (is_first or at in segment_ends)):
-            raise _PackError("special_tokens", f"the end token {pack.end_id} at {at} is not at the end of a repository")
+            raise _PackError(
+                "special_tokens", f"the end token {pack.end_id} at position {at} is not at the end of a repository"
+            )
 
 
 def _special_positions(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[int]:
@@ -209,14 +213,14 @@ def _special_positions(ids: list[int], segments: list[dict[str, Any]]) -> Iterat
         yield from range(start, end)
 
 
-def _require_markers(between: list[int], markers: frozenset[int], rules: RowRules) -> None:
-    wrong = [one for one in between if one in rules.control_ids and one not in markers]
-    if wrong:
-        raise _PackError("special_tokens", f"unexpected control id {wrong[0]} between files")
+def _require_markers(ids: list[int], markers: frozenset[int], rules: RowRules) -> None:
+    unexpected = [one for one in ids if one in rules.control_ids and one not in markers]
+    if unexpected:
+        raise _PackError("special_tokens", f"unexpected control id {unexpected[0]} between files")
 
 
 def _window_lines(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
-    """Yield each window as the line that it would be without packing."""
+    """Yield the line that each window would be without packing."""
     for one in segments:
         content = ids[one["at"] : one["at"] + one["length"]]
         fields = {name: one[name] for name in rules.columns[1:]}

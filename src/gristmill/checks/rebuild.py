@@ -27,8 +27,8 @@ def compare_with_clean_build(folder: str | os.PathLike[str], progress: Progress 
     record = read_cached(work.built, BUILD_RECORD, str)
     if record is None:
         raise DatasetError(
-            f"{str(work.folder)!r} has no record of how {str(work.target)!r} was built: clean and --cache-bytes 0 "
-            "remove it. Build the dataset again."
+            f"{str(work.folder)!r} has no record of how {str(work.target)!r} was built. `gristmill clean` and "
+            "--cache-bytes 0 remove this record. Build the dataset again."
         )
     built = BuildRecord.of(record)
     _require_previous(work, manifest)
@@ -50,14 +50,14 @@ def compare_with_clean_build(folder: str | os.PathLike[str], progress: Progress 
 
 
 def _require_previous(work: Workspace, manifest: Manifest) -> None:
-    """Check that the copy of the earlier splits is intact, since a power cut may have damaged it."""
+    """Check that the copy of the earlier splits is intact, because a power cut may have damaged it."""
     exists = work.previous.is_file()
     found = file_facts(work.previous).sha256 if exists else None
     if found != (manifest.previous_splits and manifest.previous_splits.sha256):
         problem = "has changed" if exists else "is missing"
         raise DatasetError(
-            f"{str(work.previous)!r} {problem}: it contained the earlier splits that {str(work.target)!r} "
-            "was built with. Build the dataset again."
+            f"{str(work.previous)!r} {problem}. This file contained the earlier splits that "
+            f"{str(work.target)!r} was built with. Build the dataset again."
         )
 
 
@@ -79,7 +79,7 @@ def _current_digests(manifest: Manifest, folder: Path) -> dict[str, str]:
 
 
 def _differences(manifest: Manifest, found: dict[str, str], rebuilt: Manifest) -> list[str]:
-    """Compare the digests of files, then the manifests without the record of the run."""
+    """Compare the digests of the files, and the manifests without the field `run`."""
     expected = {name: facts.sha256 for name, facts in rebuilt.files.items()}
     files = [
         f"{name}: {_digest(found.get(name))}, but a clean build gives {_digest(expected.get(name))}"

@@ -1,7 +1,8 @@
 """Check that --pack repo keeps each repository contiguous, with its files in the configured order (check `windows`).
 
-The order by seed or by imports is computed again, the latter from the texts of the rows. The code is independent of the
-build: it reads line by line, without regular expressions, and finds cycles with Kosaraju's algorithm.
+The expected order is computed again: a shuffle from the seed, or an order by imports from the texts of the rows. The
+code is independent of the build: it reads imports line by line, without regular expressions, and finds import cycles
+with Kosaraju's algorithm.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ from gristmill.sources.imports import (
 CHECK = "windows"
 TOKENS_PER_TASK = 1 << 18
 SPACES = b" \t"
-WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 DIGITS = frozenset(b"0123456789")
 
 
@@ -76,33 +77,37 @@ def check_repo_order(
         at = next((at for at, (one, other) in pairs if one != other), None)
         if at is not None:
             segment = next(one for one in rows.layouts[key] if one.path == paths[at])
-            message = f"found where the order by {settings.repo_order} requires {key[1]}/{expected[key][at]}"
+            message = f"the order by {settings.repo_order} requires {key[1]}/{expected[key][at]} here, not this file"
             faults.add(CHECK, message, file=segment.file, row=segment.row, path=f"{key[1]}/{paths[at]}")
     return RepoOrders(expected, None)
 
 
 def _sort_groups(segments: Sequence[Segment], paths: Sequence[str]) -> list[Segment]:
-    """Sort the segments of shared rows, group by group, in the order of the first file of each group.
+    """Sort groups of segments by the position of their first file in `paths`.
 
-    A fill-in-the-middle window is not cut, so a row may end early and hold any other group after it.
+    The segments of a group have the same row and segment id. A fill-in-the-middle window is not cut, so a row
+    may have space left, which any other group may fill.
     """
     rank = {path: number for number, path in enumerate(paths)}
-    groups = [list(group) for _, group in groupby(segments, key=lambda one: (one.file, one.row, one.group))]
+    groups = [list(group) for _, group in groupby(segments, key=lambda one: (one.file, one.row, one.segment_id))]
     groups.sort(key=lambda group: (rank.get(group[0].path, -1), group[0].start))
     return [segment for group in groups for segment in group]
 
 
 def _check_contiguous(segments: Sequence[Segment], key: RepoKey, faults: Faults) -> list[str]:
-    """Return the paths in the order of their first segments. Add a fault if a file is not contiguous or in order."""
+    """Return the paths in the order of their first segments.
+
+    Add a fault if a file is not contiguous, or if its tokens are not in ascending order.
+    """
     order: dict[str, None] = {}
-    for path, own in groupby(segments, key=lambda one: one.path):
-        parts = list(own)
+    for path, path_segments in groupby(segments, key=lambda one: one.path):
+        parts = list(path_segments)
         if path in order:
-            message = "other files of the repository are between its tokens"
+            message = "the file is not contiguous: other files of the repository are between its tokens"
             faults.add(CHECK, message, file=parts[0].file, row=parts[0].row, path=f"{key[1]}/{path}")
         for before, after in pairwise(parts):
             if after.start <= before.start:
-                message = f"token {after.start} follows token {before.start}"
+                message = f"the segment at token {after.start} follows the segment at token {before.start}"
                 faults.add(CHECK, message, file=after.file, row=after.row, path=f"{key[1]}/{path}")
         order.setdefault(path)
     return list(order)
@@ -130,16 +135,16 @@ def _order_by_imports(
     counts: dict[Split, Counter[str]] = {split: Counter() for split in Split}
     for key, repo_files in files.items():
         tree = _RepoTree([file.path for file in repo_files])
-        written = [next(all_imports) if file.language in READERS else [] for file in repo_files]
-        for file, imports in zip(repo_files, written, strict=True):
+        imports_by_file = [next(all_imports) if file.language in READERS else [] for file in repo_files]
+        for file, imports in zip(repo_files, imports_by_file, strict=True):
             if file.language == "go-mod":
                 tree.add_module(file.path, imports)
         resolved = [
-            tree.resolve_imports(number, file.language, imports)
-            for number, (file, imports) in enumerate(zip(repo_files, written, strict=True))
+            tree.resolve_imports(index, file.language, imports)
+            for index, (file, imports) in enumerate(zip(repo_files, imports_by_file, strict=True))
         ]
         order, num_broken = _sort_by_imports(resolved)
-        expected[key] = [repo_files[number].path for number in order]
+        expected[key] = [repo_files[index].path for index in order]
         counts[key[0]] += Counter(repos=any(resolved), imports=sum(map(len, resolved)), broken=num_broken)
     for split, found in counts.items():
         facts = (settings.manifest.packing or {}).get(split)
@@ -166,7 +171,7 @@ def _tasks(files: dict[RepoKey, list[KeptFile]], rows: Rows) -> Iterator[list[To
 
 
 Imports = list[tuple[str, str]]
-"""Pairs of a module and the name imported from it, which may be empty."""
+"""Pairs of a module and a name imported from the module. The name may be empty."""
 
 
 def read_imports(decoder: Decoder, files: list[TokenizedFile]) -> list[Imports]:
@@ -187,13 +192,13 @@ Lines = Iterator[bytes]
 
 
 def _after_word(line: bytes, word: bytes) -> bytes | None:
-    """Return the text after the word and its spaces, or None if the line does not begin with them."""
+    """Return the text after `word` and spaces, or None if the line does not begin with this word and a space."""
     rest = line.lstrip(SPACES)[len(word) :]
     return rest.lstrip(SPACES) if line.lstrip(SPACES).startswith(word) and rest[:1] in {b" ", b"\t"} else None
 
 
-def _leading(text: bytes, allowed: frozenset[int]) -> bytes:
-    """Return the start of a text that consists of allowed bytes."""
+def _leading_bytes(text: bytes, allowed: frozenset[int]) -> bytes:
+    """Return the longest start of a text that contains only allowed bytes."""
     size = next((at for at, byte in enumerate(text) if byte not in allowed), len(text))
     return text[:size]
 
@@ -204,8 +209,8 @@ def _until_any(line: bytes, characters: bytes) -> bytes:
     return line[: min(offsets, default=len(line))]
 
 
-def _block(first: bytes, lines: Lines, comment: bytes, end: bytes) -> Iterator[bytes]:
-    """Yield lines without comments, up to the character that ends the block."""
+def _block_lines(first: bytes, lines: Lines, comment: bytes, end: bytes) -> Iterator[bytes]:
+    """Yield the lines of a block without comments. `first` is the first line, and `end` ends the block."""
     line: bytes | None = first
     while line is not None:
         line = line.partition(comment)[0]
@@ -216,26 +221,26 @@ def _block(first: bytes, lines: Lines, comment: bytes, end: bytes) -> Iterator[b
 
 
 def _is_name(word: bytes) -> bool:
-    return bool(word) and word[0] not in DIGITS and not set(word) - WORD
+    return bool(word) and word[0] not in DIGITS and not set(word) - WORD_BYTES
 
 
-def _python(text: bytes) -> Iterator[tuple[str, str]]:
+def _python_imports(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(b" ".join(text.split(b"\\\n")).split(b"\n"))
     for line in lines:
         modules = _after_word(line, b"import")
         if modules is not None:
             for word in _first_words(_until_any(modules, b"#;(")):
-                if word[0] not in DIGITS | {ord(".")} and not set(word) - WORD - {ord(".")}:
+                if word[0] not in DIGITS | {ord(".")} and not set(word) - WORD_BYTES - {ord(".")}:
                     yield word.decode(), ""
             continue
         rest = _after_word(line, b"from")
-        module = _leading(rest or b"", WORD | {ord(".")})
+        module = _leading_bytes(rest or b"", WORD_BYTES | {ord(".")})
         after_module = (rest or b"")[len(module) :]
         if not module or after_module[:1] not in {b" ", b"\t"} or not after_module.lstrip(SPACES).startswith(b"import"):
             continue
         names = after_module.lstrip(SPACES)[len(b"import") :].lstrip(SPACES)
         is_block = names.startswith(b"(")
-        joined = b"\n".join(_block(names[1:], lines, b"#", b")")) if is_block else _until_any(names, b"#;(")
+        joined = b"\n".join(_block_lines(names[1:], lines, b"#", b")")) if is_block else _until_any(names, b"#;(")
         yield from ((module.decode(), word.decode()) for word in _first_words(joined) if word == b"*" or _is_name(word))
 
 
@@ -244,7 +249,7 @@ def _first_words(names: bytes) -> list[bytes]:
     return [one.split()[0] for one in names.split(b",") if one.split()]
 
 
-def _go(text: bytes) -> Iterator[tuple[str, str]]:
+def _go_imports(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(text.split(b"\n"))
     for line in lines:
         if not line.lstrip(SPACES).startswith(b"import"):
@@ -253,15 +258,15 @@ def _go(text: bytes) -> Iterator[tuple[str, str]]:
         is_block = rest.lstrip(SPACES).startswith(b"(")
         if not is_block and rest[:1] not in {b" ", b"\t", b'"'}:
             continue
-        for one in _block(rest.lstrip(SPACES)[1:], lines, b"//", b")") if is_block else [rest]:
+        for one in _block_lines(rest.lstrip(SPACES)[1:], lines, b"//", b")") if is_block else [rest]:
             alias, quote, path = one.lstrip(SPACES).partition(b'"')
             word, is_closed = alias.rstrip(SPACES), b'"' in path
-            is_alias = not alias or (word != alias and not set(word) - WORD - {ord(".")})
+            is_alias = not alias or (word != alias and not set(word) - WORD_BYTES - {ord(".")})
             if quote and is_closed and is_alias and not path.startswith(b'"'):
                 yield _to_text(path.partition(b'"')[0]), ""
 
 
-def _go_mod(text: bytes) -> Iterator[tuple[str, str]]:
+def _go_mod_module(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
         rest = _after_word(line, b"module")
         if rest is not None:
@@ -271,17 +276,17 @@ def _go_mod(text: bytes) -> Iterator[tuple[str, str]]:
                 return
 
 
-def _rust(text: bytes) -> Iterator[tuple[str, str]]:
+def _rust_imports(text: bytes) -> Iterator[tuple[str, str]]:
     lines = iter(text.split(b"\n"))
     for line in lines:
         rest = _strip_pub(line.lstrip(SPACES))
         module, uses = _after_word(rest, b"mod"), _after_word(rest, b"use")
         if module is not None:
-            name = _leading(module, WORD)
+            name = _leading_bytes(module, WORD_BYTES)
             if name and module[len(name) :].lstrip(SPACES).startswith(b";"):
                 yield f"self::{name.decode()}", ""
         elif uses is not None:
-            yield from ((path, "") for path in _use_paths(b"\n".join(_block(uses, lines, b"//", b";"))))
+            yield from ((path, "") for path in _use_paths(b"\n".join(_block_lines(uses, lines, b"//", b";"))))
 
 
 def _strip_pub(line: bytes) -> bytes:
@@ -319,7 +324,7 @@ def _use_items(uses: bytes) -> Iterator[tuple[list[bytes], bytes]]:
     words: list[bytes] = []
     word = bytearray()
     for byte in (*uses, ord(",")):
-        if byte in WORD:
+        if byte in WORD_BYTES:
             word.append(byte)
             continue
         if word:
@@ -330,7 +335,7 @@ def _use_items(uses: bytes) -> Iterator[tuple[list[bytes], bytes]]:
             words = []
 
 
-def _script(text: bytes) -> Iterator[tuple[str, str]]:
+def _script_imports(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
         if b"'." not in line and b'".' not in line:
             continue
@@ -354,23 +359,23 @@ def _is_import(before: bytes, *, is_line_start: bool) -> bool:
     for word in (b"from", b"import", b"require"):
         if bare.endswith(word):
             front = bare[: -len(word)]
-            return (front[-1] not in WORD) if front else is_line_start
+            return (front[-1] not in WORD_BYTES) if front else is_line_start
     return False
 
 
-def _java(text: bytes) -> Iterator[tuple[str, str]]:
+def _java_imports(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
         statement, is_ended, _ = line.partition(b";")
         words = [word for word in statement.replace(b"\t", b" ").split(b" ") if word]
         if not is_ended or words[:1] != [b"import"]:
             continue
-        imported = words[2:] if len(words) == 3 and words[1] == b"static" else words[1:]  # noqa: PLR2004 - with the name
+        imported = words[2:] if len(words) == 3 and words[1] == b"static" else words[1:]  # noqa: PLR2004 - import static NAME
         bare = imported[0].removesuffix(b".*") if len(imported) == 1 else b""
-        if bare and bare[-1] in WORD and not set(bare) - WORD - {ord(".")}:
+        if bare and bare[-1] in WORD_BYTES and not set(bare) - WORD_BYTES - {ord(".")}:
             yield imported[0].decode(), ""
 
 
-def _c(text: bytes) -> Iterator[tuple[str, str]]:
+def _c_includes(text: bytes) -> Iterator[tuple[str, str]]:
     for line in text.split(b"\n"):
         rest = line.lstrip(SPACES)
         word = rest[1:].lstrip(SPACES)
@@ -386,14 +391,14 @@ def _to_text(raw: bytes) -> str:
 
 
 READERS: dict[str, Callable[[bytes], Iterator[tuple[str, str]]]] = {
-    "python": _python,
-    "go": _go,
-    "go-mod": _go_mod,
-    "rust": _rust,
-    "java": _java,
-    "c": _c,
-    "c++": _c,
-    **dict.fromkeys(("typescript", "tsx", "javascript", "jsx"), _script),
+    "python": _python_imports,
+    "go": _go_imports,
+    "go-mod": _go_mod_module,
+    "rust": _rust_imports,
+    "java": _java_imports,
+    "c": _c_includes,
+    "c++": _c_includes,
+    **dict.fromkeys(("typescript", "tsx", "javascript", "jsx"), _script_imports),
 }
 
 
@@ -402,22 +407,22 @@ class _RepoTree:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        self._number_by_path = {path: number for number, path in enumerate(paths)}
+        self._index_by_path = {path: index for index, path in enumerate(paths)}
         self._modules: dict[str, str] = {}
         self._module_roots: set[str] = set()
         self._paths_by_name: dict[str, list[str]] = {}
         self._files_by_folder: dict[str, list[int]] = {}
-        for number, path in enumerate(paths):
+        for index, path in enumerate(paths):
             self._paths_by_name.setdefault(posixpath.basename(path), []).append(path)
             if path.endswith((".go", ".java")) and not path.endswith("_test.go"):
                 ending = path[path.rfind(".") :]
-                self._files_by_folder.setdefault(f"{ending}:{posixpath.dirname(path)}", []).append(number)
+                self._files_by_folder.setdefault(f"{ending}:{posixpath.dirname(path)}", []).append(index)
         # Folders that contain top-level Python packages, keyed by package name.
         self._roots: dict[str, list[str]] = {}
         for path in self._paths_by_name.get("__init__.py", ()):
             package = posixpath.dirname(path)
             parent = posixpath.dirname(package)
-            if package and posixpath.join(parent, "__init__.py") not in self._number_by_path:
+            if package and posixpath.join(parent, "__init__.py") not in self._index_by_path:
                 self._roots.setdefault(posixpath.basename(package), []).append(parent)
 
     def add_module(self, path: str, imports: Imports) -> None:
@@ -425,9 +430,9 @@ class _RepoTree:
             self._module_roots.add(posixpath.dirname(path))
             self._modules.setdefault(module, posixpath.dirname(path))
 
-    def resolve_imports(self, number: int, language: str, imports: Imports) -> list[int]:
-        """Return the numbers of the files that a file imports."""
-        path = self._paths[number]
+    def resolve_imports(self, index: int, language: str, imports: Imports) -> list[int]:
+        """Return the indices of the files that the file at an index imports."""
+        path = self._paths[index]
         resolve = {
             "python": self._resolve_python,
             "go": self._resolve_go,
@@ -437,26 +442,26 @@ class _RepoTree:
             "c++": self._resolve_c,
         }.get(language, self._resolve_script)
         found: list[int] = []
-        known = {number}
+        seen = {index}
         for module, name in imports if language in READERS and language != "go-mod" else ():
-            fresh = [one for one in resolve(path, module, name) if one not in known]
+            fresh = [one for one in resolve(path, module, name) if one not in seen]
             found += fresh
-            known.update(fresh)
+            seen.update(fresh)
             if len(found) >= MAX_IMPORTS:
                 break
         return sorted(found[:MAX_IMPORTS])
 
     def _first_existing(self, paths: Sequence[str]) -> list[int]:
-        """Return the number of the first of these paths that exists, or an empty list."""
-        return next(([self._number_by_path[path]] for path in paths if path in self._number_by_path), [])
+        """Return a list with the index of the first of these paths that exists, or an empty list."""
+        return next(([self._index_by_path[path]] for path in paths if path in self._index_by_path), [])
 
     def _only_match(self, ending: str) -> list[int]:
-        """Return the number of the only file whose path ends like this, or an empty list."""
+        """Return a list with the index of the only file whose path ends with `ending`, or an empty list."""
         same_name = self._paths_by_name.get(posixpath.basename(ending), [])
         if len(same_name) > MAX_SAME_NAME:
             return []
         found = [path for path in same_name if path == ending or path.endswith("/" + ending)]
-        return [self._number_by_path[found[0]]] if len(found) == 1 else []
+        return [self._index_by_path[found[0]]] if len(found) == 1 else []
 
     def _resolve_python(self, path: str, module: str, name: str) -> list[int]:
         names = module.strip(".") and module.lstrip(".")
@@ -467,8 +472,8 @@ class _RepoTree:
         if level:
             roots = parents[level - 1 : level]
         else:
-            free = [one for one in parents if posixpath.join(one, "__init__.py") not in self._number_by_path]
-            roots = [root for one in free for root in (one, posixpath.join(one, "src"))]
+            non_packages = [one for one in parents if posixpath.join(one, "__init__.py") not in self._index_by_path]
+            roots = [root for one in non_packages for root in (one, posixpath.join(one, "src"))]
             roots += self._roots.get(names.split(".")[0], [])[:MAX_SAME_NAME]
         for root in roots:
             stem = posixpath.join(root, *names.split(".")) if names else root
@@ -501,8 +506,8 @@ class _RepoTree:
     def _resolve_rust(self, path: str, module: str, _: str) -> list[int]:
         names = module.split("::")
         folder = posixpath.dirname(path)
-        inside = posixpath.basename(path) in {"lib.rs", "main.rs", "mod.rs"}
-        base: str | None = folder if inside else path.removesuffix(".rs")
+        is_folder_module = posixpath.basename(path) in {"lib.rs", "main.rs", "mod.rs"}
+        base: str | None = folder if is_folder_module else path.removesuffix(".rs")
         if names[0] == "crate":
             del names[0]
             parents = _parent_folders(path, MAX_FOLDERS)
@@ -557,7 +562,7 @@ def _parent_folders(path: str, max_folders: int) -> list[str]:
 
 
 def _resolve_path(folder: str, relative: str) -> str | None:
-    """Resolve a path relative to a folder. Return None if it leads out of the repository."""
+    """Resolve a path relative to a folder. Return None if the result is outside the repository."""
     names: list[str] = []
     for name in f"{folder}/{relative}".split("/"):
         if name == "..":
@@ -570,37 +575,38 @@ def _resolve_path(folder: str, relative: str) -> str | None:
 
 
 def _sort_by_imports(imports: Sequence[Sequence[int]]) -> tuple[list[int], int]:
-    """Sort files after the files that they import.
+    """Sort files so that each file follows the files that it imports.
 
-    `imports` has the numbers of the imported files for each file. In a cycle, the file with the fewest pending imports
-    comes first. Return the order, and the number of imports that violate it.
+    `imports` contains, for each file, the indices of the files that it imports. In a cycle, the file with the fewest
+    pending imports comes first. Return the sorted indices of the files, and the number of imports that violate the
+    order.
     """
     cycle = _find_cycles(imports)
     pending = [set(imported) for imported in imports]
-    num_external = [sum(cycle[one] != cycle[number] for one in imported) for number, imported in enumerate(imports)]
+    num_external = [sum(cycle[one] != cycle[index] for one in imported) for index, imported in enumerate(imports)]
     importers: list[list[int]] = [[] for _ in imports]
-    for number, imported in enumerate(imports):
+    for index, imported in enumerate(imports):
         for one in imported:
-            importers[one].append(number)
-    ready = [number for number in range(len(imports)) if not pending[number]]
+            importers[one].append(index)
+    ready = [index for index in range(len(imports)) if not pending[index]]
     in_cycle = [
-        (len(imported), number) for number, imported in enumerate(pending) if imported and not num_external[number]
+        (len(imported), index) for index, imported in enumerate(pending) if imported and not num_external[index]
     ]
     heapq.heapify(in_cycle)
     order: dict[int, None] = {}
     num_broken = 0
     while ready or in_cycle:
         if ready:
-            number = heapq.heappop(ready)
+            index = heapq.heappop(ready)
         else:
-            size, number = heapq.heappop(in_cycle)
-            if number in order or size != len(pending[number]) or not size:
+            size, index = heapq.heappop(in_cycle)
+            if index in order or size != len(pending[index]) or not size:
                 continue
             num_broken += size
-        order[number] = None
-        for one in importers[number]:
-            pending[one].discard(number)
-            num_external[one] -= cycle[one] != cycle[number]
+        order[index] = None
+        for one in importers[index]:
+            pending[one].discard(index)
+            num_external[one] -= cycle[one] != cycle[index]
             if one not in order and not pending[one]:
                 heapq.heappush(ready, one)
             elif one not in order and not num_external[one]:
@@ -609,9 +615,10 @@ def _sort_by_imports(imports: Sequence[Sequence[int]]) -> tuple[list[int], int]:
 
 
 def _find_cycles(imports: Sequence[Sequence[int]]) -> list[int]:
-    """Return the number of the cycle that each file is in.
+    """Return, for each file, the index of a file that represents its import cycle.
 
-    Kosaraju's algorithm: one search along the imports, then one against them, starting with the file finished last.
+    A file in no cycle represents itself. The algorithm is Kosaraju's: search along the imports, then search against the
+    imports, starting with the file finished last.
     """
     finished: list[int] = []
     is_seen = [False] * len(imports)
@@ -619,7 +626,7 @@ def _find_cycles(imports: Sequence[Sequence[int]]) -> list[int]:
         stack = [] if is_seen[root] else [(root, iter(imports[root]))]
         is_seen[root] = True
         while stack:
-            number, rest = stack[-1]
+            index, rest = stack[-1]
             one = next((one for one in rest if not is_seen[one]), None)
             if one is None:
                 finished.append(stack.pop()[0])
@@ -627,15 +634,15 @@ def _find_cycles(imports: Sequence[Sequence[int]]) -> list[int]:
                 is_seen[one] = True
                 stack.append((one, iter(imports[one])))
     importers: list[list[int]] = [[] for _ in imports]
-    for number, imported in enumerate(imports):
+    for index, imported in enumerate(imports):
         for one in imported:
-            importers[one].append(number)
+            importers[one].append(index)
     cycle = [-1] * len(imports)
     for root in reversed(finished):
         reached = [root] if cycle[root] < 0 else []
         while reached:
-            number = reached.pop()
-            if cycle[number] < 0:
-                cycle[number] = root
-                reached += (one for one in importers[number] if cycle[one] < 0)
+            index = reached.pop()
+            if cycle[index] < 0:
+                cycle[index] = root
+                reached += (one for one in importers[index] if cycle[one] < 0)
     return cycle

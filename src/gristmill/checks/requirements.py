@@ -49,7 +49,7 @@ class _Sections(msgspec.Struct):
     variants: VariantsConfig
 
     def sampling_config(self) -> SamplingConfig:
-        """Convert the sampling section. The manifest stores weights as pairs, since their order matters."""
+        """Convert the sampling section. The manifest stores weights as pairs, because their order matters."""
         return msgspec.convert(self.sampling | {"weights": dict(self.sampling.get("weights", ()))}, SamplingConfig)
 
 
@@ -99,8 +99,8 @@ class Settings(NamedTuple):
         )
         forbids_control_tokens = sections.output.rows == "documents" and sections.output.control_spellings != "keep"
         if forbids_control_tokens:
-            own_tokens = definition.control_spellings if definition is not None else ()
-            rules = rules._replace(control_spellings=tuple(sorted({*own_tokens, *KNOWN_SPELLINGS})))
+            tokenizer_spellings = definition.control_spellings if definition is not None else ()
+            rules = rules._replace(control_spellings=tuple(sorted({*tokenizer_spellings, *KNOWN_SPELLINGS})))
         if definition is not None:
             rules = rules._replace(
                 allowed_control_ids=_allowed_control_ids(definition, sections.variants, faults),
@@ -109,12 +109,12 @@ class Settings(NamedTuple):
             ids = () if rules.fim is None else rules.fim.ids
             token_texts = tuple(token.content for token in definition.added_tokens if token.id in ids)
             rules = rules._replace(fim_token_texts=token_texts)
-        met = conditions_met(sections.window, sections.output, sampling, sections.fim, sections.variants)
+        conditions = conditions_met(sections.window, sections.output, sampling, sections.fim, sections.variants)
         pack = None
         if sections.window.is_packed:
             pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
-            rules = rules._replace(columns=window_columns(met - {When.PAD}), pad_id=None)
-        _check_columns(manifest.columns, row_columns(met), faults)
+            rules = rules._replace(columns=window_columns(conditions - {When.PAD}), pad_id=None)
+        _check_columns(manifest.columns, row_columns(conditions), faults)
         return cls(
             folder=folder,
             manifest=manifest,
@@ -140,7 +140,10 @@ class Settings(NamedTuple):
 def _tokenizer(
     folder: Path, manifest: Manifest, sections: _Sections, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
-    """Load the tokenizer and compare it with the manifest. Without a tokenizer, the last value is the reason."""
+    """Load the tokenizer and compare it with the manifest.
+
+    Return its definition, the tokenizer, and the reason if the tokenizer cannot be used. Missing values are None.
+    """
     try:
         definition = Definition.read(folder)
     except (OSError, TokenizerError) as error:
@@ -153,13 +156,15 @@ def _tokenizer(
     if sections.output.rows == "documents":
         special_ids = ((), (), (), special_ids[-1])
     if recorded_ids != (*special_ids, definition.pad_id, definition.mask_id):
-        faults.add("special_tokens", "special tokens differ from those of the tokenizer", file=MANIFEST)
+        faults.add("special_tokens", "the recorded special tokens differ from those of the tokenizer", file=MANIFEST)
     try:
         tokenizer = tokenizer_for(definition)
     except (TokenizerError, MissingExtraError) as error:
         return definition, None, str(error)
     if facts.vocab_size != tokenizer.vocab_size:
-        message = f"vocab_size is {facts.vocab_size}, but the tokenizer has {tokenizer.vocab_size}"
+        message = (
+            f"vocab_size is {facts.vocab_size}, but the vocabulary of the tokenizer has size {tokenizer.vocab_size}"
+        )
         faults.add("ids", message, file=MANIFEST)
         return definition, None, "the tokenizer does not match the manifest"
     return definition, tokenizer, None
@@ -210,4 +215,4 @@ def _pack_rules(
 def _check_columns(columns: Sequence[str], expected: Collection[str], faults: Faults) -> None:
     for name in COLUMNS:
         if (name in columns) != (name in expected):
-            faults.add("schema", f"column {name} is missing, or not expected with these settings", file=MANIFEST)
+            faults.add("schema", f"column {name} is missing, or not allowed with these settings", file=MANIFEST)

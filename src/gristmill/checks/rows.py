@@ -1,8 +1,8 @@
 """Parse the lines of a data file into valid rows (checks `schema`, `ids` and `special_tokens`).
 
-Nearly every line has the exact form that gristmill writes. Its ids are then the digits between the first brackets,
-which core.digits parses for many rows at once, and the rest is small. Any other line goes through a slower parser,
-since it may be JSON in another form, or invalid.
+Nearly every line has the exact form that gristmill writes. In such a line, the ids are the digits between the first
+brackets. core.digits parses them for many rows at once, and orjson parses the short rest of the line. If a line has a
+different form, a slower parser reads all lines of the batch, because that line may be any JSON, or invalid.
 """
 
 import json
@@ -45,10 +45,10 @@ class Row(NamedTuple):
     """Hash of the labels without special tokens, or 0 if there are no labels."""
     is_ended: bool = False
     """True if an end token follows the window."""
-    group: int = 1
-    """Value in `segment_ids` of the window, if its row is packed."""
+    segment_id: int = 1
+    """Value of the window in the column `segment_ids`, if the window is in a packed row."""
     text: bytes | None = None
-    """Text of a document row, or None. `ids` are then the tokens of this text alone."""
+    """Text of a document row, or None for a window. For a document, `ids` are the tokens of this text alone."""
 
 
 class _Line(NamedTuple):
@@ -60,17 +60,17 @@ class _Line(NamedTuple):
 
 class _Lines(NamedTuple):
     parts: list[_Line | str]
-    """Parsed lines, with a fault message for each line that is invalid."""
+    """One entry per line: the parsed line, or a fault message if the line is invalid."""
     ids: Numbers
     """Ids of all lines."""
     offsets: Numbers
-    """Offset of the ids of each line, followed by the total number. An invalid line has no ids."""
+    """Offset of the ids of each line, followed by the total number of ids. An invalid line has no ids."""
 
 
 def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Faults) -> list[Row]:
-    """Return the valid rows of these lines, and add a fault for each other line.
+    """Return the valid rows of these lines, and add a fault for every invalid line.
 
-    An id out of range is replaced by 0. `first` is the number of the first line.
+    An id outside the vocabulary is replaced by 0. `first` is the number of the first line.
     """
     parts, ids, offsets = _parse_lines(lines)
     fields: list[Fields | None] = []
@@ -82,7 +82,7 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
         elif isinstance(part, _Line) and not part.ids:
             faults.add("windows", "input_ids is empty", file=rules.file, row=number, path=path)
         fields.append(part.fields if isinstance(part, _Line) and part.ids and message is None else None)
-    contents, are_closed = RowBlock(rules, first, fields, ids, offsets).contents(faults)
+    contents, are_ended = RowBlock(rules, first, fields, ids, offsets).contents(faults)
     return [
         Row(
             first + index,
@@ -90,7 +90,7 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
             content,
             int(offsets[index + 1] - offsets[index]),
             _label_key(columns, content, rules, first + index, faults) if "labels" in columns else 0,
-            are_closed[index],
+            are_ended[index],
         )
         for index, (columns, content) in enumerate(zip(fields, contents, strict=True))
         if columns is not None
@@ -101,18 +101,22 @@ def _label_key(fields: Fields, ids: Ids, rules: RowRules, number: int, faults: F
     labels, num_prefix = labels_without_padding(fields), len(rules.prefix)
     num_padded = rules.length - len(labels) if rules.pad_id is not None else 0
     if fields["labels"] != labels + [IGNORED_LABEL] * num_padded:
-        faults.add("schema", "labels are not padded correctly", file=rules.file, row=number, path=path_of(fields))
+        faults.add("schema", "labels are not padded like input_ids", file=rules.file, row=number, path=path_of(fields))
     num_closing = len(rules.closing)
     if num_closing and tuple(labels[-num_closing:]) == rules.closing:
         del labels[-num_closing:]
     end = len(labels) - len(rules.suffix)
     if (*labels[:num_prefix], *labels[max(end, 0) :]) != (*rules.prefix, *rules.suffix):
         faults.add(
-            "special_tokens", "labels lack the special tokens", file=rules.file, row=number, path=path_of(fields)
+            "special_tokens",
+            "labels do not begin and end with the special tokens",
+            file=rules.file,
+            row=number,
+            path=path_of(fields),
         )
     content = labels[num_prefix:end]
     if max(content, default=0) >= rules.vocab_size:
-        message = f"label {max(content)} is outside of the vocabulary of {rules.vocab_size}"
+        message = f"label {max(content)} is outside the vocabulary of size {rules.vocab_size}"
         faults.add("ids", message, file=rules.file, row=number, path=path_of(fields))
         content = []
     return key_of_ids(np.array(content, ids.dtype))
@@ -124,10 +128,10 @@ def labels_without_padding(fields: Fields) -> list[int]:
 
 
 def _parse_lines(lines: Sequence[bytes]) -> _Lines:
-    quick = [part for part in map(_split_line, lines) if part is not None]
-    read = parse_numbers([part.ids for part in quick]) if len(quick) == len(lines) else None
+    split_lines = [part for part in map(_split_line, lines) if part is not None]
+    read = parse_numbers([part.ids for part in split_lines]) if len(split_lines) == len(lines) else None
     if read is not None:
-        return _Lines([*quick], *read)
+        return _Lines([*split_lines], *read)
     parts = [_parse_any_json(line) for line in lines]
     texts = [part.ids for part in parts if isinstance(part, _Line) and part.ids]
     ids, offsets = parse_numbers(texts) or (np.zeros(0, np.int64), np.zeros(1, np.int64))
@@ -137,7 +141,7 @@ def _parse_lines(lines: Sequence[bytes]) -> _Lines:
 
 
 def _split_line(line: bytes) -> _Line | None:
-    """Split `{"input_ids":[1,2],"path":…}` into `1,2` and the rest. Return None if the line has another form."""
+    """Split `{"input_ids":[1,2],"path":…}` into `1,2` and the rest. Return None if the line has a different form."""
     end = line.find(b"]")
     rest = b'{"input_ids":0' + line[end + 1 :]
     try:
@@ -149,14 +153,14 @@ def _split_line(line: bytes) -> _Line | None:
 
 
 def _parse_any_json(line: bytes) -> _Line | str:
-    """Split a line with any JSON in the same way, or return a fault message."""
+    """Split a line with a JSON object of any form into its ids and the other columns, or return a fault message."""
     try:
         row = orjson.loads(line)
         names = json.loads(line, object_pairs_hook=lambda pairs: [name for name, _ in pairs])
     except (ValueError, RecursionError):
-        return "not JSON"
+        return "the line is not JSON"
     if not isinstance(row, dict):
-        return f"not an object: {_abbreviate(row)}"
+        return f"the line is not a JSON object: {_abbreviate(row)}"
     if len(names) != len(row):
         return "a column appears twice"
     if b"\r" in line:
@@ -244,7 +248,7 @@ VALIDATORS: Mapping[str, Callable[[Any], bool]] = {
     for name, column in COLUMNS.items()
     if name != "input_ids" and column.when is not When.PACK
 }
-"""Validators of all columns of a window except its ids, which are parsed separately."""
+"""Validators of all columns of a window except `input_ids`, which is parsed separately."""
 
 
 def _abbreviate(value: Any) -> str:

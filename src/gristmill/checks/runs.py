@@ -1,6 +1,7 @@
-"""Group adjacent rows of one file into a run: a table of its windows, and its tokens joined from the windows.
+"""Group adjacent rows of one file into a run: a table of the windows, and the tokens joined from the windows.
 
-A window adds the ids that the previous window does not have. The ids that both share must be equal (check `windows`).
+Each window adds the ids after the end of the previous window. In the overlap of two windows, both must have the same
+ids (check `windows`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +19,10 @@ from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, FimForm, MiddleKind
 INDEPENDENT_KINDS = INDEPENDENT_WINDOW_KINDS
 """Kinds of variants whose windows are independent of each other."""
 COLUMNS = (
-    *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended", "group"),
-    *("form", "middle", "middle_tokens"),
+    *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended"),
+    *("segment_id", "form", "middle", "middle_tokens"),
 )
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, GROUP = range(11)
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, SEGMENT_ID = range(11)
 FORM, MIDDLE, MIDDLE_TOKENS = range(11, len(COLUMNS))
 FORMS = ("", *FimForm)
 MIDDLES = ("", *MiddleKind)
@@ -49,7 +50,7 @@ class RunKey(NamedTuple):
 
     @property
     def has_independent_windows(self) -> bool:
-        """True if the windows are independent, so that neighbors share no tokens."""
+        """True if consecutive windows are not consecutive in a text, so the ids in their overlap may differ."""
         return self.variant in INDEPENDENT_KINDS
 
 
@@ -57,12 +58,12 @@ class TokenSpan(NamedTuple):
     """Contiguous tokens of a file."""
 
     start: int
-    """Position of its first token in the file."""
+    """Position of the first token in the file."""
     ids: Ids
     text: bytes | None = None
     """Text of a document or of a piece of one, or None for windows."""
     num_tokens: int | None = None
-    """Number of tokens in the file, or None to count `ids`. A piece may tokenize differently on its own."""
+    """Number of tokens in the file, or None for len(ids). A piece that is encoded alone may have different tokens."""
 
     @property
     def end(self) -> int:
@@ -75,10 +76,10 @@ class Run(NamedTuple):
     key: RunKey
     language: str
     windows: Table
-    """One row per window, with the columns in COLUMNS. A fill-in-the-middle window ends with its original text."""
+    """One row per window, with COLUMNS. In a row for fill-in-the-middle, `end` is the end of the original text."""
     spans: list[TokenSpan]
     fim_contents: Mapping[int, Ids | bytes] = MappingProxyType({})
-    """Ids or texts of fill-in-the-middle windows, keyed by number. checks.fim restores them and extends `spans`."""
+    """Ids or texts of fill-in-the-middle windows, keyed by row of `windows`. checks.fim makes spans from them."""
 
     @property
     def repeat(self) -> int:
@@ -88,17 +89,17 @@ class Run(NamedTuple):
 def group_into_runs(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
     """Group adjacent rows with the same key into runs."""
     runs: list[Run] = []
-    current: _GrowingRun | None = None
+    current: _RunBuilder | None = None
     for row in rows:
         key = _key(row)
         if current is None or current.key != key:
             runs += [current.finish()] if current else []
-            current = _GrowingRun(key, row.fields["language"])
+            current = _RunBuilder(key, row.fields["language"])
         if row.fields["language"] != current.language:
-            message = f"language is {row.fields['language']!r}, but {current.language!r} in the previous row"
+            message = f"language is {row.fields['language']!r}, but the previous row has {current.language!r}"
             faults.add("schema", message, file=file, row=row.number, path=key.name)
         if not current.add(row):
-            message = "the ids it shares with the previous window differ"
+            message = "the ids in the overlap with the previous window differ"
             faults.add("windows", message, file=file, row=row.number, path=key.name)
     return [*runs, current.finish()] if current else []
 
@@ -110,21 +111,21 @@ def _key(row: Row) -> RunKey:
     return RunKey(fields["repo"], fields["path"], fields.get("repeat"), kind, seed, fields.get("weight"))
 
 
-class _GrowingRun:
-    """Run to which rows are added."""
+class _RunBuilder:
+    """Builder of a run from rows that are added one by one."""
 
     def __init__(self, key: RunKey, language: str) -> None:
         self.key, self.language = key, language
         self._windows: list[tuple[int, ...]] = []
         self._spans: list[tuple[int, list[Ids]]] = []
         self._documents: list[TokenSpan] = []
-        self._last = TokenSpan(-1, np.zeros(0, np.uint16))
+        self._last_window = TokenSpan(-1, np.zeros(0, np.uint16))
         self._fim_contents: dict[int, Ids | bytes] = {}
         self._is_open = False
         """True if the next window may continue the last span."""
 
     def add(self, row: Row) -> bool:
-        """Add a row. Return False if it contradicts the previous window."""
+        """Add a row. Return False if its ids contradict the previous window."""
         fields, ids = row.fields, row.ids
         start, form = fields["start"], FORMS.index(fields.get("fim", ""))
         first, last = fields["lines"]
@@ -132,7 +133,7 @@ class _GrowingRun:
         if row.text is not None:
             fresh = 0 if self.key.repeat else row.num_ids
             numbers = (row.number, start, start + row.num_ids, fresh, first, last, row.num_ids)
-            self._windows.append((*numbers, key_of_bytes(row.text), 0, 0, row.group, *middle))
+            self._windows.append((*numbers, key_of_bytes(row.text), 0, 0, row.segment_id, *middle))
             if form:
                 self._fim_contents[len(self._windows) - 1] = row.text
             else:
@@ -141,13 +142,13 @@ class _GrowingRun:
         fresh = fields["fresh"]
         end = start + (fresh if form else len(ids))
         numbers = (row.number, start, end, fresh, first, last, row.num_ids)
-        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group, *middle))
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.segment_id, *middle))
         if form:
             self._fim_contents[len(self._windows) - 1] = ids
             self._is_open = False
             return True
-        before, was_open = self._last, self._is_open
-        self._last, self._is_open = TokenSpan(start, ids), True
+        before, was_open = self._last_window, self._is_open
+        self._last_window, self._is_open = TokenSpan(start, ids), True
         num_shared = before.end - start
         if not was_open or start < before.start or num_shared < 0 or self.key.has_independent_windows:
             self._spans.append((start, [ids]))
@@ -165,9 +166,9 @@ class _GrowingRun:
 
 
 def join_runs(left: Run, right: Run, file: str, faults: Faults) -> Run:
-    """Join two runs of one file that a boundary between parts of a data file has separated."""
+    """Join two runs with the same key, from adjacent parts of a data file or from packed rows."""
     windows = np.concatenate((left.windows, right.windows))
-    shifted = {number + len(left.windows): ids for number, ids in right.fim_contents.items()}
+    shifted = {index + len(left.windows): ids for index, ids in right.fim_contents.items()}
     fim_contents = {**left.fim_contents, **shifted}
     spans = [*left.spans, *right.spans]
     if left.windows[-1, FORM] or right.windows[0, FORM]:
@@ -178,7 +179,7 @@ def join_runs(left: Run, right: Run, file: str, faults: Faults) -> Run:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():
-            message = "the ids it shares with the previous window differ"
+            message = "the ids in the overlap with the previous window differ"
             faults.add("windows", message, file=file, row=int(right.windows[0, ROW]), path=right.key.name)
         merged = TokenSpan(before.start, np.concatenate((before.ids, after.ids[num_shared:])))
         spans = [*left.spans[:-1], merged, *right.spans[1:]]

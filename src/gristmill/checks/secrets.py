@@ -1,7 +1,8 @@
 """Check `secrets`: no secret remains in the text of a file's windows.
 
-The rules and the tests for secret values are the tables of the build. The scan itself is separate code. A finding has a
-kind and a position, never the value.
+The scan uses the build's tables of rules and value checks, but is separate code. It searches for the opening of each
+rule, a short pattern, before it tries the complete pattern. A finding contains the kind and position of a secret, never
+its value.
 """
 
 from collections.abc import Iterator
@@ -11,15 +12,15 @@ from typing import Any, NamedTuple
 from gristmill.cleaning.secret_checks import CHECKS, compile_pattern
 from gristmill.cleaning.secret_kinds import SECRET_RULES, SecretRule
 
-MAX_SHAPE_BYTES = 1 << 14
-LONG_RUN_BYTES = 512
+MAX_MATCH_BYTES = 1 << 14
+LONG_MATCH_BYTES = 512
 LOOKBACK_BYTES = 256
-"""A name, or the local part of an e-mail address, begins at most this many bytes before the opening of its rule."""
+"""Maximum number of bytes before an opening that belong to a name or to the local part of an e-mail address."""
 LOOKAHEAD_BYTES = 64
-# Placeholder of a redacted secret. The words in it do not name a secret.
+# Placeholder of a redacted secret. Its words are not the name of a secret.
 PLACEHOLDER = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
 UNBROKEN_CHECKS = frozenset({"token", "jwt"})
-"""Checks of an unbroken run of characters. An opening inside a run that was already tested is not a separate secret."""
+"""Checks of values that are one run of characters. An opening inside a run already tested is not a separate secret."""
 
 
 class Finding(NamedTuple):
@@ -32,9 +33,9 @@ class Finding(NamedTuple):
 
 
 def scan_for_secrets(text: bytes, *, emails: bool) -> Iterator[Finding]:
-    """Yield the secrets in a text. If `emails` is set, e-mail addresses count as secrets."""
+    """Yield the secrets in a text. If `emails` is True, e-mail addresses are secrets too."""
     yield from _scan(text, emails=False)
-    if emails:  # a separate pass, since `@config.p` may overlap the start of `password = "…"`
+    if emails:  # a separate pass, because `@config.p` may overlap the start of `password = "…"`
         yield from _scan(text, emails=True)
 
 
@@ -49,22 +50,22 @@ def _scan(text: bytes, *, emails: bool) -> Iterator[Finding]:
             category = "unbroken" if rule.check in UNBROKEN_CHECKS else rule.check
             if start < scanned_until.get(category, 0):
                 continue
-            shape = compile_pattern(rule.pattern).match(text, start, start + MAX_SHAPE_BYTES)
-            if shape is None:
+            match = compile_pattern(rule.pattern).match(text, start, start + MAX_MATCH_BYTES)
+            if match is None:
                 continue
-            if category == "unbroken" or (category == "assigned" and shape.end() - start > LONG_RUN_BYTES):
-                scanned_until[category] = shape.end()
-            if category == "assigned" and shape.end() == start + MAX_SHAPE_BYTES:
+            if category == "unbroken" or (category == "assigned" and match.end() - start > LONG_MATCH_BYTES):
+                scanned_until[category] = match.end()
+            if category == "assigned" and match.end() == start + MAX_MATCH_BYTES:
                 continue  # the match is truncated, and no assigned secret is that long
-            if any(True for _ in CHECKS[rule.check](text, shape)):
-                yield Finding(rule.kind, start, shape.end())
+            if any(True for _ in CHECKS[rule.check](text, match)):
+                yield Finding(rule.kind, start, match.end())
                 break
         opening = pattern.search(text, start + 1 if rules else end)
 
 
 @cache
 def _opening_pattern(emails: bool) -> tuple[Any, list[list[SecretRule]]]:
-    """Return one pattern for the openings of all rules, and the rules of each of its groups. Groups count from 1."""
+    """Return a pattern with one group per opening, and a list of the rules of each group. Groups count from 1."""
     rules: dict[str, list[SecretRule]] = {f"({PLACEHOLDER})": []}
     for rule in SECRET_RULES:
         if emails == (rule.check == "email"):

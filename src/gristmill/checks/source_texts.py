@@ -1,4 +1,4 @@
-"""Check `source`: the text of the windows equals the source files, except for recorded changes."""
+"""Check `source`: the text of the windows equals the source files, except for recorded redactions and respellings."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from gristmill.core.plain_files import open_plain
 NOTEBOOK = "jupyter"
 UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 NUM_MARK_BYTES = {"utf-8-sig": 3, "utf-16-le": 2, "utf-16-be": 2}
-WINDOWS_ONLY = bytes(range(0x80, 0xA0))
+CP1252_ONLY = bytes(range(0x80, 0xA0))
 SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_DIGITS_READ = 18
 MAX_HEADING_LEVEL = 6
@@ -32,7 +32,8 @@ MAX_HEADING_LEVEL = 6
 def folders_by_repo(names: Sequence[str]) -> dict[str, str]:
     """Return the folders of the sources, keyed by the repository name that `gristmill build` gives them.
 
-    Folders given as sources come first, then the folders of single files. A repeated name gets a suffix, as in `src~2`.
+    Folders given as sources are named first, then the parent folders of files given as sources. If a name is already in
+    use, the folder gets a suffix, as in `src~2`.
     Raises InputError if a source does not exist.
     """
     for name in names:
@@ -52,7 +53,7 @@ def folders_by_repo(names: Sequence[str]) -> dict[str, str]:
 
 
 def locate_file(folder: str, path: str) -> str | None:
-    r"""Return the location of a file in a source folder, or None if the path leads out of it.
+    r"""Return the location of a file in a source folder, or None if the path leads out of the folder.
 
     In the path, `\xNN` stands for a byte and `\\` for a backslash.
     """
@@ -83,7 +84,7 @@ def find_source_faults(file: KeptFile, run: Run, location: str, decoder: Decoder
     redacted = _respell(_redact(text, file), file)
     sha256 = None if file.redactions else hashlib.sha256(raw).hexdigest()
     if (sha256, hashlib.sha256(redacted).hexdigest()) != (file.sha256, file.text_sha256):
-        yield "sha256 differs from the source"
+        yield f"sha256 or text_sha256 in {FILES} differs from the source"
         return
     comparisons: Sequence[tuple[str, Any, Any]] = (
         ("bytes", file.bytes, len(raw)),
@@ -101,13 +102,13 @@ def find_source_faults(file: KeptFile, run: Run, location: str, decoder: Decoder
 
 
 def _detect_encoding(raw: bytes) -> str:
-    """Return the encoding that a build detects for text that it keeps."""
+    """Return the encoding that a build detects for a kept file."""
     if raw[:2] in UTF16_MARKS:
         return UTF16_MARKS[raw[:2]]
     try:
         return "utf-8-sig" if raw.decode().startswith("\ufeff") else "utf-8"
     except UnicodeDecodeError:
-        return "latin-1" if len(raw.translate(None, WINDOWS_ONLY)) == len(raw) else "cp1252"
+        return "latin-1" if len(raw.translate(None, CP1252_ONLY)) == len(raw) else "cp1252"
 
 
 def _redacted_lines(text: bytes, file: KeptFile) -> list[int]:
@@ -134,7 +135,7 @@ def _respell(text: bytes, file: KeptFile) -> bytes:
 
 
 def _find_text_faults(run: Run, text: bytes, decoder: Decoder) -> Iterator[str]:
-    """Yield a fault if a span is not in the source at its first line, or if the lines of a window are wrong."""
+    """Yield a fault if the source does not contain a span from its first line on, or if lines of a window are wrong."""
     line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     searched_until = 0
     for span in run.spans:
@@ -145,7 +146,7 @@ def _find_text_faults(run: Run, text: bytes, decoder: Decoder) -> Iterator[str]:
         while span.start and offset >= 0 and np.searchsorted(line_feeds, offset) + 1 < windows[0, FIRST_LINE]:
             offset = text.find(decoded, offset + 1)
         if offset < 0 or not text.startswith(decoded, offset):
-            yield f"its text from token {span.start} differs from the source"
+            yield f"the text from token {span.start} on differs from the source"
             return
         searched_until = offset + len(decoded)
         num_bytes = decoder.num_bytes(span.ids)
@@ -154,8 +155,8 @@ def _find_text_faults(run: Run, text: bytes, decoder: Decoder) -> Iterator[str]:
             found = lines[start - span.start], lines[end - 1 - span.start]
             if found != (first, last):
                 yield (
-                    f"the window at token {start} has lines {first} to {last}, "
-                    f"but the source has {found[0]} to {found[1]}"
+                    f"the window at token {start} records lines {first} to {last}, "
+                    f"but its text is on lines {found[0]} to {found[1]} of the source"
                 )
                 return
 
@@ -185,13 +186,16 @@ def _percent_text(notebook: Any) -> bytes:
 
 
 def _join_source(source: Any) -> str:
-    """Join the lines of a cell. Surrogates are replaced, even if two lines each have half of a pair."""
+    """Join the lines of a cell. Surrogates are replaced in each line, so no pair is formed from two lines."""
     strings = [source] if isinstance(source, str) else source
     return "".join(SURROGATE.sub("\ufffd", string) for string in strings).strip("\n")
 
 
 def _parse_int(digits: str) -> int:
-    """Parse an integer, or return 0 if it is long. Only heading levels matter. Python rejects thousands of digits."""
+    """Parse an integer, or return 0 if it has more than MAX_DIGITS_READ digits.
+
+    Python rejects integers with thousands of digits, and only heading levels are used.
+    """
     return int(digits) if len(digits) <= MAX_DIGITS_READ else 0
 
 

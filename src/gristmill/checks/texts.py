@@ -1,4 +1,4 @@
-"""Decode the windows of each file in parallel. Check secrets, the digest and lines in files.jsonl, and the source."""
+"""Decode the windows of each file in parallel. Compare the texts with files.jsonl and the source, and find secrets."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -25,19 +25,19 @@ from gristmill.runners.local import LocalRunner
 # Compare `lines` of windows and files with the line feeds in their tokens (check `windows`).
 
 Fault = tuple[int, str]
-"""Row and fault message."""
+"""Row number and fault message."""
 
 
 def find_line_feed_fault(run: Run, file: KeptFile, decoder: Decoder) -> Fault | None:
-    """Return the first window whose `lines` contradict the line feeds before and in it, or None."""
+    """Return a fault for the first window whose `lines` contradict the line feeds in the tokens, or None."""
     line = 1
     for span in run.spans:
         windows = _windows_of(run, span)
         if not len(windows):
-            return None  # its windows are at wrong positions, which another check reports
+            return None  # another check reports that the windows are at wrong positions
         base = int(windows[0, FIRST_LINE]) if span.start else 1
         if base < line:
-            return int(windows[0, ROW]), f"begins in line {base}, but the text before it ends in line {line}"
+            return int(windows[0, ROW]), f"the window begins in line {base}, but the previous text ends in line {line}"
         num_line_feeds = decoder.num_line_feeds(span.ids)
         fault = _find_wrong_lines(windows, span, base + num_line_feeds.cumsum() - num_line_feeds)
         if fault is not None:
@@ -46,7 +46,7 @@ def find_line_feed_fault(run: Run, file: KeptFile, decoder: Decoder) -> Fault | 
         if span.end == file.tokens:
             num_lines = line - decoder.tokenizer.decode(span.ids[-1:]).endswith(b"\n")
             if num_lines != file.lines:
-                return int(windows[-1, ROW]), f"its file ends in line {num_lines}, expected {file.lines}"
+                return int(windows[-1, ROW]), f"the file ends in line {num_lines}, expected {file.lines}"
     return None
 
 
@@ -56,14 +56,14 @@ def _windows_of(run: Run, span: TokenSpan) -> Table:
 
 
 def _find_wrong_lines(windows: Table, span: TokenSpan, lines: Table) -> Fault | None:
-    """Return the first window with wrong lines, or None. `lines` has the line of each token in the span."""
+    """Return a fault for the first window with wrong lines, or None. `lines` is the line of each token in the span."""
     first, last = lines[windows[:, START] - span.start], lines[windows[:, END] - 1 - span.start]
     is_wrong = (windows[:, FIRST_LINE] != first) | (windows[:, LAST_LINE] != last)
     if not is_wrong.any():
         return None
     at = int(np.argmax(is_wrong))
     row, first_line, last_line = windows[at, [ROW, FIRST_LINE, LAST_LINE]].tolist()
-    return row, f"lines are {first_line} to {last_line}, but its line feeds give {first[at]} to {last[at]}"
+    return row, f"lines are {first_line} to {last_line}, but the line feeds give {first[at]} to {last[at]}"
 
 
 TOKENS_PER_TASK = 1 << 18
@@ -96,7 +96,7 @@ class TextFindings(NamedTuple):
     """Findings in a batch of texts."""
 
     num_at_cuts: int
-    """Number of possible secrets next to a cut. The text removed there could show that they are not secrets."""
+    """Number of possible secrets next to a cut. The complete text may show that they are not secrets."""
     faults: Faults
 
 
@@ -111,8 +111,8 @@ class Texts(NamedTuple):
 
     @property
     def num_tasks(self) -> int:
-        """Number of files, and of variants other than noise."""
-        variants = (placed for runs in self.rows.variants.values() for placed in runs)
+        """Number of files, plus the number of variants other than noise."""
+        variants = (entry for runs in self.rows.variants.values() for entry in runs)
         return len(self.rows.by_file) + len([one for one in variants if one.run.key.variant not in LABELED_KINDS])
 
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
@@ -147,19 +147,19 @@ class Texts(NamedTuple):
         }
 
     def _check_names(self, emails: bool, faults: Faults) -> None:
-        """Scan file names, which appear in rows, tables and pages.
+        """Scan file names for secrets, because names appear in rows, tables and pages.
 
-        A fault has the row in files.jsonl instead of the name, because the name contains the secret.
+        A fault gives the row in files.jsonl instead of the name, because the name contains the secret.
         """
         for number, (repo, path) in enumerate(sorted((*self.table.kept, *self.table.dropped)), 1):
             for found in scan_for_secrets(f"{repo}/{path}".encode(), emails=emails):
                 faults.add("secrets", f"{found.kind} in the file name", file=FILES, row=number)
 
     def _secrets_skip_reason(self) -> str | None:
-        """Return the reason for not scanning secrets, or None if the decoded ids or the `text` column are scanned."""
+        """Return the reason why texts are not scanned for secrets, or None if they are scanned."""
         settings = self.settings
         if settings.secrets.action == "keep":
-            return "--secrets keep"
+            return "the dataset was built with --secrets keep"
         if settings.decoder.is_close or "text" in settings.rules.columns:
             return None
         return settings.no_tokenizer_reason or "this tokenizer does not reproduce the text"
@@ -169,13 +169,13 @@ class Texts(NamedTuple):
         return next((row for row in file.variants if row.kind == kind), None) if file is not None else None
 
     def _tasks(self, faults: Faults) -> Iterator[list[TextTask]]:
-        """Yield files in batches. Add a fault for each path that leads out of its source."""
+        """Yield the texts to check in batches. Add a fault for each path that leads out of the source folder."""
         batch, size = list[TextTask](), 0
         for key, runs in self.rows.by_file.items():
             folder = self.folders.get(key[0])
             location = locate_file(folder, key[1]) if folder is not None else None
             if folder is not None and location is None:
-                faults.add("source", "its path leads out of the source", path="/".join(key))
+                faults.add("source", "the path leads out of the source folder", path="/".join(key))
             for run, file, _ in runs:
                 if run.repeat:  # the check `windows` compares repeats with the first occurrence
                     continue
@@ -223,10 +223,12 @@ def _check_text(task: TextTask, rules: TextRules, faults: Faults) -> int:
     if kept is None:
         return num_at_cuts
     if is_exact and _is_complete(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
-        subject = "its text" if is_document else "the text of its ids"
+        subject = "the text" if is_document else "the text decoded from the ids"
         faults.add("ids", f"{subject} does not match text_sha256 in {FILES}", file=task.file, path=kept.name)
-    placed = _with_valid_spans(run, kept)
-    fault = find_document_fault(placed, kept) if is_document else find_line_feed_fault(placed, kept, rules.decoder)
+    valid_run = _with_valid_spans(run, kept)
+    fault = (
+        find_document_fault(valid_run, kept) if is_document else find_line_feed_fault(valid_run, kept, rules.decoder)
+    )
     if fault is not None:
         row, message = fault
         faults.add("windows", message, file=task.file, row=row, path=kept.name)
@@ -240,9 +242,9 @@ def _text_of(span: TokenSpan, decoder: Decoder) -> bytes:
 def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Faults) -> None:
     spans = task.run.spans
     if [(one.start, one.end) for one in spans] != [(0, variant.tokens)]:
-        return  # only some of its windows were drawn
+        return  # only some windows of the variant were drawn
     if hashlib.sha256(text).hexdigest() != variant.text_sha256:
-        message = f"the text of its {variant.kind} does not match text_sha256 in {FILES}"
+        message = f"the text of the variant {variant.kind} does not match text_sha256 in {FILES}"
         faults.add("variants", message, file=task.file, path=task.run.key.name)
 
 
@@ -251,20 +253,20 @@ def _is_document(run: Run) -> bool:
 
 
 def _with_valid_spans(run: Run, kept: KeptFile) -> Run:
-    """Return the run, without spans if it is rewritten for fill-in-the-middle and only partly drawn.
+    """Return the run, or the run without spans if its file is rewritten for fill-in-the-middle and only partly drawn.
 
-    Encoded pieces of such a file may have other tokens than the complete file.
+    The encoded pieces of a partly drawn file may have different tokens than the complete file.
     """
     return run._replace(spans=[]) if kept.is_rewritten and not _is_complete(run, kept) else run
 
 
 def _is_complete(run: Run, kept: KeptFile) -> bool:
-    """True if the run has all tokens of the file, without cuts or a dropped tail."""
+    """True if the run contains all tokens of the file: there are no cuts, and no tail was dropped."""
     return not kept.cuts and [(one.start, one.end) for one in run.spans] == [(0, kept.tokens)]
 
 
 def _check_secrets(text: bytes, span: TokenSpan, task: TextTask, rules: TextRules, faults: Faults) -> int:
-    """Add a fault for each secret. Return the number of possible secrets next to a cut, which are not faults."""
+    """Add a fault for each secret. Return the number of possible secrets next to a cut. These are not faults."""
     is_file_end = task.kept is None or span.end >= task.kept.tokens
     num_at_cuts = 0
     for kind, start, end in scan_for_secrets(text, emails=rules.emails):

@@ -1,4 +1,4 @@
-"""Compare the runs of each file with its row in files.jsonl, and all runs with the manifest.
+"""Compare the runs of each file with the row of the file in files.jsonl, and all runs with the manifest.
 
 These are the parts of the checks `files_table`, `windows`, `fresh` and `duplicates` that need more than one row.
 """
@@ -15,9 +15,9 @@ from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import END, FORM, FRESH, IS_ENDED, KEY, NUM_IDS, ROW, START, Run, RunKey
 from gristmill.checks.windows import (
     Draw,
-    Expected,
+    ExpectedWindows,
     Shape,
-    draw_numbers,
+    draw_window_indices,
     expected_windows,
     find_draw_fault,
     find_fresh_fault,
@@ -34,8 +34,8 @@ from gristmill.core.records import Split
 NUM_SHARE_DIGITS = 6
 
 
-class PlacedRun(NamedTuple):
-    """Run with its data file and split."""
+class RunEntry(NamedTuple):
+    """A run with its data file and split."""
 
     run: Run
     file: str
@@ -52,12 +52,12 @@ class Segment(NamedTuple):
 
     path: str
     start: int
-    """Position of its first token in the file."""
+    """Position of the first token of the segment in the file."""
     file: str
     """Name of the data file."""
     row: int
-    group: int
-    """Value in `segment_ids`, which distinguishes groups of segments that share the row."""
+    segment_id: int
+    """Value in the column `segment_ids`. Adjacent segments of one repository in a row have the same value."""
 
 
 class PackedCounts(NamedTuple):
@@ -75,10 +75,10 @@ class PackedCounts(NamedTuple):
 class Rows(NamedTuple):
     """Rows of all data files, grouped by source file."""
 
-    by_file: dict[FileKey, list[PlacedRun]]
-    """Runs of each file without its variants, one per repeat."""
-    variants: dict[FileKey, list[PlacedRun]]
-    """Variants of each file."""
+    by_file: dict[FileKey, list[RunEntry]]
+    """Runs of each file, one per repeat. Runs of variants are in `variants`."""
+    variants: dict[FileKey, list[RunEntry]]
+    """Runs of the variants of each file."""
     num_rows: int
     num_ids: int
     packed: dict[Split, PackedCounts] | None = None
@@ -87,14 +87,14 @@ class Rows(NamedTuple):
     """Segments of each repository in reading order. Empty without --pack repo."""
 
     @classmethod
-    def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
-        by_file: dict[FileKey, list[PlacedRun]] = {}
-        variants: dict[FileKey, list[PlacedRun]] = {}
+    def of(cls, runs: Iterable[RunEntry], num_rows: int) -> "Rows":
+        by_file: dict[FileKey, list[RunEntry]] = {}
+        variants: dict[FileKey, list[RunEntry]] = {}
         num_ids = 0
-        for placed in runs:
-            key = placed.run.key
-            (by_file if key.variant is None else variants).setdefault((key.repo, key.path), []).append(placed)
-            num_ids += int(placed.run.windows[:, NUM_IDS].sum())
+        for entry in runs:
+            key = entry.run.key
+            (by_file if key.variant is None else variants).setdefault((key.repo, key.path), []).append(entry)
+            num_ids += int(entry.run.windows[:, NUM_IDS].sum())
         return cls(by_file, variants, num_rows, num_ids)
 
 
@@ -102,30 +102,31 @@ def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> N
     """Check that every row belongs to a kept file of its split, and that every kept file has all its rows."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
-        for placed in runs:
+        for entry in runs:
             if file is None:
                 state = "dropped" if key in table.dropped else "missing"
-                _add("files_table", 0, f"has rows, but is {state} in {FILES}", placed, faults)
-            elif file.split is not placed.split:
-                _add("files_table", 0, f"in {placed.split}, but {FILES} records {file.split}", placed, faults)
-            elif file.language != placed.run.language:
-                message = f"language is {placed.run.language!r}, but {FILES} records {file.language!r}"
-                _add("schema", 0, message, placed, faults)
+                _add_fault("files_table", 0, f"the file has rows, but is {state} in {FILES}", entry, faults)
+            elif file.split is not entry.split:
+                _add_fault(
+                    "files_table", 0, f"the row is in {entry.split}, but {FILES} records {file.split}", entry, faults
+                )
+            elif file.language != entry.run.language:
+                message = f"language is {entry.run.language!r}, but {FILES} records {file.language!r}"
+                _add_fault("schema", 0, message, entry, faults)
     for key, file in table.kept.items():
-        num_windows = sum(len(placed.run.windows) for placed in rows.by_file.get(key, ()))
+        num_windows = sum(len(entry.run.windows) for entry in rows.by_file.get(key, ()))
         if num_windows != file.windows:
-            faults.add(
-                "files_table", f"windows is {file.windows}, but it has {num_windows}", file=FILES, path=file.name
-            )
+            message = f"windows is {file.windows}, but the rows contain {counted(num_windows, 'window')} of the file"
+            faults.add("files_table", message, file=FILES, path=file.name)
 
 
 def check_order(rows: Rows, faults: Faults) -> None:
     """Check that the files of each split are in path order."""
     last: dict[Split, FileKey] = {}
     for key, runs in rows.by_file.items():
-        before = last.setdefault(runs[0].split, key)
-        if key < before:
-            _add("windows", 0, f"after {'/'.join(before)}, not in path order", runs[0], faults)
+        previous_key = last.setdefault(runs[0].split, key)
+        if key < previous_key:
+            _add_fault("windows", 0, f"the file follows {'/'.join(previous_key)}, not in path order", runs[0], faults)
         last[runs[0].split] = key
 
 
@@ -133,75 +134,77 @@ def check_windows(rows: Rows, table: FilesTable, settings: Settings, faults: Fau
     """Check the positions of all windows of kept files. Return the number of tokens that --tail drop removes."""
     shape, seed, drops_touched = settings.shape, settings.sampling.seed, settings.decontaminate == "drop"
     for key, runs in rows.by_file.items():
-        copies = Counter(placed.run.key for placed in runs)
-        for placed in runs:
-            if copies[placed.run.key] > 1:
-                _add("windows", 0, "its rows are not contiguous", placed, faults)
+        copies = Counter(entry.run.key for entry in runs)
+        for entry in runs:
+            if copies[entry.run.key] > 1:
+                _add_fault("windows", 0, "the rows of the file are not contiguous", entry, faults)
         file = table.kept.get(key)
-        for placed in runs:
-            _add_if("fresh", find_fresh_fault(placed.run.windows, is_repeat=placed.run.repeat > 0), placed, faults)
+        for entry in runs:
+            _add_fault_if_any(
+                "fresh", find_fresh_fault(entry.run.windows, is_repeat=entry.run.repeat > 0), entry, faults
+            )
             if file is not None and settings.is_packed_by_repo:
-                _add_if("windows", find_span_fault(placed.run, file.tokens, file.cuts), placed, faults)
+                _add_fault_if_any("windows", find_span_fault(entry.run, file.tokens, file.cuts), entry, faults)
             elif file is not None and file.is_rewritten:
-                _check_rewritten(placed, runs[0], file, seed, faults)
-            elif file is not None and copies[placed.run.key] == 1:
-                _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), seed, faults)
+                _check_rewritten(entry, runs[0], file, seed, faults)
+            elif file is not None and copies[entry.run.key] == 1:
+                _check_run(entry, file, _expected_windows(file, shape, drops_touched=drops_touched), seed, faults)
     if shape.tail != "drop":
         return 0
     plain = (file for file in table.kept.values() if not file.is_rewritten)
-    expected = (_expected(file, shape, drops_touched=drops_touched) for file in plain)
+    expected = (_expected_windows(file, shape, drops_touched=drops_touched) for file in plain)
     return sum(one.num_tail_tokens_dropped for one in expected)
 
 
-def _expected(file: KeptFile, shape: Shape, *, drops_touched: bool) -> Expected:
+def _expected_windows(file: KeptFile, shape: Shape, *, drops_touched: bool) -> ExpectedWindows:
     is_dropped = drops_touched and file.split is not Split.TRAIN
     return expected_windows(file.tokens, file.cuts, shape, drops_touched=is_dropped)
 
 
-def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, seed: int, faults: Faults) -> None:
-    """Check a run: all windows in the first `passes` runs of a file, and only the drawn ones in the last."""
-    windows = placed.run.windows
+def _check_run(entry: RunEntry, file: KeptFile, expected: ExpectedWindows, seed: int, faults: Faults) -> None:
+    """Check a run. The first `passes` runs of a file contain all windows, and the last run only the drawn windows."""
+    windows = entry.run.windows
     passes, num_drawn = file.draw or (1, 0)
-    _add_if("windows", find_line_fault(windows, file.lines), placed, faults)
-    if placed.run.repeat < passes:
-        _add_if("windows", find_position_fault(windows, expected), placed, faults)
+    _add_fault_if_any("windows", find_line_fault(windows, file.lines), entry, faults)
+    if entry.run.repeat < passes:
+        _add_fault_if_any("windows", find_position_fault(windows, expected), entry, faults)
     else:
-        _add_if("windows", find_draw_fault(windows, expected, Draw(num_drawn, seed, file.key)), placed, faults)
+        _add_fault_if_any("windows", find_draw_fault(windows, expected, Draw(num_drawn, seed, file.key)), entry, faults)
     num_fresh, num_expected = int(windows[:, FRESH].sum()), file.covered_tokens - expected.num_tail_tokens_dropped
-    if placed.run.repeat == 0 and num_fresh != num_expected:
+    if entry.run.repeat == 0 and num_fresh != num_expected:
         count = counted(num_fresh, "fresh token")
-        message = f"{count} in its rows, expected {num_expected}: tokens less cut_tokens and left_tokens"
+        message = f"the rows have {count}, expected {num_expected}: tokens - cut_tokens - left_tokens - dropped tails"
         faults.add("fresh", message, file=FILES, path=file.name)
 
 
-def _check_rewritten(placed: PlacedRun, first: PlacedRun, file: KeptFile, seed: int, faults: Faults) -> None:
+def _check_rewritten(entry: RunEntry, first: RunEntry, file: KeptFile, seed: int, faults: Faults) -> None:
     """Check that fill-in-the-middle windows are adjacent and contain each token of the file once."""
-    windows = placed.run.windows
+    windows = entry.run.windows
     passes, num_drawn = file.draw or (1, 0)
-    _add_if("windows", find_line_fault(windows, file.lines), placed, faults)
-    if placed.run.repeat:
-        if placed.run.repeat == passes:
+    _add_fault_if_any("windows", find_line_fault(windows, file.lines), entry, faults)
+    if entry.run.repeat:
+        if entry.run.repeat == passes:
             all_windows = [(start, end) for start, end in first.run.windows[:, [START, END]].tolist()]
-            numbers = draw_numbers(len(all_windows), num_drawn, seed, file.key)
-            if windows[:, START].tolist() != [all_windows[number][0] for number in numbers]:
-                _add("windows", 0, "the drawn windows do not match the seed", placed, faults)
+            drawn_indices = draw_window_indices(len(all_windows), num_drawn, seed, file.key)
+            if windows[:, START].tolist() != [all_windows[index][0] for index in drawn_indices]:
+                _add_fault("windows", 0, "the drawn windows do not match the seed", entry, faults)
         return
     starts, ends = windows[:, START], windows[:, END]
-    before = np.concatenate(([0], ends[:-1]))
-    is_wrong = (starts < before) | (ends <= starts) | (ends > file.tokens)
+    previous_ends = np.concatenate(([0], ends[:-1]))
+    is_wrong = (starts < previous_ends) | (ends <= starts) | (ends > file.tokens)
     if passes:
-        is_wrong |= starts != before
+        is_wrong |= starts != previous_ends
         is_wrong[-1] |= ends[-1] != file.tokens
     elif len(windows) != num_drawn:
-        _add("windows", 0, f"{counted(len(windows), 'window')} drawn, expected {num_drawn}", placed, faults)
+        _add_fault("windows", 0, f"{counted(len(windows), 'window')} drawn, expected {num_drawn}", entry, faults)
     for index in np.flatnonzero(is_wrong)[:1].tolist():
         message = f"tokens {starts[index]} to {ends[index]} of {file.tokens} do not follow the previous window"
-        _add("windows", index, message, placed, faults)
+        _add_fault("windows", index, message, entry, faults)
     num_fresh = int(windows[:, FRESH].sum())
     if num_fresh != file.covered_tokens:
         count = counted(num_fresh, "fresh token")
-        message = f"{count} in its rows, expected {file.covered_tokens}: tokens less left_tokens"
-        _add("fresh", 0, message, placed, faults)
+        message = f"the rows have {count}, expected {file.covered_tokens}: tokens - cut_tokens - left_tokens"
+        _add_fault("fresh", 0, message, entry, faults)
 
 
 def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults) -> None:
@@ -212,39 +215,39 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         passes, num_drawn = (file and file.draw) or (1, 0)
-        repeats = [placed.run.repeat for placed in runs]
+        repeats = [entry.run.repeat for entry in runs]
         if file is not None and repeats != list(range(passes + (num_drawn > 0))):
             message = f"repeats are {repeats}, expected {list(range(passes + (num_drawn > 0)))}"
-            _add("windows", 0, message, runs[0], faults)
-        if file is not None and any(placed.run.key.weight not in {None, file.weight} for placed in runs):
-            _add(
+            _add_fault("windows", 0, message, runs[0], faults)
+        if file is not None and any(entry.run.key.weight not in {None, file.weight} for entry in runs):
+            _add_fault(
                 "schema", 0, f"weight is {runs[0].run.key.weight}, but {FILES} records {file.weight:g}", runs[0], faults
             )
         key_by_start = dict(runs[0].run.windows[:, [START, KEY]].tolist())
-        for placed in runs[1:]:
-            for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):
-                if passes and key_by_start.get(start) != ids:
-                    _add("windows", index, "differs from the window that it repeats", placed, faults)
+        for entry in runs[1:]:
+            for index, (start, window_key) in enumerate(entry.run.windows[:, [START, KEY]].tolist()):
+                if passes and key_by_start.get(start) != window_key:
+                    _add_fault("windows", index, "the window differs from the window that it repeats", entry, faults)
 
 
 def check_ends(
     rows: Rows, table: FilesTable, settings: Settings, orders: Mapping[RepoKey, Sequence[str]], faults: Faults
 ) -> None:
-    """Check that end tokens are at the ends of documents only or, with --pack repo, at the ends of repositories.
+    """Check that end tokens are only at the ends of documents or, with --pack repo, of repositories.
 
-    `orders` has the paths of each repository in the expected order.
+    `orders` contains the paths of each repository in the expected order.
     """
     end_id = settings.manifest.tokenizer.end_id
     if end_id is None or not (settings.is_packed_by_repo or settings.rules.closing):
         return
     last_of_repo = {key: (key[1], paths[-1]) for key, paths in orders.items() if paths}
-    for placed in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
-        windows, file = placed.run.windows, table.kept.get(placed.run.key.file)
-        num_tokens = _num_tokens(placed.run.key, file)
+    for entry in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
+        windows, file = entry.run.windows, table.kept.get(entry.run.key.file)
+        num_tokens = _num_tokens(entry.run.key, file)
         if file is None or num_tokens is None:
             continue
         closes = settings.rules.fim is not None and settings.rules.fim.closes
-        is_end = (windows[:, END] == num_tokens) & (not placed.run.key.has_independent_windows)
+        is_end = (windows[:, END] == num_tokens) & (not entry.run.key.has_independent_windows)
         is_end = np.where(windows[:, FORM] > 0, closes, is_end)
         if settings.is_packed_by_repo:  # the last end token may be alone in a row
             is_end = windows[:, END] == windows[:, END].max()
@@ -255,38 +258,38 @@ def check_ends(
         for index in np.flatnonzero(is_wrong)[:1].tolist():
             where = "unexpected after" if windows[index, IS_ENDED] else "missing after"
             message = f"the end token {end_id} is {where} token {windows[index, END]} of {num_tokens}"
-            _add("special_tokens", index, message, placed, faults)
+            _add_fault("special_tokens", index, message, entry, faults)
     for split, packed in (rows.packed or {}).items():
         num_repos = sum(one is split for one, _ in last_of_repo)
         if settings.is_packed_by_repo and packed.num_ends != num_repos:
             ends, repos = counted(packed.num_ends, "end token"), counted(num_repos, "repository", "repositories")
-            faults.add("special_tokens", f"{split} has {ends} for {repos}")
+            faults.add("special_tokens", f"{split} has {ends} for {repos}, expected one for each")
 
 
 def _num_tokens(key: RunKey, file: KeptFile | None) -> int | None:
-    """Return the number of tokens of the file or of its variant, or None if it is not recorded."""
+    """Return the recorded number of tokens of the file or of its variant, or None if there is no record."""
     if file is None or key.variant is None:
         return None if file is None else file.tokens
     return next((row.tokens for row in file.variants if (row.kind, row.seed) == (key.variant, key.seed)), None)
 
 
-def _add_if(check: str, fault: tuple[int, str] | None, placed: PlacedRun, faults: Faults) -> None:
+def _add_fault_if_any(check: str, fault: tuple[int, str] | None, entry: RunEntry, faults: Faults) -> None:
     if fault is not None:
-        _add(check, *fault, placed, faults)
+        _add_fault(check, *fault, entry, faults)
 
 
-def _add(check: str, index: int, message: str, placed: PlacedRun, faults: Faults) -> None:
-    row = int(placed.run.windows[index, ROW])
-    faults.add(check, message, file=placed.file, row=row, path=placed.run.key.name)
+def _add_fault(check: str, index: int, message: str, entry: RunEntry, faults: Faults) -> None:
+    row = int(entry.run.windows[index, ROW])
+    faults.add(check, message, file=entry.file, row=row, path=entry.run.key.name)
 
 
 def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tail_tokens: int, faults: Faults) -> None:
     """Compare the facts about each split in the manifest with the rows and files.jsonl."""
     num_windows, num_ids = dict.fromkeys(Split, 0), dict.fromkeys(Split, 0)
     for runs in (*rows.by_file.values(), *rows.variants.values()):
-        for placed in runs:
-            num_windows[placed.split] += len(placed.run.windows)
-            num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())
+        for entry in runs:
+            num_windows[entry.split] += len(entry.run.windows)
+            num_ids[entry.split] += int(entry.run.windows[:, NUM_IDS].sum())
     if rows.packed is not None:
         num_windows = {split: one.num_rows for split, one in rows.packed.items()}
         num_ids = {split: one.num_ids for split, one in rows.packed.items()}
@@ -320,28 +323,28 @@ def _check_row_counts(manifest: Manifest, num_rows: dict[Split, int], *, is_pack
         if recorded is None or sum(shards) != recorded.windows:
             faults.add(
                 "fresh",
-                f"shards.{split} has {counted(sum(shards), 'row')}, which differs from splits.{split}.windows",
+                f"shards.{split} adds up to {counted(sum(shards), 'row')}, which differs from splits.{split}.windows",
                 file=MANIFEST,
             )
     recorded_rows = None if manifest.packing is None else {split: one.rows for split, one in manifest.packing.items()}
     if recorded_rows != (num_rows if is_packed else None):
-        faults.add("fresh", f"packing has the rows {recorded_rows}, which differ from the data files", file=MANIFEST)
+        faults.add(
+            "fresh", f"the row counts in packing are {recorded_rows}, which differ from the data files", file=MANIFEST
+        )
 
 
 def check_duplicates(rows: Rows, faults: Faults) -> int:
-    """Check that no window appears twice in a file. Return the number of windows that are equal across files."""
+    """Check that no window appears twice in a file. Return the number of windows that other files also contain."""
     for runs in rows.by_file.values():
         if len(runs) == 1 and (np.diff(runs[0].run.windows[:, START]) > 0).all():
             continue
         seen: set[tuple[RunKey, int]] = set()
-        for placed in runs:
-            for row, start in placed.run.windows[:, [ROW, START]].tolist():
-                if (placed.run.key, start) in seen:
-                    message = f"second window that starts at token {start}"
-                    faults.add("duplicates", message, file=placed.file, row=row, path=placed.run.key.name)
-                seen.add((placed.run.key, start))
-    keys = [
-        np.unique(np.concatenate([placed.run.windows[:, KEY] for placed in runs])) for runs in rows.by_file.values()
-    ]
+        for entry in runs:
+            for row, start in entry.run.windows[:, [ROW, START]].tolist():
+                if (entry.run.key, start) in seen:
+                    message = f"the file has a second window that starts at token {start}"
+                    faults.add("duplicates", message, file=entry.file, row=row, path=entry.run.key.name)
+                seen.add((entry.run.key, start))
+    keys = [np.unique(np.concatenate([entry.run.windows[:, KEY] for entry in runs])) for runs in rows.by_file.values()]
     all_keys = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
     return int(np.count_nonzero(all_keys[1:] == all_keys[:-1]))

@@ -1,7 +1,8 @@
-"""Batches of rows for one rank of several. Batch 17 is a pure function of the row order and the number 17.
+"""Batches of rows for one of several ranks. A batch is a pure function of the row order and the index of the batch.
 
-In each epoch, rank r of w takes the positions r, r + w, …. So batch 17 of all ranks together is batch 17 of a single
-rank with w times the batch size. Across epochs, positions are consecutive: epoch 1 continues where epoch 0 ends.
+In each epoch, rank r of w takes the positions r, r + w, r + 2w and so on. So batch 17 of all ranks together is batch 17
+of a single rank with w times the batch size. With `across_epochs`, a batch may contain the end of one epoch and the
+start of the next epoch.
 
 for draws in Batches(Order(100), batch_size=32): dataset.__getitems__(draws)
 """
@@ -17,41 +18,41 @@ from gristmill.core.seeded_random import SeededRandom
 
 # The rows of an epoch and their order are a pure function of the rows, the seed and the epoch.
 
-RowNumbers = npt.NDArray[np.int64]
+RowIndices = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
 
 MAX_CACHED_EPOCHS = 2
-"""Two, since a batch may extend into the next epoch."""
+"""Two, because a batch may extend into the next epoch."""
 
 
 class Draw(NamedTuple):
-    """A row at a position of an epoch. Everything random about a window depends only on this."""
+    """A row at a position in an epoch. All random choices for a window depend only on its Draw and the seed."""
 
     epoch: int
     position: int
     """Position in the epoch, counted over all ranks."""
     row: int
-    """Row number in the split."""
+    """Index of the row in the split, from 0."""
 
 
 class Order:
     """Order of the rows in each epoch.
 
-    With weights, an epoch has as many draws as rows, and each row gets its share of them, rounded down or up.
+    With weights, an epoch has as many draws as rows, distributed in proportion to the weights.
     """
 
     def __init__(
-        self, rows: int | RowNumbers, *, seed: int = 0, shuffle: bool = True, weights: Weights | None = None
+        self, rows: int | RowIndices, *, seed: int = 0, shuffle: bool = True, weights: Weights | None = None
     ) -> None:
         self._rows = np.arange(rows, dtype=np.int64) if isinstance(rows, int) else rows
         self.seed, self.shuffle = seed, shuffle
         self._weights = weights
-        self._cache: dict[int, RowNumbers] = {}
+        self._cache: dict[int, RowIndices] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def rows(self, epoch: int) -> RowNumbers:
+    def rows(self, epoch: int) -> RowIndices:
         if epoch not in self._cache:
             while len(self._cache) >= MAX_CACHED_EPOCHS:
                 del self._cache[min(self._cache)]
@@ -62,14 +63,14 @@ class Order:
         rows = self.rows(epoch)[positions.start : positions.stop : positions.step].tolist()
         return [Draw(epoch, position, row) for position, row in zip(positions, rows, strict=True)]
 
-    def _order_rows(self, epoch: int) -> RowNumbers:
+    def _order_rows(self, epoch: int) -> RowIndices:
         rows = self._rows
         if self._weights is not None and len(rows):
             rows = self._rows[self._draw_indices(self._weights, epoch)]
         return rows[self._permutation("order", epoch)] if self.shuffle else rows
 
-    def _draw_indices(self, weights: Weights, epoch: int) -> RowNumbers:
-        """Return the indices of the drawn rows in ascending order. A row drawn n times is in it n times."""
+    def _draw_indices(self, weights: Weights, epoch: int) -> RowIndices:
+        """Return the indices of the drawn rows in ascending order. A row that is drawn n times appears n times."""
         # Systematic resampling spreads the extra draws evenly over neighbors. A permutation makes the neighbors random.
         permutation = self._permutation("turn", epoch)
         counts = np.empty(len(permutation), np.int64)
@@ -78,29 +79,32 @@ class Order:
         )
         return np.repeat(np.arange(len(permutation)), counts)
 
-    def _permutation(self, purpose: str, epoch: int) -> RowNumbers:
+    def _permutation(self, purpose: str, epoch: int) -> RowIndices:
         bits = SeededRandom("feeding", purpose, self.seed, epoch).bits_array(len(self))
         return np.argsort(bits, kind="stable")
 
 
-def draw_counts(weights: Weights, offset: float) -> RowNumbers:
-    """Distribute as many draws as weights, by share, rounded down or up. `offset` in [0, 1) decides which."""
+def draw_counts(weights: Weights, offset: float) -> RowIndices:
+    """Distribute len(weights) draws in proportion to the weights. Return the number of draws for each weight.
+
+    Each number is rounded down or up. `offset`, at least 0 and below 1, determines which numbers are rounded up.
+    """
     shares = weights * (len(weights) / weights.sum())
     floors = np.floor(shares)
     ends = np.cumsum(shares - floors)
-    num_left = len(weights) - int(floors.sum())
-    counts: RowNumbers = floors.astype(np.int64)
-    if num_left == 0:
+    num_remaining = len(weights) - int(floors.sum())
+    counts: RowIndices = floors.astype(np.int64)
+    if num_remaining == 0:
         return counts
-    ends *= num_left / ends[-1]
-    ends[-1] = num_left  # a rounding error must not lose a draw
-    steps = np.minimum(np.floor(ends + offset), num_left)  # and an offset close to 1 must not add one
+    ends *= num_remaining / ends[-1]
+    ends[-1] = num_remaining  # a rounding error must not lose a draw
+    steps = np.minimum(np.floor(ends + offset), num_remaining)  # an offset close to 1 must not add a draw
     counts += np.diff(steps, prepend=0.0).astype(np.int64)
     return counts
 
 
 def are_valid_weights(weights: Weights) -> bool:
-    """Return True if all weights are finite and not negative, and one is positive."""
+    """Return True if all weights are finite and not negative, and at least one is positive."""
     return bool(np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0)
 
 
@@ -108,7 +112,7 @@ State = dict[str, Any]
 
 
 class Batches:
-    """Batch sampler for DataLoader. An iteration begins with batch `start`, and the next one with the first batch."""
+    """Batch sampler for DataLoader. The next iteration begins with batch `start`, later iterations with batch 0."""
 
     def __init__(
         self,
@@ -124,7 +128,10 @@ class Batches:
         num_batches: int | None = None,
         start: int = 0,
     ) -> None:
-        """`epoch` is the first epoch, and `epochs` their number, or None for no end. `num_batches` is a limit."""
+        """`epoch` is the first epoch. `epochs` is the number of epochs, or None for no end.
+
+        `num_batches` is the maximum number of batches, over all epochs.
+        """
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
         if not 0 <= rank < world_size:
@@ -137,10 +144,10 @@ class Batches:
         self._num_batches = num_batches
 
     def __len__(self) -> int:
-        """Number of batches from the first, independent of `start`."""
+        """Return the number of all batches, including those before `start`."""
         num_batches = self.num_batches
         if num_batches is None:
-            raise TypeError("endless batches have no length")
+            raise TypeError("batches without an end have no length")
         return num_batches
 
     @property
@@ -155,63 +162,65 @@ class Batches:
         return num_found if self._num_batches is None else min(num_found, self._num_batches)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        number, self.start = self.start, 0
+        index, self.start = self.start, 0
         num_batches = self.num_batches
-        while num_batches is None or number < num_batches:
-            yield self.batch(number)
-            number += 1
+        while num_batches is None or index < num_batches:
+            yield self.batch(index)
+            index += 1
 
-    def batch(self, number: int) -> list[Draw]:
-        """Return the draws of a batch, by its number from 0."""
+    def batch(self, index: int) -> list[Draw]:
+        """Return the draws of the batch at an index from 0."""
         if self.across_epochs:
-            return self._batch_across_epochs(number)
-        num_epochs, number = divmod(number, self._per_epoch)
-        return self.order.draws(self.epoch + num_epochs, self._positions(number, len(self.order)))
+            return self._batch_across_epochs(index)
+        num_epochs, index = divmod(index, self._per_epoch)
+        return self.order.draws(self.epoch + num_epochs, self._positions(index, len(self.order)))
 
-    def _batch_across_epochs(self, number: int) -> list[Draw]:
+    def _batch_across_epochs(self, index: int) -> list[Draw]:
         num_rows = len(self.order)
         end = None if self.epochs is None else num_rows * self.epochs
-        positions = self._positions(number, end)
+        positions = self._positions(index, end)
         draws: list[Draw] = []
         while positions:
             num_epochs, position = divmod(positions.start, num_rows)
-            own = range(position, min(num_rows, position + positions.stop - positions.start), self.world_size)
-            draws += self.order.draws(self.epoch + num_epochs, own)
-            positions = positions[len(own) :]
+            epoch_positions = range(
+                position, min(num_rows, position + positions.stop - positions.start), self.world_size
+            )
+            draws += self.order.draws(self.epoch + num_epochs, epoch_positions)
+            positions = positions[len(epoch_positions) :]
         return draws
 
-    def _positions(self, number: int, end: int | None) -> range:
-        first = number * self.batch_size * self.world_size + self.rank
+    def _positions(self, index: int, end: int | None) -> range:
+        first = index * self.batch_size * self.world_size + self.rank
         stop = first + (self.batch_size - 1) * self.world_size + 1
         return range(first, stop if end is None else min(stop, end), self.world_size)
 
     @property
     def _per_epoch(self) -> int:
-        """Batches of this rank per epoch. With `drop_last`, all ranks have the same number of full batches."""
+        """Number of batches of this rank per epoch. With `drop_last`, it is the same for all ranks."""
         return self._count_batches(len(self.order))
 
     def _count_batches(self, num_draws: int) -> int:
         if self.drop_last:
             return num_draws // self.world_size // self.batch_size
-        num_own = max(0, -((self.rank - num_draws) // self.world_size))
-        return -(-num_own // self.batch_size)
+        num_rank_draws = max(0, -((self.rank - num_draws) // self.world_size))
+        return -(-num_rank_draws // self.batch_size)
 
     def state_dict(self) -> State:
-        """Return the batch that the next iteration begins with, and the settings that must match."""
+        """Return the index of the first batch of the next iteration, and the settings that must match."""
         return {"batch": self.start, "epoch": self.epoch, **self._identity}
 
     def load_state_dict(self, state: State) -> None:
         """Continue from a state. The number of ranks may differ, if their total batch size is the same."""
-        other = {name: state.get(name) for name in self._identity}
-        if other != self._identity:
-            name, own = next((name, value) for name, value in self._identity.items() if other[name] != value)
+        saved = {name: state.get(name) for name in self._identity}
+        if saved != self._identity:
+            name, expected = next((name, value) for name, value in self._identity.items() if saved[name] != value)
             raise ConfigError(
-                f"this state is of other batches: its {name} is {other[name]!r}, but here it is {own!r}. "
+                f"the state does not match these batches: its {name} is {saved[name]!r}, expected {expected!r}. "
                 "Resume with the settings and the dataset of the saved state."
             )
         start, epoch, end = int(state["batch"]), int(state["epoch"]), self.num_batches
         if start < 0 or epoch < 0 or (end is not None and start > end):
-            raise ConfigError(f"this state is damaged: batch {start} of {end}, epoch {epoch}.")
+            raise ConfigError(f"the state is damaged: batch {start} of {end}, epoch {epoch}.")
         self.start, self.epoch = start, epoch
 
     @property

@@ -1,7 +1,7 @@
-"""Collate items into a batch of input_ids, attention_mask and labels. All windows are processed at once.
+"""Collate items into a batch of input_ids, attention_mask and labels. All windows of a batch are processed at once.
 
 Labels are aligned with the ids, unshifted as transformers expects, and are -100 for ids without a label. With
-`fresh_only`, which is for evaluation, each token of a file has a label once, in the first window that contains it.
+`fresh_only`, for evaluation, each token of a file has a label only in the first window that contains the token.
 
 collate = dataset.masked_collator(whole_identifiers=True)
 """
@@ -29,7 +29,7 @@ class PaddedWindows(NamedTuple):
     """The windows of a batch, padded to one width."""
 
     windows: Sequence[Numbers]
-    """Without padding."""
+    """Ids of each window, without padding."""
     ids: Numbers
     lengths: Numbers
     is_unpadded: Flags
@@ -65,13 +65,13 @@ class Padder(NamedTuple):
 
 
 class CausalCollator:
-    """Batches for causal models, with labels for the tokens of the text and the token that ends a document.
+    """Collator for causal models. The tokens of the text and the token that ends a document have labels.
 
     Other special tokens have no label.
 
-    A batch of packed rows has `position_ids` instead of a mask: with use_cache=False, models of transformers use them
-    to keep the files of a row apart. Every id except the first of a segment has a label. With `fresh_only`, only the
-    fresh tokens of each file and the end of a document have labels.
+    A batch of packed rows has `position_ids` instead of a mask: with use_cache=False, models of transformers use these
+    positions to keep the files of a row apart. Every id except the first id of a segment has a label. With
+    `fresh_only`, only the fresh tokens of each file and the end of a document have labels.
     """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:
@@ -88,13 +88,13 @@ class CausalCollator:
         return padded.batch(padded.ids, np.where(has_label, padded.ids, IGNORED_LABEL))
 
     def _collate_packed(self, items: Sequence[Item], padded: PaddedWindows) -> Batch:
-        """Collate packed rows. Positions, instead of a mask, keep the files of a row apart."""
+        """Collate packed rows. Positions keep the files of a row apart, so there is no mask."""
         positions = np.zeros_like(padded.ids)
-        positions[padded.is_unpadded] = np.concatenate([_per_id(item, POSITION_IDS) for item in items])
+        positions[padded.is_unpadded] = np.concatenate([_column_per_id(item, POSITION_IDS) for item in items])
         # The first id of a segment has no context to be predicted from.
         has_label = padded.is_unpadded & (positions > 0)
         if self.fresh_only:
-            has_label[padded.is_unpadded] &= np.concatenate([_per_id(item, "fresh") for item in items]) > 0
+            has_label[padded.is_unpadded] &= np.concatenate([_column_per_id(item, "fresh") for item in items]) > 0
         labels = np.where(has_label, padded.ids, IGNORED_LABEL)
         return {
             name: torch.from_numpy(array)
@@ -103,7 +103,7 @@ class CausalCollator:
 
 
 class MaskedCollator:
-    """Batches for masked models, with labels for the masked tokens.
+    """Collator for masked models. Only the tokens that the model must predict have labels.
 
     Control tokens and padding are never masked, and never replace a token.
     """
@@ -167,14 +167,14 @@ def _without_padding(item: Item) -> Numbers:
     return ids[: int(np.count_nonzero(item[MASK].numpy()))] if MASK in item else ids
 
 
-def _per_id(item: Item, column: str) -> Numbers:
+def _column_per_id(item: Item, column: str) -> Numbers:
     """Return a column of a packed row that has one number per id, without padding."""
     if POSITION_IDS not in item:
-        raise ConfigError("a batch has packed and other rows. Use the rows of one dataset.")
+        raise ConfigError("a batch has both packed rows and rows with one window. Use the rows of one dataset.")
     if column not in item:
         raise _missing_column(column)
-    numbers: Numbers = item[column].numpy()
-    return numbers[: len(_without_padding(item))]
+    values: Numbers = item[column].numpy()
+    return values[: len(_without_padding(item))]
 
 
 def _column_numbers(items: Sequence[Item], column: str) -> Numbers:
@@ -186,7 +186,7 @@ def _column_numbers(items: Sequence[Item], column: str) -> Numbers:
 
 def _missing_column(column: str) -> ConfigError:
     return ConfigError(
-        f"the collators of gristmill need {column!r} of each window. Draw windows with dataset.loader(…), or index "
+        f"the collators of gristmill need the column {column!r}. Draw windows with dataset.loader(…), or index "
         "the dataset with a Draw."
     )
 

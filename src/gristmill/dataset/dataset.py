@@ -1,6 +1,6 @@
-"""Read a finished dataset: rows in order or by number, and splits for PyTorch. The entry point is open_dataset().
+"""Read a finished dataset: rows by index or one after the other, and splits for PyTorch. Start with open_dataset().
 
-The start of each row is located once per split.
+The offsets of all rows are read once per split.
 
 dataset = open_dataset("dataset")
 for row in dataset["train"]: ...
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
 
 
 class RowSource(NamedTuple):
-    """Folder and split that a row comes from, as plain strings that can be pickled with the row."""
+    """Folder and split of a row, as plain strings that can be pickled with the row."""
 
     folder: str
     split: str
 
 
 class Row(dict[str, Any]):
-    """A row: a dict. A notebook displays it token by token, if its dataset is still in the same folder."""
+    """A row as a dict. A notebook displays the row token by token, if the dataset is still in the same folder."""
 
     __slots__ = ("number", "source")
     source: RowSource
     number: int
 
     def _repr_html_(self) -> str:
-        # Imported by name: views is a layer above, and reads datasets.
+        # Imported by name, because the package views is a higher layer that imports this module.
         notebook = importlib.import_module("gristmill.views.notebook")
         html: str = notebook.row_cell_html(self)
         return html
 
 
 class RowFile(Protocol):
-    """Rows as lines of JSON: one JSONL file, or all rows of a split in a format without lines."""
+    """Rows as lines of JSON: one JSONL file, or all rows of a split in a different format."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[bytes]: ...
@@ -79,7 +79,7 @@ class Dataset(Mapping[str, "Rows"]):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.edition = OpenedBuild(folder)
-        """Build that the folder contains. Reading raises DatasetError if another build has replaced it."""
+        """Build that the folder contains. Reading raises DatasetError if a later build has replaced it."""
         self.record: RowsRecord = self.edition.record
         """Manifest, or the smaller record of rows that gristmill did not build."""
         self._rows: dict[str, Rows] = {}
@@ -147,10 +147,10 @@ class Dataset(Mapping[str, "Rows"]):
         """Return a split for PyTorch: a WindowDataset, or a WindowStream if `streaming`.
 
         `shuffle` and `seed` determine the order of windows in each epoch. `pad="length"` pads every window to the
-        window length; by default, a batch is padded to its longest window. `without=["noise"]` leaves out these kinds
-        of variants. `columns` names the columns of an item besides `input_ids`: columns of the rows, `attention_mask`
-        and `labels`. `rank` and `world_size` default to those of the distributed training, if any. Raises
-        MissingExtraError if PyTorch is not installed.
+        window length; by default, a batch is padded to its longest window. `without=["noise"]` leaves out
+        variants of these kinds. `columns` names the columns of an item besides `input_ids`: columns of the rows,
+        `attention_mask` and `labels`. `rank` and `world_size` default to those of the distributed training run, if any.
+        Raises MissingExtraError if PyTorch is not installed.
         """
         require_ids(self.record, self.folder, "dataset.torch()")
         require_torch()
@@ -162,7 +162,7 @@ class Dataset(Mapping[str, "Rows"]):
         return WindowDataset(self[split].unpacked(), self.record, self.folder, **options)
 
     def stored_split(self, name: str, split: str) -> StoredSplit:
-        """Return the rows of a split in the format `name`, one of the formats of the dataset."""
+        """Return a split in the format `name`, which must be one of the formats of the dataset."""
         if name not in self.record.formats:
             formats = ", ".join(self.record.formats)
             raise DatasetError(
@@ -181,7 +181,7 @@ class Dataset(Mapping[str, "Rows"]):
         return files
 
     def _row_file(self, split: Split, name: str, num_rows: int, first: int) -> RowFile:
-        """Open one data file. `first` is the number of its first row in the split."""
+        """Open one data file. `first` is the index in the split of the first row of the file."""
         path = self.folder / name
         if not path.is_file():
             self.edition.require_unchanged()
@@ -190,7 +190,7 @@ class Dataset(Mapping[str, "Rows"]):
             return ZstdJsonlFile(path, num_rows, self.edition)
         return self._plain_file(split, path, num_rows, first)
 
-    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:  # noqa: ARG002 - for views
+    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:  # noqa: ARG002 - used by views
         return JsonlFile(path, num_rows, self.edition)
 
     def _source(self, split: str) -> RowSource:
@@ -207,7 +207,7 @@ class Dataset(Mapping[str, "Rows"]):
         return f"Dataset({str(self.folder)!r}, {rows})"
 
     def _repr_html_(self) -> str:
-        # Imported by name: views is a layer above, and reads datasets.
+        # Imported by name, because the package views is a higher layer that imports this module.
         return str(importlib.import_module("gristmill.views.notebook").dataset_html(self))
 
 
@@ -218,7 +218,7 @@ def split_windows(row: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         lengths = [one["length"] for one in row["segments"]]
         if min(lengths, default=0) < 0 or sum(lengths) > len(row["input_ids"]):
-            raise ValueError(f"{counted(len(lengths), 'window')} in {len(row['input_ids'])} ids")
+            raise ValueError(f"{counted(len(lengths), 'window')} do not fit in {len(row['input_ids'])} ids")
         return [
             {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
         ]
@@ -241,7 +241,7 @@ class Rows:
         return self
 
     def unpacked(self) -> "Rows":
-        """Return the same rows with access in microseconds. Compressed rows are unpacked into an unnamed file."""
+        """Return the same rows with access in microseconds. Compressed rows are first unpacked into an unnamed file."""
         files = [
             UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
@@ -269,11 +269,11 @@ class Rows:
         return map(self._parse, self.lines(), count())
 
     def lines(self) -> Iterator[bytes]:
-        """Iterate over the rows as stored, one JSON object each."""
+        """Iterate over the stored rows, each a line with a JSON object."""
         return (line for file in self._files for line in file)
 
     def line(self, row: int) -> bytes:
-        """Return one row as stored, by its number."""
+        """Return the line of the row at the index `row`."""
         file = bisect_right(self._first_rows, row) - 1
         return self._files[file][row - self._first_rows[file]]
 
@@ -286,11 +286,11 @@ class Rows:
             return [self[row] for row in range(*index.indices(len(self)))]
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
-            raise IndexError(f"no row {index} in {len(self)} rows")
+            raise IndexError(f"row index {index} is out of range: there are {len(self)} rows")
         return self._parse(self.line(row), row)
 
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the windows of a file, each with the number of its row."""
+        """Yield (row index, window) for each window of a file."""
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
         for number, line in enumerate(self.lines()):
             if names in line:

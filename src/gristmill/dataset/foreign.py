@@ -1,15 +1,16 @@
 """Read rows that gristmill did not build, and convert them to a folder that `open_dataset` reads.
 
-A row is a JSON object with `input_ids`, special tokens included, and with `attention_mask` if it is padded. `repo`,
-`path` and `start` identify the file and the tokens it contains: `gristmill compare` uses them to find held-out text.
-Rows of text without ids are not supported: `gristmill build` reads tables of texts.
+A row is a JSON object with `input_ids`, including special tokens, and with `attention_mask` if the row is padded.
+`repo` and `path` identify the file, and `start` is the position of the first token in the file: `gristmill compare`
+uses these columns to find held-out text. Rows with text instead of ids are not supported, but `gristmill build` reads
+tables of texts.
 
-adopt(Path("other-rows"), Path("dataset"), definition, made_by="other-tool")
+convert_rows(Path("other-rows"), Path("dataset"), definition, made_by="other-tool")
 
 `.jsonl` and `.jsonl.zst` files have one row per line. A `.json` file must be the output of
-`json.dump(rows, stream, indent=2)` for flat rows. Two rows are then always separated by the same nine bytes, which no
-row contains, since a line feed inside a string is escaped. So the file is split at these bytes and not at lines: a
-gigabyte has a hundred million lines.
+`json.dump(rows, stream, indent=2)` for flat rows. In such a file, adjacent rows are separated by the same nine bytes.
+No row contains these bytes, because line feeds inside strings are escaped. The file is split at these bytes instead of
+at lines, because a gigabyte has a hundred million lines.
 """
 
 import hashlib
@@ -45,8 +46,8 @@ from gristmill.tokenizers.definition import Definition
 BLOCK_BYTES = 1 << 22
 MAX_ROW_BYTES = 1 << 26
 DATA_FILE = re.compile(rf"({'|'.join(Split)})(-\d+-of-\d+)?\.(jsonl\.zst|jsonl|json)")
-HEAD, BETWEEN, FOOT = b"[\n  {", b"\n  },\n  {", b"\n  }\n]"
-NO_ROWS = b"[]"
+LIST_START, ROW_SEPARATOR, LIST_END = b"[\n  {", b"\n  },\n  {", b"\n  }\n]"
+EMPTY_LIST = b"[]"
 
 Record = TypeVar("Record")
 
@@ -62,7 +63,9 @@ class ForeignRow(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.attention_mask is not None and len(self.attention_mask) != len(self.input_ids)):
-            raise ValueError(f"a window of {self.path!r} has a negative start, or a mask of the wrong length")
+            raise ValueError(
+                f"a window of {self.path!r} has a negative start, or an attention_mask of the wrong length"
+            )
 
     @property
     def key(self) -> FileKey:
@@ -70,7 +73,7 @@ class ForeignRow(msgspec.Struct, frozen=True):
 
     @property
     def num_ids(self) -> int:
-        """Number of ids without padding, which is at the end."""
+        """Number of ids before the padding."""
         mask = self.attention_mask
         return len(self.input_ids) if mask is None or 0 not in mask else mask.index(0)
 
@@ -79,7 +82,9 @@ class ForeignRow(msgspec.Struct, frozen=True):
         try:
             return np.frombuffer(array("I", self.input_ids), np.uint32)[: self.num_ids]
         except OverflowError:
-            raise DatasetError(f"a window of {self.path!r} is damaged: it has a number that cannot be an id.") from None
+            raise DatasetError(
+                f"a window of {self.path!r} is damaged: input_ids has a number that is not an id."
+            ) from None
 
 
 def find_data_files(folder: Path, split: Split) -> list[Path]:
@@ -89,13 +94,13 @@ def find_data_files(folder: Path, split: Split) -> list[Path]:
 
 
 def read_foreign_rows(folder: Path, split: Split) -> Iterator[ForeignRow]:
-    """Read the rows of a split one at a time, in constant memory, from any of the file formats."""
+    """Read the rows of a split one at a time, in constant memory, from .jsonl, .jsonl.zst or .json files."""
     for path in find_data_files(folder, split):
         yield from decode_rows(path, read_raw_rows(path), ForeignRow)
 
 
 def decode_rows(path: Path, rows: Iterator[bytes], record_type: type[Record]) -> Iterator[Record]:
-    """Decode the rows of a file as records, or as `dict`."""
+    """Decode each row of a file as a `record_type`."""
     decoder = msgspec.json.Decoder(record_type)
     for number, row in enumerate(rows, 1):
         try:
@@ -105,7 +110,7 @@ def decode_rows(path: Path, rows: Iterator[bytes], record_type: type[Record]) ->
 
 
 def read_raw_rows(path: Path) -> Iterator[bytes]:
-    """Read the JSON of each row."""
+    """Yield the JSON of each row."""
     try:
         if path.name.endswith(".zst"):
             yield from ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
@@ -119,19 +124,19 @@ def read_raw_rows(path: Path) -> Iterator[bytes]:
 
 
 def _read_list(path: Path) -> Iterator[bytes]:
-    """Read the JSON of each row in a `.json` file."""
+    """Yield the JSON of each row in a `.json` file."""
     with open_plain(path) as stream:
-        head = stream.read(len(HEAD))
-        if head.rstrip() == NO_ROWS:
+        head = stream.read(len(LIST_START))
+        if head.rstrip() == EMPTY_LIST:
             return
         rest = b""
-        while head == HEAD and len(rest) < MAX_ROW_BYTES and (block := stream.read(BLOCK_BYTES)):
-            *rows, rest = (rest + block).split(BETWEEN)
+        while head == LIST_START and len(rest) < MAX_ROW_BYTES and (block := stream.read(BLOCK_BYTES)):
+            *rows, rest = (rest + block).split(ROW_SEPARATOR)
             yield from (b"{%b}" % row for row in rows)
     rest = rest.rstrip()
-    if not rest.endswith(FOOT):
-        raise DatasetError(f"{str(path)!r} is damaged: not a complete list of rows from json.dump(…, indent=2).")
-    yield b"{%b}" % rest.removesuffix(FOOT)
+    if not rest.endswith(LIST_END):
+        raise DatasetError(f"{str(path)!r} is damaged: it is not a complete list of rows from json.dump(…, indent=2).")
+    yield b"{%b}" % rest.removesuffix(LIST_END)
 
 
 # Conversion to a dataset folder.
@@ -174,8 +179,8 @@ def convert_rows(
     """Convert the rows in `source` to a dataset in `folder`, which must exist and be empty.
 
     `.jsonl` files are moved to `folder`, unless columns are renamed. `window_length` is the maximum number of ids in a
-    row, and defaults to that of the longest row. `renamed` maps column names of `source` to those of the dataset, like
-    `{"tokens": "input_ids"}`. Raises DatasetError if a row is longer than `window_length`.
+    row. By default, it is the length of the longest row. `renamed` maps column names in `source` to column names in the
+    dataset, for example `{"tokens": "input_ids"}`. Raises DatasetError if a row is longer than `window_length`.
     """
     definition.write(folder)
     converted = {split: _ConvertedSplit.of(split, source, folder, definition, renamed or {}) for split in Split}
@@ -196,7 +201,7 @@ def convert_rows(
 
 def _window_length(given: int | None, longest: int) -> int:
     if given is not None and given < longest:
-        raise DatasetError(f"a row has {counted(longest, 'id')}, more than the {given} of window_length.")
+        raise DatasetError(f"a row has {counted(longest, 'id')}, but window_length is {given}.")
     return max(1, longest) if given is None else given
 
 
@@ -229,7 +234,7 @@ class _ConvertedSplit:
         return converted
 
     def count_rows(self, path: Path, split: Split) -> FileFacts:
-        """Count the rows of a file."""
+        """Count the rows and tokens of a file. Return the facts about the file."""
         digest, num_bytes, num_rows = hashlib.sha256(), 0, 0
 
         def lines() -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Layout of a window: special tokens, content and padding.
 
 <s> x = 1 </s> <pad> <pad>      num_prefix 1, num_suffix 1
-x = 1 <|endoftext|>             num_suffix 0, closing (50256,): the last window of its document
+x = 1 <|endoftext|>             num_suffix 0, closing (50256,): the last window of a document
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,21 +32,21 @@ class Frame(NamedTuple):
     @classmethod
     def of(cls, record: RowsRecord) -> "Frame":
         facts = record.tokenizer
-        # Without a padding token any id will do: the attention mask of padding is 0, and it has no label.
+        # Without a padding token, any id can be padding, because padding has no attention and no label.
         pad_id = 0 if facts.pad_id is None else facts.pad_id
         return cls(record.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size, facts.closing)
 
     def require_valid_ids(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
         """Raise DatasetError if a window is too long or has an id outside the vocabulary.
 
-        Such an id would crash a GPU, or wrap around and select another token.
+        An id outside the vocabulary would crash a GPU, or wrap around and select a different token.
         """
         for window, item in zip(windows, items, strict=True):
             if len(window) > self.length or (len(window) and not 0 <= window.min() <= window.max() < self.vocab_size):
                 row = f" {item['row']}" if "row" in item else ""
                 raise DatasetError(
-                    f"row{row} is damaged: it has {counted(len(window), 'id')} (at most {self.length}) "
-                    f"from {window.min()} to {window.max()} (below {self.vocab_size:,}). Build the dataset again."
+                    f"row{row} is damaged: it has {counted(len(window), 'id')} from {window.min()} to {window.max()}, "
+                    f"expected at most {self.length} ids below {self.vocab_size:,}. Build the dataset again."
                 )
 
     def num_trailing(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
@@ -56,18 +56,18 @@ class Frame(NamedTuple):
         return self.num_suffix + (num_closing if is_closed else 0)
 
     def num_content(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
-        """Count the tokens between the special ones, in a window without padding."""
+        """Count the tokens of a window that are not special tokens. `ids` must not be padded."""
         return max(0, len(ids) - self.num_prefix - self.num_trailing(ids))
 
     def is_content(self, windows: Sequence[Numbers], width: int) -> Flags:
-        """Flag the content tokens in a batch of these windows, padded to `width`."""
+        """Flag the tokens between the special tokens, in a batch of these windows padded to `width`."""
         ends = np.array([len(window) - self.num_trailing(window) for window in windows], np.int64)
         positions = np.arange(width)
         flags: Flags = (positions >= self.num_prefix) & (positions < ends[:, None])
         return flags
 
     def is_fresh(self, windows: Sequence[Numbers], fresh: Numbers, width: int) -> Flags:
-        """Flag the last `fresh` content tokens of each window: those that no earlier window of its file contains."""
+        """Flag the last `fresh` content tokens of each window: those in no earlier window of the file."""
         ends = np.array([len(window) - self.num_trailing(window) for window in windows], np.int64)
         return self.is_content(windows, width) & (np.arange(width) >= (ends - fresh)[:, None])
 

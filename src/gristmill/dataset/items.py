@@ -41,11 +41,11 @@ class ItemFormat(NamedTuple):
     @classmethod
     def of(cls, record: RowsRecord, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
         check_pad(pad)
-        known = {*record.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
-        if unknown := next((column for column in columns if column not in known), None):
-            raise ConfigError(f"there is no column {unknown!r}: the columns are {', '.join(sorted(known))}.")
+        valid_columns = {*record.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
+        if unknown := next((column for column in columns if column not in valid_columns), None):
+            raise ConfigError(f"there is no column {unknown!r}: the columns are {', '.join(sorted(valid_columns))}.")
         requested = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        if POSITION_IDS in record.columns:  # they mark where each file of a packed row begins
+        if POSITION_IDS in record.columns:  # positions mark where each file of a packed row begins
             requested |= {POSITION_IDS}
         copied_columns = requested.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITION_IDS})
         return cls(Frame.of(record), pad, requested, tuple(sorted(copied_columns)))
@@ -79,11 +79,10 @@ class ItemFormat(NamedTuple):
         return item
 
     def _fresh_tokens(self, row: Row, num_ids: int) -> int | torch.Tensor:
-        """Count the fresh tokens of a window: those that no earlier window of its file contains.
+        """Return the number of fresh tokens: those that no earlier window of the file contains.
 
-        All tokens count as fresh if the row has no `fresh` column, or if the ids are changed by noise or reordered for
-        fill-in-the-middle. For a packed row, return a flag per id: 1 for a fresh token of its file or the end of a
-        document.
+        All tokens are fresh if the row has no `fresh` column, or if the ids are changed by noise or reordered for
+        fill-in-the-middle. For a packed row, return a flag per id: 1 for a fresh token or the end of a document.
         """
         if SEGMENTS in row:
             return self._tensor(self._fresh_flags(row, num_ids), 0)
@@ -100,7 +99,9 @@ class ItemFormat(NamedTuple):
                 is_altered = segment.get("fim") or segment.get("variant") in INDEPENDENT_WINDOW_KINDS
                 fresh, end = length if is_altered else segment["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
-                    raise ValueError(f"{fresh} of {length} tokens at {start}, in {num_ids} ids")
+                    raise ValueError(
+                        f"a segment of {length} tokens at {start}, {fresh} of them fresh, does not fit in {num_ids} ids"
+                    )
                 flags[end - fresh : end] = [1] * fresh
                 closing_start = end + self.frame.num_suffix
                 if closing and ids[closing_start : closing_start + len(closing)] == closing:
@@ -124,7 +125,7 @@ class ItemFormat(NamedTuple):
 
 
 def _labels(row: Row, ids: list[int]) -> list[int]:
-    """Return the stored labels of a dataset with noise, without padding. Otherwise return the ids."""
+    """Return the stored labels of a row without padding, or the ids if the row has no labels."""
     return [label for label in row[LABELS] if label != IGNORED_LABEL] if LABELS in row else ids
 
 

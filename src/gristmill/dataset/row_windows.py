@@ -1,13 +1,13 @@
 """Read the windows of rows: their metadata, and the positions of their tokens among the ids of the row.
 
-read_row(dataset, "test", 12)          one row, by number
-read_rows(dataset, Split.TRAIN)        all rows of a split, in order
-read_windows(dataset, Split.TRAIN)     the same without ids, which are only counted
-windows_of_file(dataset, split, key)   the same for one file
+read_row(dataset, "test", 12)          one row, by index
+read_rows(dataset, Split.TRAIN)        all rows of a split
+read_windows(dataset, Split.TRAIN)     the windows of all rows of a split, without ids
+windows_of_file(dataset, split, key)   the windows of one file, without ids
 
-A document row has no ids: its text is tokenized, or only its column `tokens` is read.
-Rows in order are read 64 at a time: their ids are parsed as digits, if the rows are formatted the way gristmill writes
-them. Rows in any other JSON formatting are decoded one by one.
+A document row has no ids. If ids are needed, its text is tokenized.
+read_rows reads 64 rows at a time. If these rows are formatted exactly as gristmill writes them, their ids are parsed as
+digits, all at once. Rows in any other JSON formatting are decoded one by one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,29 +59,29 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     language: str = ""
     lines: tuple[Count, Count] = (0, 0)
     start: Count = 0
-    """Position of its first token in the text."""
+    """Position of the window's first token in the text."""
     fresh: Count = 0
-    """Number of tokens, at its end, that are not in the previous window."""
+    """Number of tokens at the end of the window that no earlier window of the text contains."""
     repeat: Count = 0
     variant: str = ""
     variant_seed: int = 0
     fim: str = ""
-    """Order of the fill-in-the-middle parts, or empty."""
+    """Order of the fill-in-the-middle parts (`psm` or `spm`), or empty."""
     middle: str = ""
     middle_tokens: Count = 0
     at: Count = 0
-    """Position of its first token among the ids of the row."""
+    """Position of the window's first token among the ids of the row."""
     length: Count = 0
     """Number of tokens, without special tokens."""
 
     @property
     def end(self) -> int:
-        """Position after its last token in the text."""
+        """Position after the window's last token in the text."""
         return self.start + (self.fresh if self.fim else self.length)
 
     @property
     def is_altered(self) -> bool:
-        """True if its ids are not a span of the text: they contain noise, or the middle comes last."""
+        """True if the ids of the window are not a span of the text: they contain noise, or the middle is last."""
         return bool(self.fim) or self.variant in INDEPENDENT_WINDOW_KINDS
 
     @property
@@ -133,9 +133,9 @@ class WindowWithIds(NamedTuple):
 
 
 def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[TokenSpan] | None:
-    """Join windows of one file, in any order and with repeats. Return None if two windows contradict each other.
+    """Join windows of one file, in any order and with repeats. Return None if the ids of two windows do not match.
 
-    The text of fill-in-the-middle windows is put back in order and encoded again.
+    The parts of fill-in-the-middle windows are put back in their original order, and the text is encoded again.
     """
     windows = list(parts)
     if not any(one.window.fim for one in windows):
@@ -148,8 +148,8 @@ def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[Token
         try:
             text = b"".join(_decode_window(dataset, one) for one in run).decode()
         except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
-            what = f"rows of {run[0].window.path} are damaged: {error!r}"
-            raise DatasetError(f"{what}. Run `gristmill check` for details.") from None
+            problem = f"rows of {run[0].window.path} are damaged: {error!r}"
+            raise DatasetError(f"{problem}. Run `gristmill check` for details.") from None
         spans.append(TokenSpan(start, engine.encode(text).ids.astype(np.uint32)))
     return spans
 
@@ -167,13 +167,16 @@ def _group_contiguous(ordered: Sequence[WindowWithIds]) -> Iterator[list[WindowW
 
 
 def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
-    """Encode a document that is rewritten for fill-in-the-middle: each part separately, sentinels as single tokens."""
+    """Encode a document rewritten for fill-in-the-middle: each part separately, and each sentinel as one token."""
     tokenizer, frame = dataset.continuing_tokenizer, dataset.fim_frame
     token_texts = tokenizer.definition.added_texts
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
         if sentinel not in token_texts:
-            raise DatasetError("a fill-in-the-middle row is damaged: the tokenizer has no text for a sentinel.")
+            raise DatasetError(
+                "a fill-in-the-middle row is damaged: the tokenizer has no text for a sentinel. "
+                "Build the dataset again."
+            )
         before, _, text = text.partition(token_texts[sentinel].encode())
         parts += [tokenizer.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, tokenizer.encode(text).ids]).astype(np.uint32)
@@ -242,7 +245,7 @@ class _DocumentRow(Window, frozen=True, kw_only=True):
         return self.with_length(self.tokens)
 
     def with_length(self, length: int) -> Window:
-        """Return the window with `length` tokens: a part of a file, encoded separately, may have different tokens."""
+        """Return the window with `length` tokens. A part of a file may have different tokens if it is encoded alone."""
         fresh = self.tokens if self.fim else length
         return _make_window(self, 0, length, fresh=0 if self.repeat else fresh)
 
@@ -251,12 +254,12 @@ _Row = _PackedRow | _BuiltRow | _ForeignRow
 
 
 def read_row(dataset: Dataset, split: str, row: int) -> DecodedRow:
-    """Read one row, by its number."""
+    """Read the row at the index `row`."""
     return next(_Decoder(dataset, split).rows([dataset[split].line(row)], row))
 
 
 def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[DecodedRow]:
-    """Read all rows of a split in order. `advance` is called with the number of rows done, every 64 rows."""
+    """Read all rows of a split in order. After each batch of 64, `advance` is called with the number of rows in it."""
     decoder, lines, first = _Decoder(dataset, split), dataset[split].lines(), 0
     while batch := list(islice(lines, ROWS_AT_ONCE)):
         yield from decoder.rows(batch, first)
@@ -267,16 +270,16 @@ def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lam
 def read_windows(dataset: Dataset, split: str, lines: Iterable[bytes] | None = None) -> Iterator[RowWindows]:
     """Read the windows of all rows in order, without ids.
 
-    `lines` are the stored rows of the split, from a caller that reads them too. By default they are read here.
+    `lines` are the stored rows of the split, if the caller has read them. By default, this function reads them.
     """
     decoder = _Decoder(dataset, split)
     return map(decoder.windows, dataset[split].lines() if lines is None else lines, count())
 
 
 def windows_of_file(dataset: Dataset, split: str, file: FileKey) -> Iterator[tuple[int, RowWindows]]:
-    """Yield the number of each row that contains windows of a file, with these windows only.
+    """Yield (row index, windows of the file) for each row that contains windows of a file.
 
-    The rows must be from a build. Other rows are not parsed.
+    Gristmill must have built the rows. Rows without windows of the file are not parsed.
     """
     repo, path = file
     names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
@@ -284,8 +287,8 @@ def windows_of_file(dataset: Dataset, split: str, file: FileKey) -> Iterator[tup
     for number, line in enumerate(dataset[split].lines()):
         if names in line:
             num_ids, windows = decoder.windows(line, number)
-            if own := [window for window in windows if window.file == file]:
-                yield number, RowWindows(num_ids, own)
+            if file_windows := [window for window in windows if window.file == file]:
+                yield number, RowWindows(num_ids, file_windows)
 
 
 class _Decoder:
@@ -314,7 +317,7 @@ class _Decoder:
             raise self._damage_error(number, error) from None
 
     def rows(self, lines: Sequence[bytes], first: int) -> Iterator[DecodedRow]:
-        """Decode consecutive rows. `first` is the number of the first one."""
+        """Decode consecutive rows. `first` is the index of the first row."""
         if self._documents is not None:
             yield from self._tokenize(lines, first, self._documents)
             return
@@ -346,15 +349,15 @@ class _Decoder:
 
     def _decode(self, row: _Row, stored: Ids) -> DecodedRow:
         if len(stored) > self._length:
-            raise ValueError(f"it has {counted(len(stored), 'id')}, more than the window length of {self._length}")
+            raise ValueError(f"the row has {counted(len(stored), 'id')}, more than the window length of {self._length}")
         ids = stored[: _num_unpadded(row, len(stored))]
         if len(ids) and int(ids.max()) >= self._vocab_size:
-            raise ValueError(f"it has the id {ids.max()}, but the vocabulary size is {self._vocab_size:,}")
+            raise ValueError(f"the row has the id {ids.max()}, but the vocabulary size is {self._vocab_size:,}")
         windows = self._windows(row, len(ids), self._frame.num_trailing(ids))
         return DecodedRow(ids, windows, self._clean_ids(row.labels, windows))
 
     def _num_trailing(self, digits: bytes, num_ids: int) -> int:
-        """Count the special ids after the content. `digits` are the ids of the row as text, including padding."""
+        """Count the special ids after the content. `digits` is the text of the ids of the row, with padding."""
         num_closing = len(self._frame.closing)
         if not num_closing:
             return self._frame.num_suffix
@@ -366,25 +369,29 @@ class _Decoder:
     def _clean_ids(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
         if labels is None or not any(window.variant == VariantKind.NOISE for window in windows):
             return None
-        own = [label for label in labels if label != IGNORED_LABEL]
-        return np.array(own[self._frame.num_prefix : len(own) - self._frame.num_trailing(own)], np.uint32)
+        clean_labels = [label for label in labels if label != IGNORED_LABEL]
+        return np.array(
+            clean_labels[self._frame.num_prefix : len(clean_labels) - self._frame.num_trailing(clean_labels)], np.uint32
+        )
 
     def _windows(self, row: _Row, num_ids: int, num_trailing: int) -> list[Window]:
         if not isinstance(row, _PackedRow):
             length = num_ids - self._frame.num_prefix - num_trailing
             if length < 0:
-                raise ValueError(f"it has {counted(num_ids, 'id')}, fewer than its special tokens")
+                raise ValueError(f"the row has {counted(num_ids, 'id')}, fewer than its special tokens")
             return [_make_window(row, self._frame.num_prefix, length)]
         end = 0
         for one in row.segments:
             if one.at < end or one.at + one.length > num_ids:
-                raise ValueError(f"it has {counted(num_ids, 'id')}, but a window of {one.length} at {one.at}")
+                raise ValueError(
+                    f"a window of {counted(one.length, 'id')} at {one.at} does not fit in the {num_ids} ids of the row"
+                )
             end = one.at + one.length
         return list(row.segments)
 
     def _damage_error(self, number: int, error: Exception) -> DatasetError:
-        what = f"row {self._split}:{number} in {str(self._dataset.folder)!r} is damaged"
-        return DatasetError(f"{what}: {error}. Run `gristmill check` for details.")
+        problem = f"row {self._split}:{number} in {str(self._dataset.folder)!r} is damaged"
+        return DatasetError(f"{problem}: {error}. Run `gristmill check` for details.")
 
 
 def _make_window(
@@ -424,7 +431,7 @@ def _strip_ids(line: bytes) -> bytes | None:
 
 
 def _parse_ids(lines: Sequence[bytes]) -> list[Ids] | None:
-    """Parse the ids of all lines at once. Return None if a line is formatted differently."""
+    """Parse the ids of all lines at once. Return None if gristmill would format a line differently."""
     if not all(line.startswith(HEAD) and line.find(b"],") > 0 for line in lines):
         return None
     parsed = parse_numbers([line[len(HEAD) : line.index(b"]")] for line in lines])

@@ -1,6 +1,6 @@
 """Properties of each token id: its number of bytes, and whether it starts or ends in a word.
 
-num_bytes = Vocabulary.of(tokenizer).num_bytes; num_bytes[ids].sum()     # the divisor of bits per byte
+TokenProperties.of(tokenizer).num_bytes[ids].sum()     # the divisor of bits per byte
 """
 
 import string
@@ -13,12 +13,12 @@ from gristmill.tokenizers.tokenizer import Tokenizer
 
 Flags = npt.NDArray[np.bool_]
 
-# Bytes from 0x80 up belong to non-ASCII characters. In code, nearly all of these are letters.
+# Bytes from 0x80 up belong to non-ASCII characters. In code, nearly all non-ASCII characters are letters.
 WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode()) | frozenset(range(0x80, 0x100))
 
 
 class WordEdges(NamedTuple):
-    """Flags per id: its first byte, and its last byte, is part of a word."""
+    """For each id, whether its first byte is part of a word, and whether its last byte is."""
 
     starts_in_word: Flags
     ends_in_word: Flags
@@ -33,27 +33,27 @@ class TokenProperties(NamedTuple):
     num_bytes: npt.NDArray[np.int64] | None
     """Number of bytes per id. None if decoding does not restore the text."""
     edges: WordEdges | None
-    """None if decoding does not restore the text."""
+    """Word edges of all ids. None if decoding does not restore the text."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "TokenProperties":
         """Return the properties of a tokenizer's ids, computed once per process."""
         key = tokenizer.definition.key
-        if key not in _cache:
-            _cache[key] = _make_vocabulary(tokenizer)
-        return _cache[key]
+        if key not in _properties_by_tokenizer:
+            _properties_by_tokenizer[key] = _compute_properties(tokenizer)
+        return _properties_by_tokenizer[key]
 
     @property
     def plain_ids(self) -> npt.NDArray[np.int64]:
-        """Ids that text can be encoded to: no control tokens, and no tokens without bytes."""
+        """Ids that encoded text may contain: no control tokens, and no tokens without bytes."""
         is_plain = ~self.is_control
         return np.flatnonzero(is_plain if self.num_bytes is None else is_plain & (self.num_bytes > 0))
 
 
-_cache: dict[str, TokenProperties] = {}
+_properties_by_tokenizer: dict[str, TokenProperties] = {}
 
 
-def _make_vocabulary(tokenizer: Tokenizer) -> TokenProperties:
+def _compute_properties(tokenizer: Tokenizer) -> TokenProperties:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
     is_control[[token_id for token_id in tokenizer.definition.control_ids if token_id < tokenizer.vocab_size]] = True
     if not tokenizer.gives_text_back:
@@ -69,7 +69,7 @@ def _make_vocabulary(tokenizer: Tokenizer) -> TokenProperties:
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Decode each id separately. An id without a token gives no bytes."""
+    """Return the decoded bytes of each id. They are empty for an id without a token."""
     return [_decode_token(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
 
 

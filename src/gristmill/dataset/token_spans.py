@@ -1,6 +1,7 @@
-"""Join windows into spans: consecutive tokens of a text, each once, without a gap.
+"""Join windows into spans. A span contains consecutive tokens of a text, each token once.
 
-join([Stretch(0, ids[:512]), Stretch(256, ids[256:768]), Stretch(900, ids[900:])])     two spans, 132 tokens apart
+windows = [TokenSpan(0, ids[:512]), TokenSpan(256, ids[256:768]), TokenSpan(900, ids[900:])]
+join_spans(windows)     # two spans, 132 tokens apart
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.uint32]
 UNKNOWN = np.iinfo(np.uint32).max
-"""Larger than any id."""
+"""Value for an id that is not known yet. Larger than any id."""
 
 
 class TokenSpan(NamedTuple):
@@ -27,9 +28,9 @@ class TokenSpan(NamedTuple):
 
 
 def join_spans(windows: Iterable[TokenSpan]) -> list[TokenSpan] | None:
-    """Join windows of one text, in any order and with repeats. Return None if two windows contradict each other."""
+    """Join windows of one text, in any order and with repeats. Return None if the ids of two windows do not match."""
     spans: list[TokenSpan] = []
-    for group in _group_touching(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
+    for group in _group_adjacent(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
         start, end = group[0].start, max(window.end for window in group)
         ids = np.full(end - start, UNKNOWN, np.uint32)
         for window in group:
@@ -41,8 +42,8 @@ def join_spans(windows: Iterable[TokenSpan]) -> list[TokenSpan] | None:
     return spans
 
 
-def _group_touching(ordered: Iterable[TokenSpan]) -> Iterator[list[TokenSpan]]:
-    """Group windows, sorted by start, that overlap or touch."""
+def _group_adjacent(ordered: Iterable[TokenSpan]) -> Iterator[list[TokenSpan]]:
+    """Group windows that overlap or are adjacent. The windows must be sorted by start."""
     group: list[TokenSpan] = []
     end = 0
     for window in ordered:

@@ -21,14 +21,14 @@ from gristmill.dataset.items import DEFAULT_COLUMNS, Item, ItemFormat, StoredRow
 from gristmill.dataset.masking import MASK_RATE
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
-# A worker sends a batch as one array through its pipe. Tensors would go through shared memory, and for each tensor the
-# reader would open a connection to the worker, with a handshake: 4.5 million tokens a second instead of 7.9
-# (benchmarks/feeding.md).
+# A worker sends a batch through its pipe as one array, at 7.9 million tokens a second. With tensors, it would be 4.5
+# million: tensors are sent through shared memory, and for each tensor the reader opens a connection to the worker, with
+# a handshake (benchmarks/feeding.md).
 
 
 @dataclass(frozen=True)
 class StackedBatch:
-    """A batch of tensors of one shape and type, stacked into one array."""
+    """A batch of tensors of the same shape and type, stacked into one array."""
 
     names: tuple[str, ...]
     arrays: npt.NDArray[Any] | torch.Tensor
@@ -44,7 +44,7 @@ class StackedBatch:
 
 
 class StackingCollator:
-    """Collator for a worker. It stacks a batch, unless that is not a dict of CPU tensors of one shape and type."""
+    """Collator for a worker. It stacks a batch if the batch is a dict of CPU tensors of the same shape and type."""
 
     def __init__(self, collate: Callable[[list[Item]], Any]) -> None:
         self._collate = collate
@@ -62,7 +62,7 @@ class StackingCollator:
 
 
 class StackingLoader(DataLoader[Item]):
-    """DataLoader whose workers send stacked batches. It does not use the global random generator of torch."""
+    """DataLoader whose workers send stacked batches. The loader does not use the global random generator of torch."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class StackingLoader(DataLoader[Item]):
             **options,
         )
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # a generator, not torch's iterator
         for batch in super().__iter__():
             yield batch.unstack() if isinstance(batch, StackedBatch) else batch
 
 
-# The rank of this process in a training.
+# The rank of this process in a training run.
 
 
 class ProcessRank(NamedTuple):
@@ -98,7 +98,7 @@ def process_rank(rank: int | None = None, world_size: int | None = None) -> Proc
     """Return rank and world size as given, or detect them.
 
     They are detected from torch.distributed if it is initialized, and otherwise from the environment variables RANK and
-    WORLD_SIZE. The default is rank 0 of 1. Raises ConfigError if they are invalid.
+    WORLD_SIZE. The default is rank 0 of 1. Raises ConfigError if the values are invalid.
     """
     if (rank is None) != (world_size is None):
         raise ConfigError(f"rank and world_size must be given together, got rank={rank} and world_size={world_size}.")
@@ -118,7 +118,7 @@ def _detect_rank() -> ProcessRank:
         raise ConfigError(f"RANK and WORLD_SIZE must be integers, got {values[0]!r} and {values[1]!r}.") from None
 
 
-# The split itself.
+# The base class of the two kinds of splits.
 
 
 class TorchSplit:
@@ -158,7 +158,7 @@ class TorchSplit:
         tokenizer = tokenizer_in(self.folder)
         if tokenizer.definition.sha256 != self.record.tokenizer.sha256:
             raise DatasetError(
-                f"the dataset in {str(self.folder)!r} was rebuilt with another tokenizer meanwhile. Open it again."
+                f"the dataset in {str(self.folder)!r} was rebuilt with a different tokenizer. Open it again."
             )
         return tokenizer
 
@@ -179,7 +179,7 @@ class TorchSplit:
 
         `rate` is the share of tokens to predict. `whole_identifiers` masks the tokens of an identifier together.
         `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. `seed` defaults to
-        that of the split. `multiple_of` rounds the padded length up.
+        the seed of the split. The padded length is rounded up to a multiple of `multiple_of`.
         """
         return MaskedCollator(
             self.frame,
@@ -195,7 +195,7 @@ class TorchSplit:
     def causal_collator(self, *, fresh_only: bool = False, multiple_of: int = 1) -> CausalCollator:
         """Return a collator for causal models.
 
-        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. `multiple_of` rounds
-        the padded length up.
+        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. The padded length
+        is rounded up to a multiple of `multiple_of`.
         """
         return CausalCollator(self.frame, fresh_only=fresh_only, pad=self.pad, multiple_of=multiple_of)

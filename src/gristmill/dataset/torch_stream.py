@@ -1,8 +1,8 @@
 """WindowStream: the windows of a split as a stream, for splits that are too large for random access.
 
-    blocks of 128 rows, in random order            rows within a block are read in order
-    distributed to ranks, and to their workers     with 2 ranks, block 7 is the fourth block of rank 1
-    32 blocks of a worker are a pool               the shuffle buffer, about 10 MB
+1. The rows are divided into blocks of 128 rows. Blocks are in random order, and the rows of a block are read together.
+2. The blocks are distributed to the ranks, and then to the workers of each rank.
+3. 32 blocks of a worker form a pool, a shuffle buffer of about 10 MB.
 
 for batch in stream.loader(32, stream.masked_collator(), num_workers=2): …
 """
@@ -27,7 +27,7 @@ POOL_BLOCKS = 32
 
 
 class Shard(NamedTuple):
-    """Share of the rows that one worker of one rank reads."""
+    """Identifies the share of the rows that one worker of one rank reads."""
 
     rank: int
     world_size: int
@@ -39,17 +39,17 @@ class DrawnItem(NamedTuple):
     draw: Draw
     item: Item
     sort_key: int
-    """Random sort key, which determines the position in the pool."""
+    """Random number that determines the position in the pool."""
 
 
 class WindowStream(TorchSplit, IterableDataset[Item]):
     """The windows of this rank as a stream.
 
-    The windows of an epoch and their masks depend only on seed and epoch. Their order also depends on the number of
-    ranks and workers. A rank may have up to one block of rows more than another.
+    The windows of an epoch and their masks depend only on the seed and the epoch. The order of the windows also depends
+    on the number of ranks and workers. A rank may have up to one block of rows more than another rank.
 
-    If rows have weights, each row comes as often as its weight, rounded down or up at random. The `position` of a
-    window is the number of its row. For the nth copy, n times the number of rows is added.
+    If rows have weights, each row is drawn as often as its weight, rounded down or up at random. The `position` of a
+    window is the index of its row, plus n times the number of rows for copy n (from 0) of the row.
 
     `state_dict` and `load_state_dict` resume within an epoch. With workers, each worker has its own state, which must
     be saved and restored in that worker, as StatefulDataLoader of torchdata does.
@@ -61,10 +61,10 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
         """Take the arguments of TorchSplit."""
         super().__init__(*arguments, **options)
         # In shared memory, so that persistent workers see the new epoch.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call] # torch's
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call] # share_memory_ is untyped
         self._position = self._resume_at = (0, 0)
         self._shard: Shard | None = None
-        self._unrequested = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)
+        self._unrequested_columns = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)
 
     @property
     def epoch(self) -> int:
@@ -95,7 +95,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
     ) -> StackingLoader:
         """Return a loader for the batches of this rank, with one epoch per iteration.
 
-        `options` are those of DataLoader.
+        `options` are passed to DataLoader.
         """
         return StackingLoader(self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options)
 
@@ -106,13 +106,13 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
         return {"epoch": self.epoch, "pool": pool, "shown": num_delivered, "shard": shard, **identity}
 
     def load_state_dict(self, state: State) -> None:
-        for name, own in (("seed", self.seed), ("num_rows", len(self.rows))):
-            if state.get(name) != own:
+        for name, expected in (("seed", self.seed), ("num_rows", len(self.rows))):
+            if state.get(name) != expected:
                 raise ConfigError(
-                    f"this state is of another stream: its {name} is {state.get(name)}, but here it is {own}."
+                    f"the state does not match this stream: its {name} is {state.get(name)}, expected {expected}."
                 )
         if min(state["epoch"], state["pool"], state["shown"]) < 0:
-            raise ConfigError(f"this state is damaged: {state}.")
+            raise ConfigError(f"the state is damaged: {state}.")
         self._epoch.fill_(state["epoch"])
         self._position = self._resume_at = (state["pool"], state["shown"])
         self._shard = None if state["shard"] is None else Shard(*state["shard"])
@@ -122,8 +122,8 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
         shard = Shard(self.rank, self.world_size, info.id if info else 0, info.num_workers if info else 1)
         if self._resume_at != (0, 0) and self._shard not in {None, shard}:
             raise ConfigError(
-                f"this state is of {self._shard}, but this process is {shard}. Resume with the same number of ranks "
-                "and workers, each with its own state."
+                f"the state was saved by {self._shard}, but this process is {shard}. Resume with the same number of "
+                "ranks and workers, each with its own state."
             )
         self._shard = shard
         return shard
@@ -131,7 +131,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
     def _blocks_of(self, epoch: int, shard: Shard) -> list[int]:
         num_blocks = -(-len(self.rows) // BLOCK_ROWS)
         order = Order(num_blocks, seed=self.seed, shuffle=self.shuffle).rows(epoch)
-        return order[shard.rank :: shard.world_size][shard.worker :: shard.num_workers].tolist()  # type: ignore[no-any-return] # numpy's
+        return order[shard.rank :: shard.world_size][shard.worker :: shard.num_workers].tolist()  # type: ignore[no-any-return] # tolist is untyped
 
     def _read_pool(self, blocks: list[int], epoch: int) -> list[Item]:
         drawn = [one for block in blocks for one in self._draw_block(block, epoch)]
@@ -148,7 +148,7 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
                 continue
             for copy in range(self._num_copies(row, number, epoch)):
                 draw = Draw(epoch, number + copy * len(self.rows), number)
-                # Multiples of the golden ratio spread the copies over the pool.
+                # Multiples of the golden ratio spread the copies of a row over the pool.
                 yield DrawnItem(draw, self._item(row, draw), (sort_key + copy * 0x9E3779B97F4A7C15) % (1 << 64))
 
     def _num_copies(self, row: Row, number: int, epoch: int) -> int:
@@ -158,6 +158,6 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
 
     def _item(self, row: Row, draw: Draw) -> Item:
         item = self._items.make_drawn_item(row, draw)
-        for name in self._unrequested:
+        for name in self._unrequested_columns:
             del item[name]
         return item

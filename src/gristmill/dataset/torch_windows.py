@@ -1,4 +1,4 @@
-"""WindowDataset: the windows of a split by number, for DataLoader or the Trainer of transformers.
+"""WindowDataset: the windows of a split by index, for DataLoader or the Trainer of transformers.
 
 windows = open_dataset("dataset").torch("train", seed=1)
 windows[3]["input_ids"]
@@ -13,7 +13,7 @@ import numpy as np
 import torch.utils.data
 
 from gristmill.core.errors import DatasetError
-from gristmill.dataset.batches import Batches, Draw, Order, RowNumbers, State, Weights, are_valid_weights
+from gristmill.dataset.batches import Batches, Draw, Order, RowIndices, State, Weights, are_valid_weights
 from gristmill.dataset.items import Item
 from gristmill.dataset.torch_split import StackingLoader, TorchSplit
 
@@ -22,7 +22,7 @@ class WindowLoader(StackingLoader):
     """DataLoader over a WindowDataset that can resume within an epoch.
 
     As with the samplers of torch, an iteration delivers the epoch that was set last, from its first batch. Only the
-    first iteration after `load_state_dict` starts later.
+    first iteration after `load_state_dict` starts with a later batch.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class WindowLoader(StackingLoader):
         self._num_delivered = batches.start
         super().__init__(dataset, collate, seed=dataset.seed, batch_sampler=batches, **options)
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # a generator, not torch's iterator
         self._num_delivered = self.batches.start
         for batch in super().__iter__():
-            # Counted before it is delivered: a state saved after a training step includes this batch.
+            # Counted before the batch is delivered, so that a state saved after the training step includes the batch.
             self._num_delivered += 1
             yield batch
 
@@ -49,7 +49,7 @@ class WindowLoader(StackingLoader):
             self.batches.epoch, self.batches.start, self._num_delivered = epoch, 0, 0
 
     def state_dict(self) -> State:
-        """Return the state after the batches delivered so far. Batches prefetched by workers do not count."""
+        """Return the state after the batches delivered so far, without batches that workers have prefetched."""
         return {**self.batches.state_dict(), "batch": self._num_delivered}
 
     def load_state_dict(self, state: State) -> None:
@@ -58,21 +58,21 @@ class WindowLoader(StackingLoader):
 
 
 class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
-    """The windows of a split by number, in the order of the split.
+    """The windows of a split by index, in the order of the split.
 
-    Every rank can access all windows; `loader` distributes them. Indexed by a Draw, an item also has `epoch`,
-    `position`, `row` and `fresh`, the number of its fresh tokens.
+    Every rank can access all windows; `loader` distributes them to ranks. If the index is a Draw, the item also has
+    `epoch`, `position`, `row` and `fresh`, the number of its fresh tokens.
     """
 
     def __len__(self) -> int:
-        return len(self._row_numbers)
+        return len(self._row_indices)
 
     def __getitem__(self, index: int | Draw) -> Item:
         if isinstance(index, Draw):
             return self._items.make_drawn_item(self.rows[index.row], index)
         if not -len(self) <= index < len(self):
-            raise IndexError(f"no window {index} in {len(self)} windows")
-        return self._items.item(self.rows[int(self._row_numbers[index])])
+            raise IndexError(f"window index {index} is out of range: there are {len(self)} windows")
+        return self._items.item(self.rows[int(self._row_indices[index])])
 
     def __getitems__(self, indices: Sequence[int | Draw]) -> list[Item]:
         """Return the items of a batch. DataLoader calls this method."""
@@ -80,10 +80,10 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
 
     @cached_property
     def order(self) -> Order:
-        return Order(self._row_numbers, seed=self.seed, shuffle=self.shuffle, weights=self._weights)
+        return Order(self._row_indices, seed=self.seed, shuffle=self.shuffle, weights=self._weights)
 
     def batches(self, batch_size: int, **options: Any) -> Batches:
-        """Return the batches of this rank. `options` are those of Batches."""
+        """Return the batches of this rank. `options` are passed to Batches."""
         return Batches(self.order, batch_size, rank=self.rank, world_size=self.world_size, **options)
 
     def loader(
@@ -101,7 +101,7 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
         """Return a loader for the batches of this rank, with one epoch per iteration.
 
         With `across_epochs=True, epochs=None`, batches have no end and all are full. See Batches for these parameters.
-        `options` are those of DataLoader.
+        `options` are passed to DataLoader.
         """
         batches = self.batches(
             batch_size, epochs=epochs, across_epochs=across_epochs, drop_last=drop_last, num_batches=num_batches
@@ -109,8 +109,8 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
         return WindowLoader(self, batches, collate, num_workers=num_workers, **options)
 
     @cached_property
-    def _row_numbers(self) -> RowNumbers:
-        """Numbers of the rows that are not left out."""
+    def _row_indices(self) -> RowIndices:
+        """Indices of the rows that are not left out."""
         if not self.without:
             return np.arange(len(self.rows), dtype=np.int64)
         is_kept = [row.get("variant") not in self.without for row in self.rows]
@@ -120,7 +120,7 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
     def _weights(self) -> Weights | None:
         if not self.has_weights or not len(self):
             return None
-        weights = np.array([row["weight"] for row in self.rows], np.float64)[self._row_numbers]
+        weights = np.array([row["weight"] for row in self.rows], np.float64)[self._row_indices]
         if not are_valid_weights(weights):
             raise DatasetError(f"the weights in {str(self.folder)!r} are damaged. Build the dataset again.")
         return weights
