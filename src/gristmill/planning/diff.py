@@ -218,7 +218,7 @@ def _shapes_rows(change: ValueChange) -> bool:
 
 
 def _counts_text(kinds: Mapping[FileKind, int]) -> str:
-    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+    return ", ".join(f"{count:,} {kind.label}" for kind, count in kinds.items())
 
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ValueChange]:

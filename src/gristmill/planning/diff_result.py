@@ -33,6 +33,11 @@ class FileKind(StrEnum):
     MOVED = "moved"
     RESHAPED = "reshaped"
 
+    @property
+    def label(self) -> str:
+        """Name of the kind in printed text, such as `no longer dropped`."""
+        return self.name.lower().replace("_", " ")
+
 
 FILE_KINDS: dict[FileKind, str] = {
     FileKind.ADDED: "kept now, not found before",

@@ -66,7 +66,7 @@ def _files(difference: Difference) -> Iterator[str]:
     for kind, changes in difference.files.items():
         if not changes.count:
             continue
-        yield f"{changes.count:,} {kind.replace('_', ' ')}: {FILE_KINDS[kind]}"
+        yield f"{changes.count:,} {kind.label}: {FILE_KINDS[kind]}"
         yield from (f"{INDENT}{_example(kind, change)}" for change in changes.examples)
         if changes.count > len(changes.examples):
             yield f"{INDENT}… and {changes.count - len(changes.examples):,} more (--all)"
