@@ -122,7 +122,7 @@ def test_text_has_the_numbers_of_the_result():
 def test_sample_is_marked_scaled_and_noted():
     text = bench_text(FULL)
     assert line_of(text, "datasets").split() == ["datasets", "≈20.0", "≈6.8x", "321", "≈1.1", "GB"]
-    assert "≈ datasets: measured on 300 of 2,201 files, scaled by bytes: 5.00 s measured" in text
+    assert "≈ datasets: measured on 300 of 2,201 files in 5.00 s, and scaled by bytes" in text
     assert "≈" not in bench_text(bench(ORIGINAL, GRISTMILL))
 
 
@@ -137,7 +137,7 @@ def test_small_share_is_not_rounded_to_zero():
 
 
 def test_spread_appears_only_with_several_runs():
-    assert "from - to" not in bench_text(FULL)
+    assert "min - max" not in bench_text(FULL)
     several = bench(ORIGINAL, method("gristmill", 2.0, runs=3, seconds_min=1.9, seconds_max=2.25))
     assert "1.90 - 2.25" in bench_text(several)
     for text in (bench_text(several), bench_markdown(several, "chart.svg").lower()):
@@ -147,7 +147,7 @@ def test_spread_appears_only_with_several_runs():
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        (1, "one run each"),
+        (1, "each method ran once"),
         (2, "seconds are those of the slower of 2 runs"),
         (4, "seconds are those of the slower of the middle two of 4 runs"),
     ],
@@ -159,9 +159,9 @@ def test_notes_name_the_reported_run(runs, expected):
 
 
 def test_page_explains_a_rebuild():
-    assert "an empty folder, all on these files.\n" in bench_markdown(bench(GRISTMILL), "c.svg")
+    assert "an empty folder. All methods ran on all files.\n" in bench_markdown(bench(GRISTMILL), "c.svg")
     page = bench_markdown(bench(GRISTMILL, method("gristmill-rebuild", 0.5)), "c.svg")
-    assert "`gristmill-rebuild` ran in the folder of a build made just before, whose time is not included." in page
+    assert "Only `gristmill-rebuild` ran in the folder of an earlier build, whose time is not included." in page
 
 
 def test_ratio_needs_the_original():
@@ -248,10 +248,13 @@ def test_expectation_appears_only_if_its_methods_were_run(methods, expected):
 
 def test_expectations_have_the_numbers_of_the_result():
     text = expectations_of(ORIGINAL, THREADS, GRISTMILL, FLOOR)
-    assert "Not here. Tokenizing took 32.0 s in `original` and 20.0 s with 8 threads on 2 cores: 1.6 times" in text
-    assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. It was 66% of the total" in text
+    assert (
+        "Not true on this machine. Tokenizing took 32.0 s in `original` and 20.0 s with 8 threads on 2 cores: 1.6"
+        in text
+    )
+    assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. Writing was 66% of the" in text
     assert "gave 47,600 windows before copying (`original`), overlap 256 gave 68,000 (`floor`): 1.43 times" in text
-    assert "each token 3.67 times, including copies. The rows of `floor` show each token 1.95 times" in text
+    assert "each token 3.67 times, including copies. The rows of `floor` contain each token 1.95 times" in text
     assert "`original` wrote 1.5 GB, `threads` 700.0 MB (53% smaller), `gristmill` 150.0 MB (90% smaller)" in text
 
 
@@ -259,9 +262,9 @@ def test_expectation_that_holds_is_reported_as_true():
     fast = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 3.0})
     fewer = msgspec.structs.replace(FLOOR, places=40_000)
     text = expectations_of(ORIGINAL, fast, fewer)
-    assert "“8x from threads.”** True here." in text
+    assert "“8x from threads.”** True on this machine." in text
     assert ": 11 times as fast" in text
-    assert "“Overlap 256 means fewer sequences.”** True here." in text
+    assert "“Overlap 256 means fewer sequences.”** True on this machine." in text
     assert "16.0% fewer" in text
 
 
@@ -269,8 +272,8 @@ def test_expectation_that_is_reversed_is_reported():
     slow = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 64.0, "write": 91}, bytes=3 * 10**9)
     text = expectations_of(ORIGINAL, slow)
     assert "2.0 times as long" in text
-    assert "no notable difference" in text
-    assert "**“40 % smaller.”** Not here." in text
+    assert "no noticeable difference" in text
+    assert "**“40 % smaller.”** Not true on this machine." in text
     assert "(100% larger)" in text
 
 

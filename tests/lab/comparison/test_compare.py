@@ -108,12 +108,12 @@ def test_stopped_comparison_can_be_resumed(datasets, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         compare(folders, tmp_path / "out", config, log=stop, **settings)
-    with pytest.raises(OutputError, match="Continue it with --resume"):
+    with pytest.raises(OutputError, match="Continue the comparison with --resume"):
         compare(folders, tmp_path / "out", config, **settings)
     export(folders[0], "bin", workers=1)  # the rows are the same
     again = compare(folders, tmp_path / "out", config, resume=True, **settings)
     assert [run.curve for run in again.runs] == [run.curve for run in uninterrupted.runs]
-    with pytest.raises(ConfigError, match="another test set"):
+    with pytest.raises(ConfigError, match="a different test set"):
         compare(folders, tmp_path / "out", config, resume=True, **{**settings, "test": datasets / "clean"})
 
 
@@ -160,7 +160,7 @@ def test_small_test_set_is_accepted_with_a_warning(datasets, tmp_path):
     words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]
     done = called(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
     assert done.returncode == 0
-    note = r"the test set has [\d,]+ tokens of \d files, fewer than 100,000: intervals are wide"
+    note = r"the test set has [\d,]+ tokens in \d files, fewer than 100,000 tokens: intervals are wide"
     assert re.search(f"warning: {note}", done.stderr)
     assert re.search(note, done.stdout)
     assert re.search(note, (tmp_path / "out/comparison.md").read_text())

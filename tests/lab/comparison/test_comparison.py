@@ -249,9 +249,9 @@ def small_comparison(num_seeds: int = 3) -> Comparison:
 
 TEXT = """\
 model   tiny, 40,000,000 tokens per run, 3 seeds
-test    485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364
-        11,300 of 497,147 tokens removed, because a train split contains them:
-          plain contains 6,995 in spans of 50 or more, and near-duplicates of 1 file
+test    485,847 tokens in 70 files (held out by all datasets), 1,913 windows of 512 tokens, sha256 536428cb5364
+        11,300 of 497,147 tokens were removed, because a train split contains them:
+          plain contains 6,995 tokens in spans of 50 or more, and near-duplicates of 1 file
 
 dataset  windows  padding  epochs     at the end  at best validation  own validation          off by
 plain    130,282    10.1%    0.67  1.305 ± 0.012       1.305 ± 0.012   0.705 ± 0.015  -0.600 ± 0.004
@@ -260,9 +260,9 @@ mill|1    56,299     1.1%    1.40  1.274 ± 0.010       1.274 ± 0.010   1.272 �
 at the end: mill|1 is better than plain by 0.031 ± 0.003 bits per byte
 
 scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
-off by: own validation minus the test score; far below 0, validation is too optimistic
-the test set includes validation files, which `at best validation` used to choose the model
-verdicts cover other seeds, but only these test files"""
+off by: own validation minus the test score; if it is far below 0, own validation is too optimistic
+the test set includes validation files, from which `at best validation` chose the model
+verdicts also hold for other seeds, but only for these test files"""
 
 
 def test_comparison_text():
@@ -273,7 +273,7 @@ def test_text_of_one_seed_has_no_intervals():
     text = comparison_text(small_comparison(1))
     assert "±" not in text
     assert "no verdict on plain and mill|1: one seed is not enough, use --seeds 3" in text
-    assert "one seed, so no intervals" in text
+    assert "there are no intervals, because there is only one seed" in text
 
 
 PAGE = """\
@@ -291,13 +291,13 @@ PAGE = """\
 | `mill\\|1` | 56,299 | 1.1% | 1.40 | 1.274 ± 0.010 | 1.274 ± 0.010 | 1.272 ± 0.008 | -0.002 ± 0.005 |
 
 - scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
-- off by: own validation minus the test score; far below 0, validation is too optimistic
-- the test set includes validation files, which \\`at best validation\\` used to choose the model
-- verdicts cover other seeds, but only these test files
+- off by: own validation minus the test score; if it is far below 0, own validation is too optimistic
+- the test set includes validation files, from which \\`at best validation\\` chose the model
+- verdicts also hold for other seeds, but only for these test files
 
 ## The test set
 
-485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364. 11,300 of 497,147 tokens removed, because a train split contains them: plain contains 6,995 in spans of 50 or more, and near-duplicates of 1 file.
+485,847 tokens in 70 files (held out by all datasets), 1,913 windows of 512 tokens, sha256 536428cb5364. 11,300 of 497,147 tokens were removed, because a train split contains them: plain contains 6,995 tokens in spans of 50 or more, and near-duplicates of 1 file.
 
 ## The runs
 
@@ -312,9 +312,9 @@ tiny, 40,000,000 tokens per run, 3 seeds.
 | `mill\\|1` | 1 | 1.2780 | 1.2780 | 1.2760 | 1,234 | 32,403 |
 | `mill\\|1` | 2 | 1.2750 | 1.2750 | 1.2710 | 1,234 | 32,403 |
 
-## How
+## Method
 
-Every run has the same model, budget of tokens, schedule and test set. Runs differ in the dataset and the seed, and all datasets use the same seeds. The test set was frozen before training: the files that every dataset holds out (or a separate test set), without near-duplicates of train files and without spans of 50 or more tokens that also occur in a train split. Two datasets are compared seed by seed.
+Every run has the same model, token budget, schedule and test set. Runs differ in the dataset and the seed, and all datasets use the same seeds. The test set was frozen before training. It consists of the files that every dataset holds out (or of a separate test set), without near-duplicates of train files and without spans of 50 or more tokens that also occur in a train split. Two datasets are compared seed by seed.
 
 CPU, torch 2.13.0
 """

@@ -69,7 +69,10 @@ def test_trained_adapter_is_loaded_by_peft(packed, llama, adapted):
     assert settings["target_modules"] == sorted(settings["target_modules"])
     base = AutoModelForCausalLM.from_pretrained(llama)
     assert result["parameters"] == base.num_parameters() + result["adapter_parameters"]
-    assert f"{base.num_parameters():,} weights, and a LoRA adapter of {result['adapter_parameters']:,}, " in logged[0]
+    assert (
+        f"{base.num_parameters():,} weights, and a LoRA adapter with {result['adapter_parameters']:,} weights, "
+        in logged[0]
+    )
     before = {name: weights.clone() for name, weights in base.state_dict().items()}
     model = PeftModel.from_pretrained(base, folder / "model").eval()
     feeds = Feeds(open_dataset(packed), TrainConfig(objective="causal"), is_fixed_width=False)
@@ -138,7 +141,7 @@ def test_tokenizer_error_names_the_differences(packed, llama, tmp_path):
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     assert_rejected(
-        r"has a different one \(500 ids\): 2 tokens with a different id \(.* is 30\d in the dataset and 30\d in the model"
+        r"has a different one \(500 ids\): 2 tokens with a different id \(.* has id 30\d in the dataset and 30\d in the model"
     )
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     vocabulary["of_the_model"] = vocabulary.pop(spare)
@@ -172,7 +175,7 @@ def test_pickled_weights_are_rejected(packed, llama, tmp_path):
         ({"lora": True, "model": "m", "lora_rank": 0}, "--lora-rank must be at least 1"),
         ({"lora": True, "model": "m", "lora_alpha": 0}, "--lora-alpha must be at least 1"),
         ({"lora": True, "model": "m", "lora_dropout": 1.0}, "--lora-dropout must be from 0 to 0.9"),
-        ({"lora": True, "model": "m", "lora_targets": "q_proj,,"}, "--lora-targets must be all-linear or names"),
+        ({"lora": True, "model": "m", "lora_targets": "q_proj,,"}, "--lora-targets must be all-linear or a comma"),
         ({"accumulate": 0}, "--accumulate must be at least 1"),
     ],
 )

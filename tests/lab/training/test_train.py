@@ -150,7 +150,7 @@ def test_resume_works_after_an_export_but_not_on_other_rows(small, tmp_path):
     assert "resuming after step 2" in logged
     lines = (dataset / "train.jsonl").read_bytes().splitlines(keepends=True)
     (dataset / "train.jsonl").write_bytes(b"".join([*lines[1:], lines[0]]))
-    with pytest.raises(ConfigError, match="was started on other rows than those of"):
+    with pytest.raises(ConfigError, match="was started on different rows than those of"):
         train(dataset, tmp_path / "run", config, resume=True)
 
 
@@ -543,8 +543,8 @@ def test_training_stops_early_without_improvement(small, tmp_path):
     reasons = [line.stop_reason for line in read_metrics(tmp_path / "run") if line.split == "validation"]
     assert reasons == [None] * (len(found) - 1) + ["no_improvement"]
     text = result_text(result, "run")
-    assert "stopped  validation no longer improved; --no-early-stop uses the complete budget" in text
-    assert f"at epoch {result.best.epoch:.4g}: the saved model" in text
+    assert "stopped  the validation loss no longer improved; --no-early-stop uses the complete budget" in text
+    assert f"at epoch {result.best.epoch:.4g}: this model was saved" in text
 
     def crash(line):
         if line.split()[1:2] == [str(result.steps - 1)]:
@@ -928,7 +928,8 @@ def test_windows_too_long_for_the_model_are_rejected(small, tmp_path):
     )
     build(config)
     with pytest.raises(
-        ConfigError, match=r"takes up to 48 ids, but the dataset's windows have 64\. Build the dataset with --window 48"
+        ConfigError,
+        match=r"takes up to 48 ids, but the dataset's windows have 64 ids\. Build the dataset with --window 48",
     ):
         train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
 
@@ -958,7 +959,8 @@ def test_unknown_model_is_rejected(small, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     missing = (
-        r"the model 'huge' is none of tiny, small, base and not a folder, and: http://127\S+ has no tokenizer 'huge'"
+        r"the model 'huge' is neither one of tiny, small, base nor a folder, and its tokenizer cannot be loaded: "
+        r"http://127\S+ has no tokenizer 'huge'"
     )
     with pytest.raises(InputError, match=missing):
         train(small, tmp_path / "run", TrainConfig(model="huge"))
@@ -1003,13 +1005,13 @@ def test_fifo_in_a_model_folder_is_rejected(small, tmp_path, name):
 def test_existing_folder_is_never_overwritten(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
     train(small, tmp_path / "run", config)
-    with pytest.raises(OutputError, match="contains a finished training"):
+    with pytest.raises(OutputError, match="contains a finished training run"):
         train(small, tmp_path / "run", config)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match="is not empty and contains no training"):
+    with pytest.raises(OutputError, match="is not empty and contains no training run"):
         train(small, tmp_path / "mine", config)
-    with pytest.raises(ConfigError, match="no training to resume"):
+    with pytest.raises(ConfigError, match="no training run to resume"):
         train(small, tmp_path / "new", config, resume=True)
     with pytest.raises(ConfigError, match="was started with --tokens 500, got 600"):
         train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=600, batch_size=16), resume=True)
@@ -1120,7 +1122,7 @@ def test_second_training_in_the_same_folder_is_rejected(small, tmp_path):
 
     def train_again(line):
         if line.split()[1:2] == ["0"]:
-            with pytest.raises(OutputError, match="another training is running"):
+            with pytest.raises(OutputError, match="another training run is active"):
                 train(small, tmp_path / "run", config)
             rejected.append(line)
 

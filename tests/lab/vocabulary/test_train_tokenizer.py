@@ -275,7 +275,7 @@ def test_files_of_the_user_are_not_overwritten(source, tmp_path):
 
 def test_empty_train_split_is_an_error(source, tmp_path):
     config = Config(sources=[str(source)], out=str(tmp_path / "tok"), split=SplitConfig(shares="0/50/50"))
-    with pytest.raises(InputError, match="no file is in train"):
+    with pytest.raises(InputError, match="the train split has no files"):
         gristmill.train_tokenizer(config, 500)
 
 
@@ -285,7 +285,7 @@ def test_output_inside_the_source_is_ignored_with_a_warning(source, tmp_path):
     first = gristmill.train_tokenizer(config, 500)
     second = gristmill.train_tokenizer(config, 500)
     assert first.sha256 == second.sha256
-    assert any("tok is inside its source" in warning for warning in first.warnings)
+    assert any("tok is inside a source" in warning for warning in first.warnings)
 
 
 def test_table_equals_a_direct_count(source, trained, codebert, tmp_path):
@@ -347,7 +347,7 @@ def test_command_prints_the_matching_build_command(source, tmp_path, monkeypatch
     capsys.readouterr()
     assert run(["tokenizer", "show", str(source), "--tokenizer", "codebert", "--tokenizer", "tok"]) == 0
     output = capsys.readouterr().out
-    assert "validation and test were held out when tok was trained" in output
+    assert "tok was trained on train; validation and test were held out" in output
     assert {"codebert", "tok"} <= {line.split()[0] for line in output.splitlines() if line}
 
 
@@ -386,7 +386,9 @@ def test_too_much_text_is_sampled_by_file(source, tmp_path, monkeypatch):
     config = Config(sources=[str(source)], out=str(tmp_path / "tok"))
     vocabulary = gristmill.train_tokenizer(config, 500)
     assert 5_000 < vocabulary.learnt_bytes <= 20_000 < vocabulary.splits["train"].bytes
-    assert any(f"learned from {vocabulary.learnt_bytes:,} of" in warning for warning in vocabulary.warnings)
+    assert any(
+        f"learned from a sample of files: {vocabulary.learnt_bytes:,} of" in warning for warning in vocabulary.warnings
+    )
 
 
 def test_command_choices_equal_the_library_choices():
@@ -419,7 +421,7 @@ def test_unwritable_output_is_an_error(source, tmp_path):
     (tmp_path / "file").write_text("x")
     gristmill.build(Config(sources=[str(source)], out=str(tmp_path / "dataset")))
     for one in tmp_path / "dataset", source:
-        with pytest.raises(OutputError, match="cannot write at"):
+        with pytest.raises(OutputError, match="cannot write to"):
             gristmill.train_tokenizer(Config(sources=[str(one)], out=str(tmp_path / "file/tok")), 500)
 
 

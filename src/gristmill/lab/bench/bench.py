@@ -1,6 +1,6 @@
 """bench(): run several methods of making a dataset on the same files, and measure time, memory, size and quality.
 
-source ─► corpus ─► rounds over the methods, each in a fresh process ─► quality of the last round's rows ─► Bench
+source ─► corpus ─► rounds, with a new process for each method ─► quality of the last round's rows ─► Bench
 """
 
 import os
@@ -36,8 +36,8 @@ from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 LONG_RUN_SECONDS = 10.0
-"""Length from which a run with memory sampling also counts as a timed run, as sampling then takes little of its
-time."""
+"""If a run with memory sampling is at least this long, its time is used, because sampling takes only a small share of a
+long run."""
 TEMPORARY_PREFIX = "gristmill-bench-"
 PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
 
@@ -50,14 +50,15 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     only: Sequence[str] = ()
     """Names of the methods to run. Empty for all methods."""
     sample: int | None = None
-    """Number of files for slow methods, or None for all files."""
+    """Number of files that slow methods run on, or None for all files."""
     expand_to: int | None = None
-    """Number of rows that the plain script copies up to, or None for 2.75 times the original rows."""
+    """Number of rows that the plain script ends up with after copying rows, or None for 2.75 times the number of
+    original rows."""
     keep: str | None = None
-    """New or empty folder for the datasets, or None to delete them."""
+    """New or empty folder in which the datasets are kept, or None to delete the datasets."""
     workers: int | Literal["auto"] = "auto"
     device: Literal["cpu", "cuda"] = "cpu"
-    """With cuda, a build on a GPU is one of the methods."""
+    """With `cuda`, the methods include a build on a GPU."""
 
     def __post_init__(self) -> None:
         RunConfig(workers=self.workers)
@@ -75,15 +76,16 @@ def bench(
 ) -> Bench:
     """Run the methods one after the other on the same files with the same tokenizer.
 
-    The source defaults to the Python standard library. `command` is recorded in the result, to repeat the benchmark.
+    The source defaults to the Python standard library. `command` is recorded in the result as the command line that
+    repeats the benchmark.
     """
     options, progress = options or BenchOptions(), progress or Progress()
     methods, keep = select_methods(options.only, options.device), options.keep
     require_psutil()
     with _work_folder(keep) as work:
         definition = locate(options.tokenizer)
-        engine = tokenizer_for(definition)
-        found = gather(source or default_source(), engine, progress, work=work)
+        tokenizer = tokenizer_for(definition)
+        found = gather(source or default_source(), tokenizer, progress, work=work)
         job = _job(found, definition, work, options)
         setup = Setup(
             source=os.path.join(found.source.root, *(found.source.only_files or ())),
@@ -92,7 +94,7 @@ def bench(
             has_notebooks=any(file.language == NOTEBOOK for file in found.files),
             workers=options.workers,
         )
-        skip_reasons = {method.name: skip_reason(method, engine) for method in methods}
+        skip_reasons = {method.name: skip_reason(method, tokenizer) for method in methods}
         all_runs = [
             MethodRuns(method, job, setup, options.sample) for method in methods if skip_reasons[method.name] is None
         ]
@@ -141,25 +143,25 @@ class MethodRuns:
         self._phases: list[dict[str, float | None]] = []
 
     def measure_once(self, progress: Progress) -> None:
-        """Run the method once and time it.
+        """Add one timed run of the method.
 
-        The first run also samples memory. If it is short, it counts only as a warm-up, and a second run is timed.
+        Memory is sampled in the first run. If the first run is short, it is only a warm-up, and a second run is timed.
         """
         if not self._timed_runs:
-            ran = self._run(progress, watched=True)
-            self._peak_mb = ran.peak_mb or 0.0
-            if ran.seconds < LONG_RUN_SECONDS:
-                ran = self._run(progress, watched=False)
+            result = self._run(progress, watched=True)
+            self._peak_mb = result.peak_mb or 0.0
+            if result.seconds < LONG_RUN_SECONDS:
+                result = self._run(progress, watched=False)
         else:
-            ran = self._run(progress, watched=False)
-        self._timed_runs.append(ran)
-        self._phases.append(read_phase_seconds(self.method, self.out, ran.last_line))
+            result = self._run(progress, watched=False)
+        self._timed_runs.append(result)
+        self._phases.append(read_phase_seconds(self.method, self.out, result.last_line))
 
     def _run(self, progress: Progress, *, watched: bool) -> ProcessResult:
-        """Run the method in an empty folder, or a rebuild in the folder of a build made just before."""
+        """Run the method in an empty folder. For a rebuild, first run a build into this folder without timing it."""
         self.clear()
         self._folder.mkdir()
-        if self.method.module is not None:  # gristmill makes its own folder
+        if self.method.module is not None:  # `gristmill build` makes its output folder itself
             self.out.mkdir()
         command = method_command(self.method, self._setup, job_file=self._job_file, out=self.out)
         if self.method.is_rebuild:
@@ -167,19 +169,19 @@ class MethodRuns:
         return run(self.method.name, command, progress=progress, watched=watched)
 
     def result(self) -> MethodResult:
-        """Return the result of all runs, with the quality of the rows that the last one wrote."""
-        seconds = [ran.seconds for ran in self._timed_runs]
-        reported = _median_index(seconds)
+        """Return the result of all runs, with the quality of the rows that the last run wrote."""
+        seconds = [result.seconds for result in self._timed_runs]
+        median_index = _median_index(seconds)
         quality: dict[str, Any] = msgspec.structs.asdict(measure_quality(self.out, self.job))
         return MethodResult(
             **quality,
             name=self.method.name,
             what=self.method.what,
-            seconds=seconds[reported],
+            seconds=seconds[median_index],
             seconds_min=min(seconds),
             seconds_max=max(seconds),
             runs=len(seconds),
-            phases=self._phases[reported],
+            phases=self._phases[median_index],
             peak_mb=self._peak_mb,
             bytes=sum(path.stat().st_size for split in Split for path in find_data_files(self.out, split)),
             files=len(self.job.files),
@@ -187,16 +189,16 @@ class MethodRuns:
         )
 
     def clear(self) -> None:
-        """Delete everything that a run has written, including OUT.work, so that the next one starts from nothing."""
+        """Delete everything that a run has written, including OUT.work, so that the next run starts without files."""
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
 
-# Keeping the output of a method as a dataset folder that `open_dataset` and `datasets.load_dataset` read.
+# Keep the output of a method as a dataset folder that `open_dataset` and `datasets.load_dataset` can read.
 
 
 def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition) -> None:
-    """Make a dataset in `target` from the output of a method. Files are moved out of `out` where possible."""
+    """Make a dataset in `target` from the output of a method. Files of a build are moved, other rows are converted."""
     with _staged_folder(target) as folder:
         if (out / FILES).is_file():
             for path in sorted(out.iterdir()):
@@ -208,14 +210,14 @@ def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition
 
 @contextmanager
 def _staged_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `target` that is renamed to it at the end."""
+    """Yield a temporary folder next to `target`, and rename it to `target` at the end."""
     folder = target.with_name(target.name + ".part")
     try:
         if target.exists():
-            raise OutputError(f"{str(target)!r} already exists. Move it, or choose another folder.")
+            raise OutputError(f"{str(target)!r} already exists. Move it, or choose a different --keep folder.")
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise OutputError(f"{str(folder)!r} was left by an earlier run. Remove it.") from None
+        raise OutputError(f"{str(folder)!r} was left by an earlier run. Delete it.") from None
     except OSError as error:
         raise OutputError(f"cannot make a folder next to {str(target)!r}: {error.strerror}.") from None
     try:
@@ -230,15 +232,15 @@ def _staged_folder(target: Path) -> Iterator[Path]:
 
 
 def _median_index(numbers: Sequence[float]) -> int:
-    """Index of the median, or of the higher middle value if the number is even.
+    """Return the index of the median. For an even count, it is the higher of the two middle values.
 
-    It is a single run, so that its phases add up to its seconds.
+    So the median is the time of a single run, whose phases add up to that time.
     """
     return sorted(range(len(numbers)), key=numbers.__getitem__)[len(numbers) // 2]
 
 
 def this_machine() -> Machine:
-    """Describe this machine and the versions of the packages that matter for speed."""
+    """Describe this machine and the versions of the packages that affect speed."""
     versions = {"gristmill": __version__}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -253,10 +255,10 @@ def this_machine() -> Machine:
 
 
 def _job(found: GatheredFiles, definition: Definition, work: Path, options: BenchOptions) -> Job:
-    """Make the job that all methods share. Its `out` contains the output folders of the methods."""
+    """Make the job that all methods share. `Job.out` is the folder that contains the output folders of the methods."""
     tokenizer_file = work / TOKENIZER
     tree = msgspec.json.decode(definition.json, type=dict[str, msgspec.Raw])
-    # Many tokenizer files from the Hub truncate every text to 512 tokens, or pad it.
+    # Many tokenizer files from the Hub truncate or pad every text to 512 tokens.
     tokenizer_file.write_bytes(msgspec.json.encode({**tree, "truncation": None, "padding": None}))
     return Job(
         files=found.files,
@@ -273,9 +275,10 @@ def _job(found: GatheredFiles, definition: Definition, work: Path, options: Benc
 
 @contextmanager
 def _work_folder(keep: str | None) -> Iterator[Path]:
-    """Make a work folder inside `keep`, so that kept datasets only need to be moved.
+    """Make a work folder inside `keep`, so that datasets can be kept by moving them.
 
-    It is deleted at the end. `keep` is deleted too if it was made here and is empty.
+    Without `keep`, the work folder is in the system's temporary folder. At the end, the work folder is deleted, and so
+    is `keep` if it is empty and this function made it.
     """
     is_new = keep is not None and not os.path.lexists(keep)
     cleanup = ExitStack()
@@ -284,14 +287,14 @@ def _work_folder(keep: str | None) -> Iterator[Path]:
             os.makedirs(keep, exist_ok=True)
             delete_abandoned_folders(TEMPORARY_PREFIX, keep)
             if os.listdir(keep):
-                raise OutputError(f"the folder {keep!r} is not empty. Choose a new one with --keep.")
+                raise OutputError(f"the folder {keep!r} is not empty. Choose a new folder with --keep.")
         folder = cleanup.enter_context(temporary_folder(TEMPORARY_PREFIX, keep))
     except OSError as error:
         raise OutputError(f"cannot make the folder {keep or tempfile.gettempdir()!r}: {error.strerror}.") from None
     try:
         yield folder
     except OSError as error:
-        advice = "Choose another --keep folder." if keep is not None else "Set TMPDIR to a folder with more space."
+        advice = "Choose a different --keep folder." if keep is not None else "Set TMPDIR to a folder with more space."
         raise OutputError(f"cannot write to {str(folder)!r}: {error.strerror or error}. {advice}") from None
     finally:
         cleanup.close()

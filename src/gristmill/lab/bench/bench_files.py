@@ -1,6 +1,6 @@
-"""Gather the files for all methods: UTF-8 text, found and read as `gristmill build` does.
+"""Gather the files of a benchmark: UTF-8 text, found and read with the code of `gristmill build`.
 
-The tokenizer benchmark reads them into memory as documents.
+`Documents` holds the texts of these files in memory, for the tokenizer benchmark.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ class GatheredFiles(NamedTuple):
     files: list[JobFile]
     """Files in path order."""
     withheld: list[str]
-    """Paths of files that gristmill accepts and other methods cannot read: text or a file name that is not UTF-8, or no
-    tokens."""
+    """Paths of files that gristmill accepts but other methods cannot read: the text or the file name is not UTF-8, or
+    the file has no tokens."""
 
 
 def default_source() -> str:
@@ -41,19 +41,20 @@ def default_source() -> str:
 
 
 def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | None = None) -> GatheredFiles:
-    """Find and read the files of a source. `work` is the folder for outputs, which must be outside the source."""
+    """Find and read the files of a source. `work` is the output folder, which must be outside the source."""
     (source,) = resolve_sources([name])
     if work is not None and source.only_files is None and Path(source.root) in (work, *work.parents):
         raise ConfigError(
-            f"the outputs would be inside the source, at {str(work)!r}. Choose a --keep folder or TMPDIR elsewhere."
+            f"the output folder {str(work)!r} is inside the source. Choose a --keep folder or TMPDIR outside the "
+            "source."
         )
     found = GatheredFiles(source, [], [])
     config = ScanConfig()
-    listed = scan([name], config).files
-    with progress.phase("read", total=len(listed)) as step:
-        for file in listed:
+    listed_files = scan([name], config).files
+    with progress.phase("read", total=len(listed_files)) as step:
+        for file in listed_files:
             document = read_document(file, config)
-            if isinstance(document, Document):  # gristmill drops the others itself
+            if isinstance(document, Document):  # `gristmill build` drops all other files itself
                 job_file = _job_file(document, tokenizer)
                 if job_file is None:
                     found.withheld.append(file.path)
@@ -62,16 +63,16 @@ def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | 
             step.advance(1)
     if not found.files:
         found_text = (
-            f"none of the {counted(len(listed), 'file')} found has a UTF-8 name and UTF-8 text"
-            if listed
+            f"none of the {counted(len(listed_files), 'file')} found has a UTF-8 name and UTF-8 text"
+            if listed_files
             else "no files were found"
         )
-        raise InputError(f"nothing to measure in {printable(name)!r}: {found_text}. Choose another source.")
+        raise InputError(f"nothing to measure in {printable(name)!r}: {found_text}. Choose a different source.")
     return found
 
 
 def _job_file(document: Document, tokenizer: Tokenizer) -> JobFile | None:
-    """Return the file for a job, or None if other methods cannot read it."""
+    """Return the JobFile of a document, or None if other methods cannot read the file."""
     file = document.file
     if document.encoding != "utf-8" or not _is_utf8(file.location):
         return None
@@ -89,7 +90,7 @@ def _job_file(document: Document, tokenizer: Tokenizer) -> JobFile | None:
 
 
 def sample_files(files: Sequence[JobFile], size: int) -> list[JobFile]:
-    """Choose files spread over the tree, the same ones each time, in path order."""
+    """Choose `size` files by a hash of their paths, and return them in path order. The choice is the same each time."""
     spread = sorted(files, key=lambda file: hashlib.sha256(f"{file.repo}/{file.path}".encode()).digest())
     return sorted(spread[:size], key=lambda file: file.path)
 
@@ -101,25 +102,25 @@ def num_bytes(files: Sequence[JobFile]) -> int:
 def _is_utf8(name: str) -> bool:
     try:
         name.encode("utf-8")
-    except UnicodeEncodeError:  # a name with other bytes has surrogates, which JSON cannot hold
+    except UnicodeEncodeError:  # other bytes in a name become surrogates, which JSON cannot hold
         return False
     return True
 
 
-# Documents for the tokenizer benchmark: in memory, by path, and as a seen and an unseen half.
+# Documents in memory for the tokenizer benchmark, which can be split into a seen and an unseen half.
 
 
 SEED = 0
-"""Seed of the order that decides which documents are seen or unseen."""
+"""Seed of the random order by which documents are split into a seen and an unseen half."""
 
 
 class Documents:
-    """Texts of the files, in the given order. The joined buffer is made on first use."""
+    """Files and their texts, in the same order. `joined`, one buffer with all texts, is made on first use."""
 
     def __init__(self, files: Sequence[JobFile], texts: Sequence[bytes], indices: npt.NDArray[np.int64]) -> None:
         self.files, self.texts = files, list(texts)
         self.indices = indices
-        """Index of each document among all documents."""
+        """Index of each document, from 0, in the list of all documents of the benchmark."""
 
     @classmethod
     def read(cls, files: Sequence[JobFile], progress: Progress) -> "Documents":
@@ -158,7 +159,7 @@ class Documents:
         )
 
     def halves(self) -> "tuple[Documents, Documents] | None":
-        """Split the documents, in a seeded order, into halves of about equal bytes. None if a half would be empty."""
+        """Split the documents at random into halves of about equal size. Return None if a half would be empty."""
         order = np.random.default_rng(SEED).permutation(len(self))
         sizes = np.diff(self.offsets)[order]
         cut = int(np.searchsorted(np.cumsum(sizes), self.num_bytes / 2, "right"))

@@ -1,4 +1,4 @@
-"""Render a benchmark result as a Markdown page to commit: tables, chart, and common expectations with measurements."""
+"""Render a benchmark result as a Markdown page: a chart, tables, and a comparison with common expectations."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -35,14 +35,15 @@ from gristmill.lab.bench.bench_text import (
 from gristmill.lab.bench.expectations import expectations
 
 HEADING = "# What each way of making the dataset costs and gives"
-"""First line of the page, which identifies it as a page that may be replaced."""
-DEFAULT = "gristmill"
+"""First line of the page. A later benchmark replaces only a file that begins with this line."""
+DEFAULT_METHOD = "gristmill"
 NOISE = "(noise)"
 WITHOUT_PREFIX = "gristmill-no-"
 COPYING_METHODS = ("original", "threads", "batch")
 ROWS_NOTE = (
-    "`original`, `threads` and `batch` make the rows of a plain script: overlap 128, padded, and copied. The other "
-    "methods make windows of 512 with overlap 256, without copies. Compare methods that make the same rows."
+    "`original`, `threads` and `batch` make the rows of a plain script: windows with overlap 128, padded and copied. "
+    "The other methods make windows of 512 tokens with overlap 256, without copies. Compare only methods that make the "
+    "same rows."
 )
 
 
@@ -53,7 +54,7 @@ def bench_markdown(result: Bench, chart: str) -> str:
         code(result.command),
         f"{escape_markdown(machine_text(result))}.",
         f"Files: {escape_markdown(result.corpus.source)}, {escape_markdown(corpus_text(result))}.",
-        f"Every run started with a fresh process and an empty folder, {_sample_text(result)}.{_rebuild_note(result)}",
+        f"Every run started with a new process and an empty folder. {_sample_text(result)}{_rebuild_note(result)}",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _summary_table(result),
         *_notes(result),
@@ -68,13 +69,13 @@ def bench_markdown(result: Bench, chart: str) -> str:
 
 def _sample_text(result: Bench) -> str:
     sampled = any(method.scale != 1 for method in result.methods)
-    return f"methods marked {ESTIMATE_MARK} on a sample of these files" if sampled else "all on these files"
+    return f"Methods marked {ESTIMATE_MARK} ran on a sample." if sampled else "All methods ran on all files."
 
 
 def _rebuild_note(result: Bench) -> str:
     if find_method(REBUILD, result) is None:
         return ""
-    return f" {code(REBUILD)} ran in the folder of a build made just before, whose time is not included."
+    return f" Only {code(REBUILD)} ran in the folder of an earlier build, whose time is not included."
 
 
 def _section(title: str, *parts: str) -> list[str]:
@@ -82,7 +83,7 @@ def _section(title: str, *parts: str) -> list[str]:
 
 
 def _summary_table(result: Bench) -> str:
-    headings = ("method", "seconds", "from - to", "times as fast", "peak MB", "size", "windows", "L50")
+    headings = ("method", "seconds", "min - max", "times as fast", "peak MB", "size", "windows", "L50")
     return _table(
         headings,
         (
@@ -110,8 +111,8 @@ def _notes(result: Bench) -> list[str]:
 def _phase_table(result: Bench) -> str:
     rows = (phase_cells(method) for method in result.methods)
     table = _table(("method", *PHASES, START), ([code_in_table(name), *cells] for name, *cells in rows))
-    joined = " `-`: not done, or part of another phase." if has_joined_phases(result) else ""
-    return f"{table}\n\n`{START}`: starting the interpreter, imports, and exit.{joined}"
+    joined = " `-`: the phase was not done, or is part of another phase." if has_joined_phases(result) else ""
+    return f"{table}\n\n`{START}`: interpreter startup, imports and exit.{joined}"
 
 
 def _quality_table(result: Bench) -> str:
@@ -127,11 +128,12 @@ def _quality_table(result: Bench) -> str:
         for method in result.methods
     )
     text_note = (
-        " The plain script and its variants read files as text, which loses carriage returns, and turn text such as "
-        "`</s>` into special tokens."
+        " The plain script and its variants lose tokens, because they read files as text, which removes carriage "
+        "returns, and because they turn text such as `</s>` into special tokens."
     )
     meaning = (
-        "Distinct: share of windows that are not copies. Times shown: how often a shown token appears in the windows. "
+        "Distinct: share of windows that are not copies. Times shown: average number of windows that contain a token, "
+        "ignoring tokens in no window. "
         "Tokens lost: tokens in no window, without a recorded reason."
         f"{text_note if _has_copying_method(result) else ''} "
         "Left out: tokens in no window, with a reason in files.jsonl. "
@@ -145,11 +147,11 @@ def _has_copying_method(result: Bench) -> bool:
 
 
 def _step_costs(result: Bench) -> list[str]:
-    """Cost of each step: seconds of the default build minus the build without the step.
+    """Render the cost of each step: the seconds of the default build minus those of the build without the step.
 
-    The fastest run of each is compared, because noise only ever adds time.
+    The fastest runs are compared, because noise only adds time.
     """
-    default = find_method(DEFAULT, result)
+    default = find_method(DEFAULT_METHOD, result)
     without = [method for method in result.methods if method.name.startswith(WITHOUT_PREFIX)]
     if default is None or not without:
         return []
@@ -163,7 +165,7 @@ def _step_costs(result: Bench) -> list[str]:
         ]
         for method in without
     )
-    table = _table(("step", "seconds it costs", "seconds without it", "windows without it", "L50 without it"), rows)
+    table = _table(("step", "cost in seconds", "seconds without it", "windows without it", "L50 without it"), rows)
     fastest = f"{short_seconds(default.seconds_min)} s"
     default_text = f"With all steps: {fastest}, {counted(windows_text(default), 'window')}, L50 {l50_text(default)}."
     runs = " Seconds are those of the fastest run, which has the least noise."
@@ -175,7 +177,7 @@ def _step_costs(result: Bench) -> list[str]:
 
 
 def _step_seconds(default: MethodResult, without: MethodResult) -> str:
-    """Seconds that a step costs, marked as noise if the runs of either build differ by more."""
+    """Return the seconds that a step costs, marked as noise if runs of the same build differ by more seconds."""
     cost = default.seconds_min - without.seconds_min
     spread = max(one.seconds_max - one.seconds_min for one in (default, without))
     return f"{cost:+.2f}{f' {NOISE}' if abs(cost) < spread else ''}"
@@ -186,7 +188,7 @@ def _legend(result: Bench) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Render a table without its empty columns."""
+    """Render a table, leaving out empty columns."""
     cells = list(rows)
     used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
     return numbers_table([headings[index] for index in used], ([row[index] for index in used] for row in cells))
@@ -196,7 +198,7 @@ def _link(name: str) -> str:
     return quote(os.fsencode(name))
 
 
-# The page file and its chart. Both are written atomically and replace only earlier benchmark pages.
+# The page and its chart are written atomically and replace only files of an earlier benchmark.
 
 CHART_SUFFIX = ".svg"
 
@@ -205,20 +207,22 @@ class Page:
     """Output files of a benchmark: a Markdown page and an SVG chart next to it."""
 
     def __init__(self, path: str, heading: str = HEADING) -> None:
-        """Check that the files can be written, before minutes of work could be lost.
+        """Raise OutputError if the files cannot be written, before the benchmark runs for minutes.
 
-        `heading` is the first line of an earlier page that may be replaced.
+        An existing page is replaced only if it begins with `heading`.
         """
         self.path = Path(os.path.expanduser(path))
         if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
-            raise OutputError(f"{path!r} cannot be the name of the page. Name a file with --out, such as bench.md.")
+            raise OutputError(
+                f"{path!r} cannot be the name of the page. Choose a file name such as bench.md with --out."
+            )
         self.chart = self.path.with_suffix(CHART_SUFFIX)
         if not is_writable_folder(self.path.parent):
-            raise OutputError(f"cannot write into {str(self.path.parent)!r}. Choose another folder with --out.")
+            raise OutputError(f"cannot write into {str(self.path.parent)!r}. Choose a different folder with --out.")
         for target, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
             if not _may_replace(target, head):
                 raise OutputError(
-                    f"{str(target)!r} exists and was not written by a benchmark. Name another page with --out."
+                    f"{str(target)!r} exists and was not written by a benchmark. Choose a different name with --out."
                 )
 
     def write(self, markdown: str, svg: str) -> None:

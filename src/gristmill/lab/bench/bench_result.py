@@ -3,7 +3,8 @@
 import msgspec
 
 PHASES = ("load", "scan", "tokenize", "shape", "split", "write")
-"""Load the tokenizer, find and read the files, tokenize, cut windows, assign splits, format and write."""
+"""Phases of a method in this order: load the tokenizer, find and read the files, tokenize, cut windows, assign splits,
+write the rows."""
 
 REBUILD = "gristmill-rebuild"
 
@@ -13,20 +14,20 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     windows: int
     distinct: float
-    """Number of distinct windows, compared by their ids, per window."""
+    """Number of distinct windows, divided by the number of all windows. Windows with the same ids are copies."""
     redundancy: float
-    """Content tokens in all windows per distinct source token in them."""
+    """Number of content tokens in all windows, divided by the number of source tokens that are in any window."""
     padding: float
     """Share of padding among all ids in the rows."""
     tokens_lost: int
-    """Number of source tokens that are in no window, without a recorded reason."""
+    """Number of source tokens that are in no window and for which no reason is recorded."""
     tokens_left_out: int
-    """Number of source tokens that are in no window, with a recorded reason."""
+    """Number of source tokens that are in no window for a recorded reason."""
     l50: float | None
-    """Share of held-out content tokens in spans of 50 or more tokens that also occur in train. None if nothing is held
+    """Share of held-out content tokens in spans of 50 or more tokens that also occur in train. None if no token is held
     out."""
     places: int | None = None
-    """Number of windows without copies: distinct positions in the source."""
+    """Number of windows, with copies of the same source range counted once."""
 
 
 class MethodResult(Quality, frozen=True, kw_only=True):
@@ -36,36 +37,37 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     what: str
     """Description of the method."""
     seconds: float
-    """Seconds of the median run, from the start of the interpreter to its exit. For an even number of runs, it is the
-    slower of the middle two."""
+    """Seconds of the median run, from the start of the interpreter to its exit. For an even number of runs, the slower
+    of the two middle runs is used."""
     seconds_min: float
     seconds_max: float
     runs: int
     phases: dict[str, float | None]
-    """Seconds by phase of the median run. None if not done or part of another phase. The rest of `seconds` is
-    startup and exit."""
+    """Seconds of each phase in the median run. None if the phase was skipped or is part of another phase. The rest of
+    `seconds` is startup and exit."""
     peak_mb: float
-    """Peak memory of all processes together. On Linux, shared pages count once."""
+    """Peak memory of all processes of the method together. On Linux, shared memory pages are counted once."""
     bytes: int
-    """Size of the data files."""
+    """Size of the data files that the method wrote."""
     files: int
-    """Number of files that the method ran on: all, or a sample."""
+    """Number of source files that the method ran on: all files, or a sample."""
     scale: float = 1.0
-    """Source bytes of all files per source byte that the method ran on. 1 if it ran on all files."""
+    """Size of all source files, divided by the size of the source files that the method ran on. 1 if the method ran on
+    all files."""
 
     @property
     def other_seconds(self) -> float:
-        """Seconds outside all phases: starting the interpreter, imports, exit."""
+        """Seconds outside all phases: interpreter startup, imports and exit."""
         return max(0.0, self.seconds - sum(value or 0.0 for value in self.phases.values()))
 
     @property
     def seconds_for_all(self) -> float:
-        """Seconds for all files, estimated from the sample. All phases but loading grow with the source bytes."""
+        """Estimated seconds for all files. All phases except `load` are scaled by source bytes."""
         growing = sum(value or 0.0 for phase, value in self.phases.items() if phase != "load")
         return self.seconds + (self.scale - 1) * growing
 
     def phase_for_all(self, phase: str) -> float | None:
-        """Seconds of one phase for all files, estimated from the sample, or None if it is part of another phase."""
+        """Return the estimated seconds of a phase for all files, or None if `phases` has None for this phase."""
         value = self.phases.get(phase, 0.0)
         return value if value is None or phase == "load" else value * self.scale
 
@@ -78,7 +80,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Corpus(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that every method was given."""
+    """Source files of a benchmark."""
 
     source: str
     """Name of the source folder."""
@@ -86,7 +88,8 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     tokens: int
     withheld: int
-    """Number of files that no method was given, because they are not UTF-8 or have no tokens."""
+    """Number of files that are excluded from all methods, because their name or text is not UTF-8 or they have no
+    tokens."""
     tokenizer: str
 
 

@@ -1,4 +1,4 @@
-"""Draw a benchmark result as an SVG chart: a row per method with its seconds by phase, size and leakage."""
+"""Draw a benchmark result as an SVG chart: one row per method, with its seconds by phase, size and leakage."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHART_HEAD = "<!-- made by gristmill bench -->"
-"""First line of the chart, which identifies it as a chart that may be replaced."""
+"""First line of the chart. A later benchmark replaces only a file that begins with this line."""
 ROW_HEIGHT = 28
 BAR_HEIGHT = 12 / ROW_HEIGHT
-"""Fraction of the row height."""
+"""Height of a bar as a fraction of the row height."""
 TOP = 104
 """Space above the first row for the title, the legend and the panel headings."""
 NOTE_HEIGHT = 18
@@ -45,7 +45,7 @@ class Panel(NamedTuple):
     title: str
     left: float
     width: float
-    """Width of the longest bar. The value is to the right of it."""
+    """Width of the longest bar. The value is drawn to the right of the bar."""
 
 
 def chart_svg(result: Bench) -> str:
@@ -121,7 +121,7 @@ def _draw_rows(figure: "Figure", result: Bench) -> None:
 
 
 def bar_axes(figure: "Figure", panel: Panel, top: float, num_rows: int) -> "Axes":
-    """Add axes with a row for each bar, the first on top. Values are shares of the longest bar."""
+    """Add axes with one row per bar, the first row on top. The length of a bar is a share of the longest bar."""
     axes = add_axes(figure, panel.left, top, panel.width, ROW_HEIGHT * num_rows)
     axes.set_xlim(0, 1)
     axes.set_ylim(num_rows, 0)

@@ -1,7 +1,7 @@
 """Render a benchmark result as text tables and as JSON.
 
-For a method that ran on a sample, seconds, bytes and windows are estimates for all files, marked with `≈`. They are
-scaled by source bytes, except for startup and loading. Shares and memory are those of the sample.
+For a method that ran on a sample, seconds, bytes and windows are estimates for all files, marked with `≈`. The
+estimates are scaled by source bytes, except for startup and loading. Shares and memory are those of the sample.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from gristmill.lab.bench.bench_result import PHASES, Bench, MethodResult
 ORIGINAL = "original"
 GRISTMILL = "gristmill"
 START = "start"
-"""Column for the time outside all phases: starting the interpreter, imports, exit."""
+"""Column for the time outside all phases: interpreter startup, imports and exit."""
 ESTIMATE_MARK = "≈"
 NO_DECIMALS = 10
 """Smallest value that is printed without decimals."""
@@ -41,7 +41,7 @@ def bench_text(result: Bench) -> str:
         machine_text(result),
         "",
         _table(
-            ("method", "seconds", "from - to", "times as fast", "peak MB", "size"),
+            ("method", "seconds", "min - max", "times as fast", "peak MB", "size"),
             (_cost(method, result) for method in result.methods),
         ),
         _table(
@@ -62,21 +62,21 @@ def corpus_text(result: Bench) -> str:
 
 def run_notes(result: Bench) -> list[str]:
     withheld = counted(result.corpus.withheld, "more file")
-    notes = [f"given to no method: {withheld} (not UTF-8, or without tokens)"] if result.corpus.withheld else []
+    notes = [f"excluded from all methods: {withheld} (not UTF-8, or without tokens)"] if result.corpus.withheld else []
     notes.append(reported_run_text(max((method.runs for method in result.methods), default=1)))
     gristmill = find_method(GRISTMILL, result)
     if (
         gristmill is not None
         and gristmill.other_seconds + (gristmill.phases.get("load") or 0.0) > gristmill.seconds / 2
     ):
-        notes.append(f"more than half of the time of {GRISTMILL} is startup and loading: measure a larger source")
+        notes.append(f"more than half of the time of {GRISTMILL} is startup and loading: choose a larger source")
     return notes
 
 
 def reported_run_text(runs: int) -> str:
-    """Describe which of several runs the seconds are from."""
+    """Describe the run whose seconds are reported."""
     if runs == 1:
-        return "one run each: small differences are not significant, use --runs 3 for medians"
+        return "each method ran once: small differences are not significant, use --runs 3 for medians"
     if runs % 2:
         return f"seconds are medians of {runs} runs"
     middle = "the slower" if runs == 2 else "the slower of the middle two"  # noqa: PLR2004
@@ -88,9 +88,9 @@ def conclusion(result: Bench) -> list[str]:
     original, gristmill = find_method(ORIGINAL, result), find_method(GRISTMILL, result)
     if original is None or gristmill is None or not original.bytes:
         return []
-    smaller = f"{1 - gristmill.bytes / (original.bytes * original.scale):.0%} smaller"
+    smaller = f"its output is {1 - gristmill.bytes / (original.bytes * original.scale):.0%} smaller"
     leaks = f"L50 {l50_text(original)} -> {l50_text(gristmill)}"
-    return [f"compared with {ORIGINAL}, {GRISTMILL} is {ratio_text(gristmill, result)} as fast and {smaller}; {leaks}"]
+    return [f"compared with {ORIGINAL}, {GRISTMILL} is {ratio_text(gristmill, result)} as fast, and {smaller}; {leaks}"]
 
 
 def _cost(method: MethodResult, result: Bench) -> list[str]:
@@ -110,15 +110,15 @@ def _quality(method: MethodResult) -> list[str]:
 
 
 def quality_cells(method: MethodResult) -> list[str]:
-    """Cells for distinct, times shown, padding and tokens lost."""
+    """Return the cells of the columns distinct, times shown, padding and tokens lost."""
     distinct, padding = share_text(method.distinct), share_text(method.padding)
     return [distinct, f"{method.redundancy:.2f}", padding, f"{method.tokens_lost:,}"]
 
 
 def phase_cells(method: MethodResult) -> list[str]:
-    """Cells for the name, the seconds by phase and the remaining seconds.
+    """Return cells with the method's name, the seconds of each phase, and the seconds outside all phases.
 
-    `-` is a phase that was not done or is part of another.
+    `-` means that the phase was not done or is part of another phase.
     """
     cells = [method.name]
     for phase in PHASES:
@@ -153,7 +153,7 @@ def l50_text(method: MethodResult) -> str:
 
 
 def share_text(share: float) -> str:
-    """Format a share as a percentage. A small share is not rounded to zero."""
+    """Format a share as a percentage. A share above 0 is never rounded to 0."""
     return "<0.1%" if 0 < share < SMALLEST_SHARE else f"{share:.1%}"
 
 
@@ -163,7 +163,7 @@ def mark_estimate(method: MethodResult, text: str) -> str:
 
 
 def speed_ratio(method: MethodResult, result: Bench) -> float | None:
-    """Speed relative to the original script, or None if it was not run."""
+    """Return the speed relative to the original script, or None if that script was not run."""
     original = find_method(ORIGINAL, result)
     if original is None or not method.seconds_for_all:
         return None
@@ -204,8 +204,8 @@ def cores_text(result: Bench) -> str:
 
 def sample_notes(result: Bench) -> list[str]:
     notes = [
-        f"{ESTIMATE_MARK} {method.name}: measured on {method.files:,} of {counted(result.corpus.files, 'file')}, "
-        f"scaled by bytes: {short_seconds(method.seconds)} s measured"
+        f"{ESTIMATE_MARK} {method.name}: measured on {method.files:,} of {counted(result.corpus.files, 'file')} "
+        f"in {short_seconds(method.seconds)} s, and scaled by bytes"
         for method in result.methods
         if method.scale != 1
     ]
@@ -221,18 +221,18 @@ def has_joined_phases(result: Bench) -> bool:
 
 
 def _notes(result: Bench) -> list[str]:
-    joined = ["-: not done, or part of another phase"] if has_joined_phases(result) else []
+    joined = ["-: the phase was not done, or is part of another phase"] if has_joined_phases(result) else []
     explained = [
-        "times shown: how often a shown token appears in the windows",
+        "times shown: average number of windows that contain a token, ignoring tokens in no window",
         "L50: share of held-out tokens in spans of 50 or more tokens that also occur in train",
-        f"{START}: starting the interpreter, imports, and exit",
+        f"{START}: interpreter startup, imports and exit",
     ]
     notes = (*sample_notes(result), *skip_notes(result), *run_notes(result), *conclusion(result))
     return [*explained, *joined, *map(printable, notes)]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Render a table without its empty columns."""
+    """Render a table, leaving out empty columns."""
     cells = [[printable(cell) for cell in row] for row in rows]
     used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
     return table_text([headings[index] for index in used], ([row[index] for index in used] for row in cells))

@@ -1,7 +1,7 @@
-"""Input of a method, and its reports. A method runs in a fresh process as `python -m MODULE JOB`.
+"""Input and reports of a method that runs as a script: `python -m MODULE JOB` in a new process.
 
-The job is a JSON file. The method writes data files to `out` and the seconds of its phases to `out/phases.json`. While
-it runs, it prints its current phase and progress to standard output.
+JOB is the path of a JSON file. The method writes data files to the folder `out` and the seconds of its phases to
+`out/phases.json`. While it runs, it prints its current phase and progress to standard output.
 """
 
 import json
@@ -17,7 +17,7 @@ PHASES_FILE = "phases.json"
 SECONDS_BETWEEN_LINES = 0.2
 WINDOW_LENGTH = 512
 OVERLAP = 256
-"""Defaults of gristmill, for the methods whose rows are compared with its rows."""
+"""WINDOW_LENGTH and OVERLAP are the defaults of a build, so that other methods can make the same windows."""
 
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,12 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     """Absolute path on this machine."""
     path: str
-    """Path in the rows."""
+    """Path of the file in the rows."""
     repo: str
     language: str
     num_bytes: int
     num_tokens: int
-    """Number of tokens by the reference tokenizer, to measure the rows of a method. Methods do not use it."""
+    """Number of tokens in the file according to gristmill. Methods do not use this number, only quality.py does."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     workers: int
     expand_to: int | None
-    """Number of rows that the plain script copies up to, or None for 2.75 times the original rows."""
+    """Number of rows that the plain script ends up with after copying rows, or None for 2.75 times the number of
+    original rows."""
 
 
 def read_job() -> Job:
@@ -58,7 +59,7 @@ def read_job() -> Job:
 
 
 def window_spans(num_tokens: int, job: Job) -> Iterator[tuple[int, int]]:
-    """Yield half-open ranges of token positions that cover all tokens of a file. Empty if it has none."""
+    """Yield the half-open token range of each window of a file. The windows cover all tokens of the file."""
     num_content = WINDOW_LENGTH - len(job.prefix) - len(job.suffix)
     for start in range(0, num_tokens, num_content - OVERLAP):
         yield start, min(start + num_content, num_tokens)
@@ -67,7 +68,7 @@ def window_spans(num_tokens: int, job: Job) -> Iterator[tuple[int, int]]:
 
 
 class Phases:
-    """Seconds by phase. A phase can be entered several times, and its seconds add up."""
+    """Seconds of each phase. A phase can be entered several times, and its seconds are added up."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -84,7 +85,7 @@ class Phases:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
     def report(self, done: int, total: int, unit: str) -> None:
-        """Print the progress of the phase, at limited intervals and at its end."""
+        """Print the progress of the current phase, at most every 0.2 seconds and at the end of the phase."""
         if done == total or time.perf_counter() - self._printed_at >= SECONDS_BETWEEN_LINES:
             self._printed_at = time.perf_counter()
             print(json.dumps({"done": done, "total": total, "unit": unit}), flush=True)

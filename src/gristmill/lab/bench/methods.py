@@ -1,4 +1,4 @@
-"""Table of the methods: description, requirements, command, and seconds by phase."""
+"""Table of the methods of a benchmark, and functions that make a method's command and read its seconds by phase."""
 
 import json
 import sys
@@ -28,7 +28,8 @@ BUILD_PHASES = {
     "split": ("decide", "compare"),
     "write": ("shape", "finish"),
 }
-"""Phases of a build for each phase of a benchmark. A build cleans in `prepare`, and cuts rows when it writes them."""
+"""Phases of a build that are added up for each phase of a benchmark. A build cleans files in `prepare`, and cuts
+windows while it writes rows in `shape`."""
 
 
 class Method(NamedTuple):
@@ -36,20 +37,20 @@ class Method(NamedTuple):
 
     name: str
     what: str
-    """Description for people."""
+    """Description in the help text and in reports."""
     module: str | None = None
     """Module that is run as a script, or None for the `gristmill build` command."""
     packages: tuple[str, ...] = ()
     """Python packages that the method needs."""
     is_slow: bool = False
-    """True if the method runs on the sample when --sample is given."""
+    """True if the method runs on a sample of the files when --sample is given."""
     needs_fast_engine: bool = False
     uses_workers: bool = False
     options: tuple[str, ...] = ()
     """Options for `gristmill build`."""
     without_rules: bool = False
     needs_gpu: bool = False
-    """True if the method runs only when it is named, or with --device cuda."""
+    """True if the method runs only when --only names it or with --device cuda."""
     is_rebuild: bool = False
     """True if only the second of two builds into the same folder is timed."""
 
@@ -59,9 +60,9 @@ class Setup(NamedTuple):
 
     source: str
     tokenizer: str
-    """Name or path that the user gave."""
+    """Name or path of the tokenizer, as the user gave it."""
     withheld: Sequence[str]
-    """Paths that are excluded from builds, because no other method is given these files."""
+    """Paths of files that builds exclude, because the other methods cannot read these files."""
     has_notebooks: bool
     workers: int | str
 
@@ -80,14 +81,14 @@ METHODS = (
     ),
     Method(
         "threads",
-        "the same rows, with 8 threads for the tokenizer and JSONL",
+        "like original, but with 8 threads for the tokenizer and JSONL output",
         module="gristmill.lab.bench.scripts.threads",
         packages=("tokenizers",),
         is_slow=True,
     ),
     Method(
         "batch",
-        "the same rows, with encode_batch of 16 files in processes and JSONL",
+        "like original, but with encode_batch for 16 files at a time in several processes and JSONL output",
         module="gristmill.lab.bench.scripts.encode_batch",
         packages=("tokenizers",),
         is_slow=True,
@@ -102,31 +103,39 @@ METHODS = (
         uses_workers=True,
     ),
     Method("gristmill", "gristmill build with its defaults"),
-    Method("gristmill-no-rules", "without the quality rules", without_rules=True),
-    Method("gristmill-no-secrets", "without the search for secrets", options=KEEP_SECRETS),
-    Method("gristmill-no-near-duplicates", "without the search for near-duplicates", options=KEEP_NEAR_DUPLICATES),
-    Method("gristmill-no-decontaminate", "without cutting spans that two splits share", options=NO_DECONTAMINATION),
+    Method("gristmill-no-rules", "gristmill build without the quality rules", without_rules=True),
+    Method("gristmill-no-secrets", "gristmill build without the search for secrets", options=KEEP_SECRETS),
+    Method(
+        "gristmill-no-near-duplicates",
+        "gristmill build without the search for near-duplicates",
+        options=KEEP_NEAR_DUPLICATES,
+    ),
+    Method(
+        "gristmill-no-decontaminate",
+        "gristmill build without cutting spans that occur in two splits",
+        options=NO_DECONTAMINATION,
+    ),
     Method(
         "gristmill-plain",
-        "without any of these four steps",
+        "gristmill build without these four steps: rules, secrets, near-duplicates, decontamination",
         options=(*KEEP_SECRETS, *KEEP_NEAR_DUPLICATES, *NO_DECONTAMINATION),
         without_rules=True,
     ),
-    Method("gristmill-zstd", "defaults with compressed rows", options=("--compress", "zstd")),
+    Method("gristmill-zstd", "gristmill build with compressed rows", options=("--compress", "zstd")),
     Method(
         REBUILD,
-        "a second gristmill build into the same folder with no file changed (the first is not timed)",
+        "a second gristmill build into the same folder, with unchanged files (the first build is not timed)",
         is_rebuild=True,
     ),
     Method(
         "gristmill-cuda",
-        "defaults with --device cuda, which tokenizes on a GPU",
+        "gristmill build with --device cuda, which tokenizes on a GPU",
         options=("--device", "cuda"),
         needs_gpu=True,
     ),
     Method(
         "floor",
-        "lower bound in one process: read, encode with gigatoken, write windows, without scan, decisions or splits",
+        "lower bound for one process: read files, encode with gigatoken, write windows; no scan, decisions or splits",
         module="gristmill.lab.bench.scripts.floor",
         needs_fast_engine=True,
     ),
@@ -134,11 +143,11 @@ METHODS = (
 
 
 def select_methods(names: Sequence[str], device: str = "cpu") -> list[Method]:
-    """Return the named methods in table order, or all methods for the device if no names are given."""
-    known = [method.name for method in METHODS]
+    """Return the named methods in the order of METHODS. Without names, return all methods that the device supports."""
+    all_names = [method.name for method in METHODS]
     for name in names:
-        if name not in known:
-            advice = did_you_mean(name, known, f"Known: {', '.join(known)}.")
+        if name not in all_names:
+            advice = did_you_mean(name, all_names, f"Known: {', '.join(all_names)}.")
             raise ConfigError(f"unknown method {name!r}. {advice}")
     if names:
         return [method for method in METHODS if method.name in names]
@@ -146,7 +155,7 @@ def select_methods(names: Sequence[str], device: str = "cpu") -> list[Method]:
 
 
 def skip_reason(method: Method, tokenizer: "Tokenizer") -> str | None:
-    """Return why the method cannot run here, or None if it can."""
+    """Return why the method cannot run, or None if it can."""
     for package in method.packages:
         if find_spec(package) is None:
             return f"{package} is not installed: pip install 'gristmill[bench]'"
@@ -156,7 +165,7 @@ def skip_reason(method: Method, tokenizer: "Tokenizer") -> str | None:
 
 
 def gpu_skip_reason() -> str | None:
-    """Return why no GPU can be used, or None if one can."""
+    """Return why no GPU can be used, or None if a GPU is available."""
     try:
         require_cuda()
     except ConfigError as error:
@@ -170,13 +179,13 @@ def method_command(method: Method, setup: Setup, *, job_file: Path, out: Path) -
     if method.module is not None:
         return [*python, method.module, str(job_file)]
     settings = job_file.with_suffix(".toml")
-    settings.write_text(_settings(method, setup), encoding="utf-8")
+    settings.write_text(_build_settings(method, setup), encoding="utf-8")
     options = [f"--out={out}", f"--tokenizer={setup.tokenizer}", f"--config={settings}", f"--workers={setup.workers}"]
     return [*python, "gristmill", "build", *options, "--fresh-splits", "--json", *method.options, "--", setup.source]
 
 
 def read_phase_seconds(method: Method, out: Path, last_line: bytes) -> dict[str, float | None]:
-    """Return the seconds by phase. For a build, they are in the summary that it prints last."""
+    """Return the seconds of each phase. A script writes them to phases.json. A build prints them in its last line."""
     if method.module is not None:
         recorded = msgspec.json.decode((out / PHASES_FILE).read_bytes(), type=dict[str, float])
         return {phase: recorded.get(phase) for phase in PHASES}
@@ -185,18 +194,18 @@ def read_phase_seconds(method: Method, out: Path, last_line: bytes) -> dict[str,
     return {phase: sums.get(phase) for phase in PHASES}
 
 
-def _settings(method: Method, setup: Setup) -> str:
-    """Return the text of a configuration file. Thousands of patterns would be too long for a command line."""
-    patterns = ",\n".join(_toml_text(_pattern(path)) for path in setup.withheld)
+def _build_settings(method: Method, setup: Setup) -> str:
+    """Return the text of a configuration file. Its exclude patterns could be too long for a command line."""
+    patterns = ",\n".join(_toml_text(_exclude_pattern(path)) for path in setup.withheld)
     lines = ["[scan]", f"exclude = [{patterns}]"]
     if setup.has_notebooks:
-        lines.append('notebooks = "raw"')  # the text that other methods get
+        lines.append('notebooks = "raw"')  # other methods also read notebooks as raw text
     if method.without_rules:
         lines += ["[rules]", *(f"{name} = false" for name in rule_names())]
     return "\n".join(lines) + "\n"
 
 
-def _pattern(path: str) -> str:
+def _exclude_pattern(path: str) -> str:
     """Return a .gitignore pattern that matches only this path."""
     return "/" + "".join(f"\\{char}" if char in GITIGNORE_META else char for char in path)
 

@@ -1,7 +1,7 @@
-"""Run a command in a fresh process, and measure its time and the peak memory of all its processes.
+"""Run a command in a new process, and measure its time and the peak memory of the process and its children.
 
-Sampling memory costs time. So memory is sampled in one run of a method, and that run counts as timed only if it is
-long. The interval between samples is at least 20 ms and at least 1 % of the time elapsed.
+Sampling memory takes time, so a benchmark samples memory in only one run of each method. The interval between two
+samples is at least 20 ms and at least 1 % of the elapsed time.
 """
 
 import os
@@ -31,15 +31,17 @@ class ProcessResult(NamedTuple):
     seconds: float
     """Seconds from the start of the process to its exit."""
     peak_mb: float | None
-    """Peak memory of the process and its children, or None if it was not sampled. On Linux, shared pages count once."""
+    """Peak memory of the process and its children, or None if memory was not sampled. On Linux, shared memory pages are
+    counted once."""
     last_line: bytes
     """Last line that the process printed."""
 
 
 def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> ProcessResult:
-    """Run a command until it exits. If an error occurs here, all its processes are killed.
+    """Run a command until it exits, then kill all processes that it started and left running.
 
-    `name` is the method for progress and errors. With `watched`, memory is sampled.
+    If an exception is raised during the run, the command is killed, too. `name` is the name of the method in progress
+    and error messages. With `watched`, memory is sampled.
     """
     psutil = require_psutil() if watched else None
     with _PhaseReader(name, progress) as phases:
@@ -71,7 +73,7 @@ def require_psutil() -> Any:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the process group: the process and everything it started."""
+    """Kill the process group: the process and all processes that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -91,12 +93,12 @@ def _failure_message(name: str, code: int, stderr: bytes) -> str:
     if code == -signal.SIGKILL:
         cause = cause or "killed, probably because memory ran out"
     ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    advice = "Leave it out with --only, or give slow methods fewer files with --sample."
-    return f"the method {name!r} ended {ended}: {cause or 'it printed no error'}. {advice}"
+    advice = "Leave out this method with --only, or give slow methods fewer files with --sample."
+    return f"the method {name!r} ended {ended}: {cause or 'no error message was printed'}. {advice}"
 
 
 class _PhaseReader:
-    """Show the phases that the process prints as phases of the progress display."""
+    """Shows the current phase of a process in the progress display. The process prints its phases as JSON lines."""
 
     def __init__(self, name: str, progress: Progress) -> None:
         self._name, self._progress = name, progress
@@ -118,7 +120,7 @@ class _PhaseReader:
         self.last_line = line
         try:
             message = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # printed by a library
+        except (msgspec.DecodeError, UnicodeDecodeError):  # a line that a library printed
             return
         if not isinstance(message, dict):
             return
@@ -135,9 +137,9 @@ class _PhaseReader:
 
 
 class _StderrTail:
-    """End of the standard error of a process, read continuously.
+    """The last bytes that a process wrote to standard error. A thread reads them while the process runs.
 
-    It is kept in memory, so a full disk does not lose it.
+    They are kept in memory, so that they are not lost if the disk is full.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -163,7 +165,7 @@ class _StderrTail:
 
 
 class _MemorySampler:
-    """Sample the memory of a process and its children in a thread. Without psutil it does nothing."""
+    """Samples the memory of a process and its children in a thread, unless `psutil` is None."""
 
     def __init__(self, psutil: Any | None, pid: int) -> None:
         self._psutil, self._pid = psutil, pid

@@ -1,6 +1,6 @@
 """Measure the quality of a method's rows: repeated, padded, lost and leaked tokens.
 
-It makes one pass over all rows. Memory holds each distinct window once, with two bytes per id where possible.
+All rows are read once. Windows with the same ids are stored once in memory, with two bytes per id if possible.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ NUM_UINT16_IDS = 1 << 16
 
 
 class _Window(msgspec.Struct):
-    """A distinct window and how often it occurs in train and in the held-out splits."""
+    """A distinct window, with the number of times that it occurs in train and in the held-out splits."""
 
     content: npt.NDArray[Any]
     num_train: int = 0
@@ -35,7 +35,7 @@ class _Window(msgspec.Struct):
 
 
 class _RowTotals:
-    """Totals over rows."""
+    """Totals over all rows of a method."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -63,18 +63,18 @@ class _RowTotals:
         self.num_content += end - start
 
     def l50(self) -> float | None:
-        """Share of held-out tokens in spans shared with train.
+        """Return the share of held-out tokens in spans that also occur in train.
 
-        Identical windows are compared once and counted each time.
+        Identical windows are compared once, but each of them is counted.
         """
         train = [window.content for window in self.windows.values() if window.num_train]
         held_out = [window for window in self.windows.values() if window.num_held_out]
         num_tokens = sum(len(window.content) * window.num_held_out for window in held_out)
         if not num_tokens:
             return None
-        shared = measure_overlap([window.content for window in held_out], train, num_cores())
-        counted = zip(held_out, shared, strict=True)
-        return sum(one.num_span_tokens * window.num_held_out for window, one in counted) / num_tokens
+        overlaps = measure_overlap([window.content for window in held_out], train, num_cores())
+        pairs = zip(held_out, overlaps, strict=True)
+        return sum(overlap.num_span_tokens * window.num_held_out for window, overlap in pairs) / num_tokens
 
 
 def measure_quality(out: Path, job: Job) -> Quality:
@@ -99,12 +99,12 @@ def measure_quality(out: Path, job: Job) -> Quality:
 
 
 def _count_lost(job: Job, coverage: Coverage) -> int:
-    """Count the source tokens that no window shows."""
+    """Count the source tokens that no window contains."""
     return sum(max(0, file.num_tokens - coverage.num_tokens((file.repo, file.path))) for file in job.files)
 
 
 def _count_with_reasons(out: Path, job: Job, coverage: Coverage) -> tuple[int, int]:
-    """Count the tokens lost, and the tokens left out for a reason in files.jsonl or by a setting."""
+    """Return the number of tokens lost, and the number left out for a reason in files.jsonl or by --tail drop."""
     table = {row.key: row for _, row in decode_lines(out / FILES, FileRow)}
     num_tail = read_manifest(out).counts.tail_tokens_dropped
     num_uncovered, num_left_out = 0, num_tail
@@ -122,7 +122,7 @@ def _count_with_reasons(out: Path, job: Job, coverage: Coverage) -> tuple[int, i
 
 
 def _compact(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Copy the ids into the smallest type that fits, so that the row itself can be freed."""
+    """Copy the ids to the smallest integer type that fits, so that the memory of the row can be freed."""
     return ids.astype(np.uint16 if not len(ids) or int(ids.max()) < NUM_UINT16_IDS else np.uint32)
 
 

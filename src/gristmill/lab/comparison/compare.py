@@ -31,15 +31,15 @@ from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
-# Budgets: the same number of tokens for all datasets, or the same number of epochs of each.
+# Budgets: all datasets get the same number of tokens, or each dataset gets the same number of its own epochs.
 
 BudgetKind = Literal["tokens", "epochs"]
 EVALUATIONS = 40
-"""Number of evenly spaced evaluations in a run. With equal budgets, the curves of two datasets have the same points."""
+"""Approximate number of evaluations in a run, at equal intervals."""
 
 
 def token_budgets(config: TrainConfig, trains: Sequence[TrainOverlap], kind: BudgetKind) -> list[int]:
-    """Return the token budget of each dataset. With kind `tokens`, the first dataset's epochs set it for all."""
+    """Return the token budget of each dataset. With kind `tokens`, all datasets get the budget of the first."""
     if config.tokens is not None:
         return [config.tokens] * len(trains)
     epochs = config.recipe.epochs if config.epochs is None else config.epochs
@@ -48,7 +48,7 @@ def token_budgets(config: TrainConfig, trains: Sequence[TrainOverlap], kind: Bud
 
 
 def run_config(config: TrainConfig, train: TrainOverlap, tokens: int, seed: int) -> TrainConfig:
-    """Return the configuration of one run. It has no early stop, so that all runs use their complete budget."""
+    """Return the configuration of one run. Early stopping is disabled, so that all runs use their complete budget."""
     steps = max(1, round(tokens * train.windows / train.ids / config.windows_per_step))
     every = max(1, steps // EVALUATIONS) if config.eval_every is None else config.eval_every
     return msgspec.structs.replace(
@@ -64,11 +64,11 @@ NATS = {"mlm": "nats per masked token", "causal": "nats per token"}
 class ComparedDataset(NamedTuple):
     """One dataset in the comparison."""
 
-    number: int
+    dataset_index: int
     name: str
     dataset: Dataset
     train: TrainOverlap
-    """Counts of its train split."""
+    """Size of its train split, and the overlap with the frozen files."""
     budget_tokens: int
     """Number of tokens to train on in each run."""
 
@@ -98,10 +98,10 @@ def compare(
 ) -> Comparison:
     """Train the same model on each dataset with several seeds, and score all runs on one frozen test set.
 
-    The test set consists of the files that all datasets hold out, or of the test split of the dataset `test`.
-    `budget` gives all datasets the same number of tokens, or each the same number of its own epochs. A test set with
-    fewer than `min_test_tokens` tokens (default 100,000) raises ConfigError. `log` receives the progress lines, and
-    `command` is recorded in the result. With `resume`, continue a stopped comparison.
+    The test set consists of the files that all datasets hold out, or of the test split of the dataset `test`. With the
+    budget `tokens`, all runs train on the same number of tokens. With `epochs`, each dataset gets the same number of
+    its own epochs. A test set with fewer than `min_test_tokens` tokens (default 100,000) raises ConfigError. `log`
+    receives the progress lines, and `command` is recorded in the result. `resume` continues a stopped comparison.
     """
     _require_comparable(folders, config, seeds)
     min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
@@ -125,7 +125,7 @@ def compare(
     for seed, one in product(range(seeds), compared):
         log(f"\n{printable(one.name)}, seed {seed}: run {len(finished) + 1} of {seeds * len(compared)}")
         one.dataset.edition.require_unchanged()
-        run = RunFolder(comparison_folder.run_folder(one.number, one.name, seed))
+        run = RunFolder(comparison_folder.run_folder(one.dataset_index, one.name, seed))
         finished.append(_run(one, run_config(config, one.train, one.budget_tokens, seed), run, frozen, log))
     comparison = _make_comparison(compared, finished, frozen, config, command)
     comparison_folder.write(comparison)
@@ -160,10 +160,10 @@ def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seed
     if len(folders) < MIN_DATASETS:
         raise ConfigError(f"compare needs at least two datasets, got {len(folders)}.")
     if seeds < 1:
-        raise ConfigError(f"--seeds must be at least 1, got {seeds}. Use 3 for an interval.")
+        raise ConfigError(f"--seeds must be at least 1, got {seeds}. Use 3 to get intervals.")
     if config is not None and (config.early_stop or config.seed):
         raise ConfigError(
-            "compare sets the same budget and the seeds 0, 1, 2 … for all. Leave out early_stop and seed."
+            "compare gives every dataset its complete budget and the seeds from 0 on. Leave out early_stop and seed."
         )
 
 
@@ -173,7 +173,7 @@ def _unit(dataset: Dataset, config: TrainConfig) -> str:
 
 
 def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen: Frozen, log: Log) -> FinishedRun:
-    """Train one dataset with one seed. A finished run is read, and a stopped run is resumed."""
+    """Train on one dataset with one seed. The result of a finished run is read, and a stopped run is resumed."""
     result = train(
         compared.dataset.folder,
         run.path,
@@ -192,7 +192,8 @@ def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen:
         or lines[-1].step < result.steps
     ):
         raise DatasetError(
-            f"the run in {str(run.path)!r} is damaged or from another comparison. Delete it, then use --resume."
+            f"the run in {str(run.path)!r} is damaged or from a different comparison. Delete its folder, then use "
+            "--resume."
         )
     best = best_by_validation(curve)
     files = frozen.file_numbers()
@@ -233,7 +234,7 @@ def _scores(finished: Sequence[FinishedRun], names: Sequence[str]) -> list[Datas
 
 
 def _scores_at_best(finished: Sequence[FinishedRun], names: Sequence[str]) -> list[DatasetScores]:
-    """Return the scores at the step where each run's own validation was best."""
+    """Return the score of each run at the step with the best score on its own validation split."""
     scores = {(one.result.dataset, one.result.seed): _at_best(one.result) for one in finished}
     return [
         DatasetScores(name, {seed: scores[name, seed] for dataset, seed in scores if dataset == name}) for name in names

@@ -1,7 +1,7 @@
 """Records of a finished comparison: datasets, runs with their curves, facts about the frozen test set, and verdicts.
 
-Scores are in `unit`, and lower is better. A run's own validation is in the same unit as its score on the frozen test
-set, so the difference of the two is the error of that validation.
+Scores are in `unit`, and a lower score is better. Own validation is the score on the validation split of the run's own
+dataset. It has the same unit, so its difference from the score on the frozen test set is the error of own validation.
 """
 
 import math
@@ -23,27 +23,27 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     windows: int
     """Number of rows in train."""
     tokens: int
-    """Number of distinct content tokens in train."""
+    """Number of content tokens in train, with each token of a file counted once."""
     ids: int
-    """Number of token ids in all rows of train, with special tokens and without padding."""
+    """Number of token ids in all rows of train, including special tokens, without padding."""
     epochs: float
-    """Number of epochs that the token budget amounts to."""
+    """Number of epochs in the token budget."""
     padding: float
     """Share of padding if every window is padded to the full length."""
     fingerprint: str
 
     @classmethod
-    def of(cls, dataset: Dataset, against: TrainOverlap, budget_tokens: int) -> "DatasetFacts":
-        """`against` has the counts from comparing train with the frozen test set."""
+    def of(cls, dataset: Dataset, overlap: TrainOverlap, budget_tokens: int) -> "DatasetFacts":
+        """Make the facts of a dataset. `overlap` has the counts from comparing train with the frozen test set."""
         record = dataset.record
-        capacity = against.windows * record.window_length
+        capacity = overlap.windows * record.window_length
         return cls(
-            name=against.name,
-            windows=against.windows,
+            name=overlap.name,
+            windows=overlap.windows,
             tokens=record.splits[Split.TRAIN].tokens,
-            ids=against.ids,
-            epochs=budget_tokens / against.ids if against.ids else 0.0,
-            padding=1 - against.ids / capacity if capacity else 0.0,
+            ids=overlap.ids,
+            epochs=budget_tokens / overlap.ids if overlap.ids else 0.0,
+            padding=1 - overlap.ids / capacity if capacity else 0.0,
             fingerprint=record.fingerprint,
         )
 
@@ -54,7 +54,7 @@ class CurvePoint(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
     """Number of tokens trained on up to this point."""
     validation: float | None
-    """Score on the dataset's own validation split. None without one."""
+    """Score on the dataset's own validation split. None if it has no such split."""
     test: float
     """Score on the frozen test set."""
 
@@ -68,13 +68,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     """Score on the frozen test set at the end of the budget."""
     at_best_validation: float | None
-    """Score on the frozen test set at the step with the best own validation, whose model one would keep in practice."""
+    """Score on the frozen test set at the step with the best own validation. In practice, one would keep the model of
+    this step."""
     seconds: float
     tokens_per_second: float
 
     @property
     def own_validation(self) -> float | None:
-        """Score on the dataset's own validation at the end of the budget."""
+        """Score on the dataset's own validation split at the end of the budget."""
         return self.curve[-1].validation if self.curve else None
 
     @property
@@ -89,14 +90,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     unit: str
     budget_tokens: int | None
-    """Token budget of each run. None if each dataset had the same number of its own epochs."""
+    """Token budget of every run. None if the budgets differ, because each dataset has the same number of its own
+    epochs."""
     datasets: tuple[DatasetFacts, ...]
     runs: tuple[RunResult, ...]
     frozen: FrozenFacts
     verdicts: tuple[Verdict, ...]
     """Verdicts on the scores at the end of the budget."""
     verdicts_at_best: tuple[Verdict, ...]
-    """Verdicts on the scores at the step where each run's own validation was best."""
+    """Verdicts on the scores at the step with the best own validation of each run."""
     command: str
     """Shell command that repeats the comparison."""
     device: str
@@ -111,7 +113,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreIntervals(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean scores of one dataset over its seeds. None if a run lacks the score."""
+    """Mean scores of one dataset over its seeds. A score is None if any run lacks it."""
 
     end: Interval
     at_best_validation: Interval | None
@@ -130,14 +132,14 @@ def score_intervals(comparison: Comparison, dataset: str) -> ScoreIntervals:
 
 
 def _interval(values: Sequence[float | None]) -> Interval | None:
-    known = [value for value in values if value is not None]
-    return interval_of(known) if known and len(known) == len(values) else None
+    scores = [value for value in values if value is not None]
+    return interval_of(scores) if scores and len(scores) == len(values) else None
 
 
 def best_by_validation(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """Return the first point with the lowest own validation. None if no point has one."""
-    known = [point for point in curve if point.validation is not None and not math.isnan(point.validation)]
-    return min(known, key=lambda point: math.inf if point.validation is None else point.validation, default=None)
+    """Return the first point with the lowest own validation, or None if no point has a validation score."""
+    points = [point for point in curve if point.validation is not None and not math.isnan(point.validation)]
+    return min(points, key=lambda point: math.inf if point.validation is None else point.validation, default=None)
 
 
 class Band(NamedTuple):
@@ -158,7 +160,7 @@ class MeanCurve(NamedTuple):
 
 
 def mean_curves(comparison: Comparison) -> list[MeanCurve]:
-    """Average the curves of each dataset over its seeds, at the points that all its runs have."""
+    """Average the curves of each dataset over its seeds, at the token counts that all its runs have in common."""
     curves = []
     for facts in comparison.datasets:
         runs = [{point.tokens: point for point in run.curve} for run in comparison.runs_of(facts.name)]

@@ -1,9 +1,9 @@
 """Folder of a comparison: its layout, and resuming a stopped comparison.
 
 OUT/test.jsonl, test.json    the frozen test set; written first
-OUT/runs/0-NAME-seed0/       one training run each
+OUT/runs/0-NAME-seed0/       one folder per training run
 OUT/comparison.json          the complete result
-OUT/comparison.md, .html, curves.svg    the result for people; written last
+OUT/comparison.md, .html, curves.svg    the result as pages and a chart; written last
 """
 
 import os
@@ -70,14 +70,14 @@ def _line(name: str, tokens: Sequence[int], band: Band) -> Line:
 
 
 RUNS, JSON, MARKDOWN, HTML, CURVES = "runs", "comparison.json", "comparison.md", "comparison.html", "curves.svg"
-UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ComparisonFolder:
     """Folder of one comparison."""
 
     def __init__(self, folder: str | os.PathLike[str], *, resume: bool) -> None:
-        """Raise OutputError if a new comparison would overwrite files, or ConfigError if there is none to resume."""
+        """Raise OutputError if files would be overwritten, or ConfigError if there is no comparison to resume."""
         self.path = Path(os.path.expanduser(folder))
         if resume and not (self.path / FACTS).is_file():
             raise ConfigError(f"no comparison to resume in {str(self.path)!r}. Leave out --resume.")
@@ -87,17 +87,19 @@ class ComparisonFolder:
                 and self.path.exists()
                 and (not self.path.is_dir() or any(map(_is_finished, self.path.iterdir())))
             ):
-                advice = "Continue it with --resume, or choose" if (self.path / FACTS).is_file() else "Choose"
+                advice = (
+                    "Continue the comparison with --resume, or choose" if (self.path / FACTS).is_file() else "Choose"
+                )
                 raise OutputError(f"{str(self.path)!r} is not empty. {advice} a new folder with --out.")
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
     def keep(self, frozen: Frozen) -> None:
-        """Write the frozen test set. Raises ConfigError if finished runs were scored on a different one."""
+        """Write the frozen test set. Raises ConfigError if earlier runs used a different test set."""
         if (self.path / FACTS).is_file() and read_facts(self.path).sha256 != frozen.facts.sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was started with another test set: a dataset has changed since then. "
-                "Compare into a new folder."
+                f"the comparison in {str(self.path)!r} was started with a different test set: a dataset has changed "
+                "since then. Compare into a new folder."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -106,9 +108,9 @@ class ComparisonFolder:
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
-    def run_folder(self, number: int, name: str, seed: int) -> Path:
-        """Return the folder of a run. The number keeps folders distinct if two names become equal as file names."""
-        return self.path / RUNS / f"{number}-{UNSAFE.sub('-', name)}-seed{seed}"
+    def run_folder(self, index: int, name: str, seed: int) -> Path:
+        """Return the folder of a run. The index keeps folders distinct if two dataset names give the same file name."""
+        return self.path / RUNS / f"{index}-{UNSAFE_CHARACTERS.sub('-', name)}-seed{seed}"
 
     def write(self, comparison: Comparison) -> None:
         write_atomically(self.path / JSON, comparison_json(comparison).encode() + b"\n")
@@ -118,5 +120,5 @@ class ComparisonFolder:
 
 
 def _is_finished(path: Path) -> bool:
-    """Return False for leftovers of a comparison that was killed before it wrote the frozen test set."""
+    """Return False for a temporary file that a killed comparison has left."""
     return not path.name.endswith(UNFINISHED)

@@ -23,9 +23,9 @@ HEADING = "# Which dataset trains the better model"
 RUN_HEADINGS = ("dataset", "seed", "at the end", "at best validation", "own validation", "seconds", "tokens/s")
 METHOD = (
     "Every run has the same model, {budget}, schedule and test set. Runs differ in the dataset and the seed, and all "
-    "datasets use the same seeds. The test set was frozen before training: the files that every dataset holds out (or "
-    "a separate test set), without near-duplicates of train files and without spans of 50 or more tokens that also "
-    "occur in a train split. Two datasets are compared seed by seed."
+    "datasets use the same seeds. The test set was frozen before training. It consists of the files that every dataset "
+    "holds out (or of a separate test set), without near-duplicates of train files and without spans of 50 or more "
+    "tokens that also occur in a train split. Two datasets are compared seed by seed."
 )
 
 
@@ -43,8 +43,8 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
         "## The runs",
         f"{escape_markdown(comparison.model)}, {budget_text(comparison)}.",
         numbers_table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
-        "## How",
-        METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
+        "## Method",
+        METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "token budget"),
         escape_markdown(
             ", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])
         ),

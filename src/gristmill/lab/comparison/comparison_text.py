@@ -8,10 +8,10 @@ from gristmill.lab.comparison.comparison import Comparison, DatasetFacts, score_
 from gristmill.lab.comparison.frozen import MIN_TOKENS, FrozenFacts
 from gristmill.lab.comparison.statistics import CONFIDENCE, Interval, interval_text
 
-INTEGER_EPOCHS_FROM = 100
+MIN_EPOCHS_WITHOUT_DECIMALS = 100
 UNKNOWN = "-"
 HEADINGS = ("dataset", "windows", "padding", "epochs", "at the end", "at best validation", "own validation", "off by")
-SEVERAL_PAIRS = 2
+MIN_PAIRS_FOR_NOTE = 2
 
 
 def comparison_json(comparison: Comparison) -> str:
@@ -55,18 +55,20 @@ def budget_text(comparison: Comparison) -> str:
 
 
 def frozen_text(facts: FrozenFacts) -> str:
-    origin = "held out by all" if facts.source is None else f"test of {printable(facts.source)}"
-    windows = f"{counted(facts.windows, 'window')} of {facts.window_length}"
-    tokens = f"{counted(facts.tokens, 'token')} of {counted(facts.files, 'file')}"
+    origin = "held out by all datasets" if facts.source is None else f"test split of {printable(facts.source)}"
+    windows = f"{counted(facts.windows, 'window')} of {facts.window_length} tokens"
+    tokens = f"{counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}"
     return f"{tokens} ({origin}), {windows}, sha256 {facts.sha256[:12]}"
 
 
 def overlap_lines(facts: FrozenFacts) -> list[str]:
-    """Describe the tokens removed from the test set, with the train splits that contain them. Empty if none were."""
+    """Describe the tokens removed from the test set, and the train splits that contain them, if any were removed."""
     removed = facts.tokens_before - facts.tokens
     if not removed:
         return []
-    lines = [f"{removed:,} of {counted(facts.tokens_before, 'token')} removed, because a train split contains them:"]
+    lines = [
+        f"{removed:,} of {counted(facts.tokens_before, 'token')} were removed, because a train split contains them:"
+    ]
     for train in facts.against:
         near_duplicates = (
             f", and near-duplicates of {counted(train.near_duplicate_files, 'file')}"
@@ -75,7 +77,8 @@ def overlap_lines(facts: FrozenFacts) -> list[str]:
         )
         if train.span_tokens or near_duplicates:
             lines.append(
-                f"  {printable(train.name)} contains {train.span_tokens:,} in spans of 50 or more{near_duplicates}"
+                f"  {printable(train.name)} contains {train.span_tokens:,} tokens in spans of 50 or "
+                f"more{near_duplicates}"
             )
     return lines
 
@@ -95,7 +98,7 @@ def dataset_cells(facts: DatasetFacts, comparison: Comparison) -> list[str]:
 
 
 def epochs_text(epochs: float) -> str:
-    return f"{epochs:,.0f}" if epochs >= INTEGER_EPOCHS_FROM else f"{epochs:.2f}"
+    return f"{epochs:,.0f}" if epochs >= MIN_EPOCHS_WITHOUT_DECIMALS else f"{epochs:.2f}"
 
 
 def _interval_cell(interval: Interval | None) -> str:
@@ -113,17 +116,25 @@ def notes(comparison: Comparison) -> list[str]:
     lines = [f"scores are {comparison.unit} on the frozen test set, lower is better; {_interval_note(comparison)}"]
     lines += small_test_warnings(comparison.frozen)
     if any(run.off_by is not None for run in comparison.runs):
-        lines.append("off by: own validation minus the test score; far below 0, validation is too optimistic")
+        lines.append(
+            "off by: own validation minus the test score; if it is far below 0, own validation is too optimistic"
+        )
     if comparison.frozen.source is None:
-        lines.append("the test set includes validation files, which `at best validation` used to choose the model")
-    if len(comparison.verdicts) >= SEVERAL_PAIRS:
-        each = comparison.verdicts[0].confidence
+        lines.append("the test set includes validation files, from which `at best validation` chose the model")
+    if len(comparison.verdicts) >= MIN_PAIRS_FOR_NOTE:
+        confidence = comparison.verdicts[0].confidence
         count = len(comparison.verdicts)
-        lines.append(f"{counted(count, 'pair')}: each verdict has {each:.1%} confidence, all together {CONFIDENCE:.0%}")
+        lines.append(
+            f"{counted(count, 'pair')}: each verdict has {confidence:.1%} confidence, and all together have "
+            f"{CONFIDENCE:.0%}"
+        )
     if any(verdict.files is not None for verdict in comparison.verdicts):
-        lines.append("verdicts at the end cover other seeds and similar test files; the others cover other seeds only")
+        lines.append(
+            "verdicts at the end also hold for other seeds and similar test files; verdicts at best "
+            "validation hold for other seeds, but only for these test files"
+        )
     elif comparison.verdicts and len(comparison.seeds) > 1:
-        lines.append("verdicts cover other seeds, but only these test files")
+        lines.append("verdicts also hold for other seeds, but only for these test files")
     return lines
 
 
@@ -131,11 +142,11 @@ def small_test_warnings(facts: FrozenFacts) -> list[str]:
     """Return a warning if the test set is smaller than MIN_TOKENS."""
     if facts.tokens >= MIN_TOKENS:
         return []
-    size = f"{counted(facts.tokens, 'token')} of {counted(facts.files, 'file')}, fewer than {MIN_TOKENS:,}"
+    size = f"{counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, fewer than {MIN_TOKENS:,} tokens"
     return [f"the test set has {size}: intervals are wide, and small differences are not detected"]
 
 
 def _interval_note(comparison: Comparison) -> str:
     if len(comparison.seeds) == 1:
-        return "one seed, so no intervals"
+        return "there are no intervals, because there is only one seed"
     return f"±: {CONFIDENCE:.0%} interval of Student's t over {counted(len(comparison.seeds), 'seed')}"

@@ -1,11 +1,11 @@
-"""Build the frozen test set of a comparison: one for all datasets, without overlap with any of their train splits.
+"""Build the frozen test set of a comparison: one test set for all datasets, without overlap with any train split.
 
     files held out in all   ─┐    remove near-        remove spans of 50 tokens       cut windows in
                              ├─►  duplicates of   ─►  that are also in train, and ─►  which each token
     or `test` of a test set ─┘    train files         remainders of under 32          is fresh once
 
-Train is streamed. Only the frozen files and about thirty bytes of keys per frozen token are in memory. Two train splits
-of the standard library, 14 million tokens each, take four seconds and 125 MB.
+The train splits are streamed. Only the frozen files and about thirty bytes of keys per frozen token are in memory. For
+two train splits of the standard library with 14 million tokens each, this takes four seconds and 125 MB.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,36 +80,36 @@ def _compare_with_train(
 ) -> tuple[list[TrainOverlap], list[Flags], set[int]]:
     """Compare the frozen files with every train split.
 
-    Returns the overlap with each dataset, an array of flags for each frozen span that marks tokens found in any train
-    split, and the numbers of the frozen files that are near-duplicates of train files.
+    Returns the overlap with each dataset, flags for each frozen span that mark the tokens found in any train split, and
+    the indices of the frozen files that are near-duplicates of train files.
     """
     grams = FrozenGrams([ids for file in files for _, ids in file.spans])
     finder = NearDuplicateFinder([np.concatenate([ids for _, ids in file.spans]) for file in files])
-    in_any = [np.zeros(len(ids), np.bool_) for file in files for _, ids in file.spans]
+    shared = [np.zeros(len(ids), np.bool_) for file in files for _, ids in file.spans]
     near_duplicates: set[int] = set()
     against: list[TrainOverlap] = []
     for name, dataset in zip(display_names(datasets), datasets, strict=True):
         train = TrainScan(dataset, step.advance)
-        in_this, found = train.compare_with(grams, finder)
+        shared_with_this, found = train.compare_with(grams, finder)
         against.append(
             TrainOverlap(
                 name=name,
                 windows=train.num_windows,
                 ids=train.num_ids,
-                span_tokens=sum(int(flags.sum()) for flags in in_this),
+                span_tokens=sum(int(flags.sum()) for flags in shared_with_this),
                 near_duplicate_files=len(found),
             )
         )
         near_duplicates |= found
-        in_any = [known | flags for known, flags in zip(in_any, in_this, strict=True)]
-    return against, in_any, near_duplicates
+        shared = [flags | new_flags for flags, new_flags in zip(shared, shared_with_this, strict=True)]
+    return against, shared, near_duplicates
 
 
 def _frozen_shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
     """Return the shape of the frozen windows, and their length with special tokens.
 
-    The length is the smallest of all datasets, because no model has seen longer windows in training. The overlap is
-    half of it.
+    The length is the smallest window length of all datasets, so no model is scored on longer windows than it was
+    trained on. The overlap is half of the length.
     """
     length = min(dataset.record.window_length for dataset in datasets)
     tokenizer = datasets[0].record.tokenizer
@@ -147,12 +147,14 @@ def _too_few_tokens_message(facts: FrozenFacts, min_tokens: int, dataset: Datase
     tokenizer = dataset.record.tokenizer.name
     option = "" if tokenizer == "codebert" else f" --tokenizer {tokenizer}"
     num_removed = facts.tokens_before - facts.tokens
-    origin = "all datasets hold out" if facts.source is None else f"the test split of {facts.source!r} has"
+    origin = (
+        "files held out by all datasets have" if facts.source is None else f"the test split of {facts.source!r} has"
+    )
     removed = f", and {num_removed:,} of them overlap with a train split" if num_removed else ""
     fewer = f". Or accept wide intervals with --min-test-tokens {facts.tokens}" if facts.tokens else ""
     return (
         f"the frozen test set has {counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, but "
         f"{min_tokens:,} are needed: {origin} {counted(facts.tokens_before, 'token')}{removed}. "
-        "Use other code with --test DATASET, built by: "
+        "Test on other code with --test DATASET, which you can build with: "
         f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}{fewer}"
     )

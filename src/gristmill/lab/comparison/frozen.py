@@ -1,4 +1,4 @@
-"""Records and files of the frozen test set: windows to score, and facts about them. freeze.py builds it."""
+"""Records and files of the frozen test set, which freeze.py builds: windows to score, and facts about the windows."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from gristmill.dataset.token_spans import Ids
 
 WINDOWS, FACTS = "test.jsonl", "test.json"
 MIN_TOKENS = 100_000
-"""With fewer tokens, datasets can hardly be distinguished."""
+"""Default minimum size of the test set. With fewer tokens, differences between datasets are hardly measurable."""
 
 
 class TrainOverlap(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,18 +27,18 @@ class TrainOverlap(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     windows: int
     ids: int
-    """Number of token ids in all rows of train, with special tokens and without padding."""
+    """Number of token ids in all rows of train, including special tokens, without padding."""
     span_tokens: int
-    """Number of frozen tokens in spans of 50 or more that also occur in this train split."""
+    """Number of frozen tokens in spans of 50 or more tokens that also occur in this train split."""
     near_duplicate_files: int
-    """Number of frozen files with a near-duplicate in train. 0 if gristmill did not build the rows."""
+    """Number of frozen files with a near-duplicate in train. 0 if gristmill did not build the dataset."""
 
 
 class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Contents of test.json, which describes the frozen test set."""
 
     source: str | None
-    """Dataset whose `test` split it is. None for files that all datasets hold out."""
+    """Name of the dataset whose test split is used. None if the files that all datasets hold out are used."""
     files: int
     tokens: int
     windows: int
@@ -55,15 +55,16 @@ class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrozenWindow(NamedTuple):
-    """A window to score, which is one line of test.jsonl."""
+    """A window to score: one line of test.jsonl."""
 
     repo: str
     path: str
     start: int
     fresh: int
-    """Number of content tokens to score, at the end of the window. The previous window scores the others."""
+    """Number of content tokens to score, which are the last of the window. The others are scored in the previous
+    window."""
     input_ids: Ids
-    """Token ids with special tokens."""
+    """Token ids, including special tokens."""
 
     @property
     def file(self) -> FileKey:
@@ -78,23 +79,23 @@ class Frozen(NamedTuple):
     facts: FrozenFacts
 
     def fresh_ids(self, window: FrozenWindow) -> Ids:
-        """Return the ids of a window that are scored."""
+        """Return those ids of a window that are scored."""
         end = len(window.input_ids) - len(self.facts.suffix)
         return window.input_ids[end - window.fresh : end]
 
     def file_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the file number of each window, for sums per file with `np.bincount`."""
-        numbers = {file: number for number, file in enumerate(dict.fromkeys(window.file for window in self.windows))}
-        return np.array([numbers[window.file] for window in self.windows], np.int64)
+        """Return the index of each window's file, from 0, for sums per file with `np.bincount`."""
+        indices = {file: index for index, file in enumerate(dict.fromkeys(window.file for window in self.windows))}
+        return np.array([indices[window.file] for window in self.windows], np.int64)
 
     def write(self, folder: Path) -> None:
-        """Write test.json, which marks the folder as a comparison, and then test.jsonl, for people to inspect."""
+        """Write test.json, which marks the folder as a comparison, and then test.jsonl."""
         write_atomically(folder / FACTS, msgspec.json.format(msgspec.json.encode(self.facts), indent=2) + b"\n")
         write_atomically(folder / WINDOWS, map(_line, self.windows))
 
     @classmethod
     def read(cls, folder: Path) -> "Frozen":
-        """Read the test set from a folder. Raises DatasetError if it is missing or damaged."""
+        """Read the test set from a folder. Raises DatasetError if the test set is missing or damaged."""
         facts = read_facts(folder)
         try:
             content = read_plain(folder / WINDOWS)
@@ -104,7 +105,7 @@ class Frozen(NamedTuple):
                 )
             rows = [orjson.loads(line) for line in content.splitlines()]
         except (OSError, ValueError) as error:
-            raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None
+            raise DatasetError(f"cannot read the frozen test set in {str(folder)!r}: {error}.") from None
         return cls([FrozenWindow(**{**row, "input_ids": np.array(row["input_ids"], np.uint32)}) for row in rows], facts)
 
 
@@ -112,7 +113,7 @@ def read_facts(folder: Path) -> FrozenFacts:
     try:
         return msgspec.json.decode(read_plain(folder / FACTS), type=FrozenFacts)
     except (OSError, msgspec.MsgspecError) as error:
-        raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None
+        raise DatasetError(f"cannot read the frozen test set in {str(folder)!r}: {error}.") from None
 
 
 def _line(window: FrozenWindow) -> bytes:

@@ -1,10 +1,10 @@
 """Files that all datasets of a comparison hold out, with their tokens read from the rows.
 
-A file is the same in two datasets if it has the same repo, path and text (`text_sha256` in files.jsonl). Rows that
-gristmill did not build have no files.jsonl. There, a file is held out if it has rows in validation or test and none in
-train, and its text is the same unless rows contradict each other. A token is included if any dataset contains it in a
-held-out row, even if another dataset cut it, sampled it away or dropped it at the end of a file. Tokens that are also
-in train are removed later.
+A file is the same in two datasets if it has the same repo, path and text (`text_sha256` in files.jsonl). A dataset that
+gristmill did not build has no files.jsonl. In such a dataset, a file is held out if it has rows in validation or test
+and no rows in train, and its text counts as the same unless rows contradict each other. A token is included if any
+dataset contains it in a held-out row, even if other datasets do not, because they cut the token, did not sample it or
+dropped it at the end of a file. freeze.py later removes tokens that are also in train.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ def display_names(datasets: Sequence[Dataset]) -> list[str]:
     paths = [dataset.folder.resolve().parts for dataset in datasets]
     if len(set(paths)) < len(paths):
         repeated = next(dataset.folder for number, dataset in enumerate(datasets) if paths[number] in paths[:number])
-        raise ConfigError(f"{str(repeated)!r} is given twice. Give each dataset once.")
+        raise ConfigError(f"the dataset {str(repeated)!r} is given twice. Give each dataset once.")
     for count in range(1, max(map(len, paths)) + 1):
         names = [path_text("/".join(parts[-count:])) for parts in paths]
         if len(set(names)) == len(names):
@@ -45,7 +45,7 @@ class HeldOutFile(NamedTuple):
 
     key: FileKey
     spans: list[TokenSpan]
-    """Contiguous spans of tokens, in order. Windows may leave gaps between them."""
+    """Contiguous spans of tokens, sorted by position. There may be gaps between the spans."""
 
     @property
     def num_tokens(self) -> int:
@@ -53,13 +53,13 @@ class HeldOutFile(NamedTuple):
 
 
 def read_files_held_out_in_all(datasets: Sequence[Dataset]) -> list[HeldOutFile]:
-    """Read the files that all datasets hold out, sorted by name."""
+    """Return the files that all datasets hold out, sorted by name."""
     keys = _same_in_all([_held_out_digests(dataset) for dataset in datasets])
     return _read_files(((dataset, split) for dataset in datasets for split in HELD_OUT), keys)
 
 
 def read_test_files(test: Dataset) -> list[HeldOutFile]:
-    """Read all files of the test split, sorted by name."""
+    """Return all files of the test split, sorted by name."""
     return _read_files([(test, Split.TEST)], _files_in(test, Split.TEST))
 
 
@@ -70,7 +70,7 @@ def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKe
 
 
 def _held_out_digests(dataset: Dataset) -> dict[FileKey, str | None]:
-    """Return the held-out files of a dataset, each with the digest of its text or None if it is not recorded."""
+    """Return the held-out files of a dataset, each with the digest of its text, or None if no digest is recorded."""
     if not isinstance(dataset.record, Manifest):
         held_out = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
         return dict.fromkeys(held_out - _files_in(dataset, Split.TRAIN))
@@ -79,7 +79,7 @@ def _held_out_digests(dataset: Dataset) -> dict[FileKey, str | None]:
 
 
 def _read_files(splits: Iterable[tuple[Dataset, Split]], keys: set[FileKey]) -> list[HeldOutFile]:
-    """Read the spans of these files. Leaves out files whose rows contradict each other."""
+    """Read the spans of these files, leaving out files whose rows contradict each other."""
     windows: defaultdict[FileKey, list[TokenSpan]] = defaultdict(list)
     for dataset, split in splits:
         for row in read_rows(dataset, split):

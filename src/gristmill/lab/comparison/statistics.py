@@ -3,18 +3,19 @@
 Scores are bits per byte or a loss, and lower is better. Assumptions, and how they are handled:
 
 - A run's score is the true score of its dataset plus approximately normal noise (initial weights, order, masks), and
-  runs with different seeds are independent. Then Student's t is valid for two or more seeds. With three seeds there are
-  2 degrees of freedom, and the half-width is 4.3 standard errors, so small differences are not detected.
+  runs with different seeds are independent. Under this assumption, Student's t is valid for two or more seeds. With
+  three seeds, there are 2 degrees of freedom, and the half-width is 4.3 standard errors, so small differences are not
+  detected.
 - Two datasets are compared *by seed*: the interval is that of the mean difference between the two runs of each seed.
-  Effects of a seed on both runs, such as those of the initial weights, cancel. Without common effects, the interval is
-  still valid.
-- The test set is a sample of files, too. If the scores per file are given, the interval also covers another sample of
-  similar files. It combines the half-widths over seeds and over files as the root of the sum of their squares. Noise
-  that depends on both the seed and the file is part of both half-widths, so the interval tends to be too wide. It is
-  never narrower than the one over seeds. Files are assumed to be independent. Copies among them would make the interval
-  too narrow.
+  Effects that a seed has on both runs, for example through the initial weights, cancel out. The interval is also valid
+  if there are no such effects.
+- The test set is a sample of files, too. If the scores per file are given, the interval also covers other samples of
+  similar files: its half-width is the root of the sum of the squared half-widths over seeds and over files. Noise that
+  depends on both the seed and the file is part of both half-widths, so the interval tends to be too wide. It is never
+  narrower than the interval over seeds. Files are assumed to be independent, so copies among the files would make the
+  interval too narrow.
 - Among many pairs, some would differ by chance. With m pairs, each verdict has the confidence 1 - 0.05 / m
-  (Bonferroni), so that all verdicts together hold with 95 % confidence. Holm's procedure detects slightly more, but
+  (Bonferroni), so all verdicts together hold with 95 % confidence. Holm's procedure detects slightly more, but
   gives no intervals.
 
 An interval that contains 0 means that no difference was detected, not that there is none.
@@ -35,11 +36,11 @@ CONFIDENCE = 0.95
 MIN_FILES = 2
 """Smallest number of files for an interval over files."""
 MAX_DEGREES = 1000
-"""For more degrees of freedom, the quantile for 1,000 is used, which is a thousandth too wide."""
+"""For more degrees of freedom, the quantile for 1,000 is used, which is about 0.1 % too large."""
 MAX_QUANTILE = 1e6
 DECIMALS, MAX_DECIMALS = 3, 6
 MIN_DIFFERENCE = 10.0**-MAX_DECIMALS
-"""Smaller differences are due to rounding."""
+"""Smaller differences are treated as rounding errors."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,7 +50,7 @@ class Interval(msgspec.Struct, frozen=True):
 
     mean: float
     half_width: float | None
-    """None for a single seed, or if a run has no score."""
+    """Half of the width of the interval. None for a single seed, or if a run has no score."""
 
 
 class DatasetScores(NamedTuple):
@@ -58,7 +59,7 @@ class DatasetScores(NamedTuple):
     name: str
     by_seed: Mapping[int, float]
     totals_by_seed: Mapping[int, Floats] | None = None
-    """Bits or losses of each frozen file, by seed. None if only the scores are known."""
+    """Bits or losses of each frozen file, by seed. None if only the total scores are known."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,14 +68,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     second: str
     difference: Interval
-    """Score of the first minus score of the second. Above 0, the second is better."""
+    """Score of the first dataset minus score of the second. If it is above 0, the second dataset is better."""
     better: str | None
     """Name of the better dataset. None if there is no measurable difference."""
     confidence: float
-    """Confidence of this verdict. All verdicts together have 0.95."""
+    """Confidence of this verdict. All verdicts together have a confidence of 0.95."""
     seeds: int
     files: int | None
-    """Number of test files. None if the verdict covers other seeds but only these files."""
+    """Number of test files. None if the verdict holds for other seeds, but only for these files."""
     text: str
 
 
@@ -90,7 +91,7 @@ def interval_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Inte
 def compare_pairs(
     scores: Sequence[DatasetScores], unit: str = "bits per byte", file_weights: Floats | None = None
 ) -> list[Verdict]:
-    """Return a verdict for each pair of datasets. `file_weights` are the bytes or scored tokens of each frozen file."""
+    """Return a verdict for each pair of datasets. `file_weights` are the numbers of bytes or scored tokens per file."""
     pairs = list(combinations(scores, 2))
     return [_verdict(first, second, unit, file_weights, 1 - (1 - CONFIDENCE) / len(pairs)) for first, second in pairs]
 
@@ -99,7 +100,9 @@ def _verdict(
     first: DatasetScores, second: DatasetScores, unit: str, weights: Floats | None, confidence: float
 ) -> Verdict:
     if set(first.by_seed) != set(second.by_seed):
-        raise ConfigError(f"{first.name!r} and {second.name!r} have different seeds. Run both with the same --seeds.")
+        raise ConfigError(
+            f"{first.name!r} and {second.name!r} have different seeds. Run both datasets with the same --seeds."
+        )
     seeds = sorted(first.by_seed)
     difference = interval_of([first.by_seed[seed] - second.by_seed[seed] for seed in seeds], confidence)
     over_files = _half_width_over_files(first, second, weights, confidence)
@@ -123,9 +126,9 @@ def _verdict(
 def _half_width_over_files(
     first: DatasetScores, second: DatasetScores, weights: Floats | None, confidence: float
 ) -> float | None:
-    """Return the half-width for the sum of differences divided by the sum of weights, over a sample of files.
+    """Return the half-width over samples of files, for the difference in score between two datasets.
 
-    The ratio is linearized (Cochran 1977, 6.3).
+    The difference is the ratio of a sum of differences to a sum of weights, which is linearized (Cochran 1977, 6.3).
     """
     if weights is None or len(weights) < MIN_FILES:
         return None
@@ -150,7 +153,7 @@ def _text(first: str, second: str, difference: Interval, better: str | None, uni
 
 
 def interval_text(interval: Interval) -> str:
-    """Format an interval as `0.031 ± 0.006`, with more decimals if the half-width would be 0.000."""
+    """Format an interval as `0.031 ± 0.006`, with more decimals if the half-width would be rounded to 0.000."""
     half = interval.half_width
     if half is None or not math.isfinite(half):
         return f"{interval.mean:.{DECIMALS}f}"

@@ -1,11 +1,11 @@
 """Overlap of the frozen files with a train split: shared 50-grams and near-duplicate files.
 
-The keys of the frozen 50-grams are in a table, and train is streamed once. The rule is that of the build
-(splits.shared_spans): verbatim spans of 50 or more tokens with 8 or more distinct ids.
+The keys of the frozen 50-grams are in a table, and the train split is streamed once. As in a build
+(splits.shared_spans), a shared span is a verbatim span of 50 or more tokens with 8 or more distinct ids.
 
-Keys have 64 bits, and their tokens are not compared. Equal spans have equal keys, so no shared span is missed. With 3
-million frozen and 100 million train 50-grams, one run in sixty thousand has two different spans with the same key. Such
-a collision removes 50 clean tokens from the frozen set, the same ones for every dataset.
+Only keys of 64 bits are compared, not the tokens. Equal spans have equal keys, so no shared span is missed. With 3
+million frozen and 100 million train 50-grams, one comparison in sixty thousand has two different spans with the same
+key. Such a collision removes 50 clean tokens from the frozen test set, which is the same for every dataset.
 """
 
 from bisect import bisect_left, bisect_right
@@ -38,13 +38,14 @@ from gristmill.splits.shared_spans import (
 )
 
 BATCH_TOKENS = 1 << 16
-"""Arrays of half a megabyte fit into a core's cache."""
+"""Approximate number of tokens in a batch. Its arrays take half a megabyte each, which fits into the cache of a
+core."""
 SEPARATOR = np.zeros(1, np.uint32)
-"""Id between two frozen spans, so that shared ranges of both never touch."""
+"""Id between two frozen spans, so that shared ranges in the two spans are never merged."""
 
 
 TrainSpan = tuple[TextKey, TokenSpan]
-"""A contiguous span of tokens in train, with the text it is from."""
+"""A text in train, and a contiguous span of its tokens."""
 
 
 class FrozenGrams:
@@ -57,33 +58,33 @@ class FrozenGrams:
         self._first = np.cumsum(lengths + 1) - (lengths + 1)
         self._lengths = lengths
         self._starts = _gram_starts(self._first, lengths)
-        self._keys, self._numbers = np.unique(span_keys(self._ids, self._starts), return_inverse=True)
+        self._keys, self._key_indices = np.unique(span_keys(self._ids, self._starts), return_inverse=True)
         self._table = KeyTable.of([self._keys], len(self._keys))
 
     def find_shared(self, train: Iterable[Ids]) -> list[Flags]:
-        """Return flags for each frozen span that mark the tokens in ranges also found in train."""
+        """Return flags for each frozen span that mark the tokens in ranges that also occur in train."""
         is_found = np.zeros(len(self._keys), np.bool_)
         for batch in _batches(train):
             is_found[self._matching_keys(batch)] = True
         shared = np.zeros(len(self._ids), np.bool_)
-        for start, end in merge_into_ranges(self._ids, self._starts[is_found[self._numbers]], MIN_DISTINCT_IDS):
+        for start, end in merge_into_ranges(self._ids, self._starts[is_found[self._key_indices]], MIN_DISTINCT_IDS):
             shared[start:end] = True
         return [shared[first : first + size] for first, size in zip(self._first, self._lengths, strict=True)]
 
     def _matching_keys(self, batch: Sequence[Ids]) -> Positions:
-        """Return the numbers of the frozen keys that also occur in these texts."""
+        """Return the indices of the frozen keys that also occur in these texts."""
         lengths = np.array([len(ids) for ids in batch], np.int64)
         keys = span_keys(np.concatenate(batch), _gram_starts(np.cumsum(lengths) - lengths, lengths))
         if not len(self._keys):
             return np.zeros(0, np.int64)
         keys = keys[self._table.may_contain(keys)]
-        numbers = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found: Positions = numbers[self._keys[numbers] == keys]
+        indices = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: Positions = indices[self._keys[indices] == keys]
         return found
 
 
 def _gram_starts(first: Positions, lengths: Positions) -> Positions:
-    """Return the start of every 50-gram within texts that begin at `first`."""
+    """Return the start of every 50-gram in concatenated texts. `first` has the start of each text."""
     return expand_ranges(first, np.maximum(0, lengths - SPAN_TOKENS + 1))
 
 
@@ -100,7 +101,7 @@ def _batches(texts: Iterable[Ids]) -> Iterator[list[Ids]]:
 
 
 class NearDuplicateFinder:
-    """Finds the frozen files that are near-duplicates of a train file, by the rule of the build."""
+    """Finds the frozen files that are near-duplicates of a train file, by the same rule as a build."""
 
     def __init__(self, texts: Sequence[Ids]) -> None:
         self._texts = texts
@@ -110,7 +111,7 @@ class NearDuplicateFinder:
                 self._by_key[slot].append(number)
 
     def scan(self, spans: Iterable[TrainSpan], found: set[int]) -> Iterator[TrainSpan]:
-        """Yield the train spans unchanged, and add the numbers of frozen files with a near-duplicate to `found`."""
+        """Yield the train spans unchanged, and add the indices of frozen files with a near-duplicate to `found`."""
         documents: list[Ids] = []
         for text, parts in groupby(spans, itemgetter(0)):
             ids = []
@@ -143,7 +144,7 @@ ID_BYTES = np.dtype(np.uint32).itemsize
 
 
 class TrainScan:
-    """One pass over a dataset's train split, which finds the overlap with the frozen files and counts the ids."""
+    """A pass over a train split that finds the overlap with the frozen files and counts windows and ids."""
 
     def __init__(self, dataset: Dataset, advance: Callable[[int], None]) -> None:
         self._dataset, self._advance = dataset, advance
@@ -153,10 +154,11 @@ class TrainScan:
     def compare_with(self, grams: FrozenGrams, finder: NearDuplicateFinder) -> tuple[list[Flags], set[int]]:
         """Find the overlap with the frozen files.
 
-        Returns flags for each frozen span that mark tokens also found in train, and the numbers of the frozen files
-        with a near-duplicate in train.
+        Returns flags for each frozen span that mark the tokens that also occur in train, and the indices of the frozen
+        files with a near-duplicate in train.
 
-        If the rows of a file are not consecutive, there is no document to compare, and near-duplicates are not found.
+        Near-duplicates are found only if gristmill built the dataset, because only then are the rows of a file
+        consecutive.
         """
         found: set[int] = set()
         spans = self._spans()
@@ -164,26 +166,26 @@ class TrainScan:
         return grams.find_shared(span.ids for _, span in spans), found
 
     def _spans(self) -> Iterator[TrainSpan]:
-        """Join consecutive rows of a file, with the parts of fill-in-the-middle documents in their original order."""
-        for _, windows in groupby(self._windows(), lambda shown: shown.window.file):
+        """Join consecutive windows of a text, with parts of fill-in-the-middle documents in their original order."""
+        for _, windows in groupby(self._windows(), lambda entry: entry.window.file):
             by_text: defaultdict[TextKey, list[WindowWithIds]] = defaultdict(list)
-            for shown in windows:
-                text = shown.window.text_key
+            for entry in windows:
+                text = entry.window.text_key
                 if text.variant in INDEPENDENT_WINDOW_KINDS or not text.path:
-                    yield text, shown.span
+                    yield text, entry.span
                 else:
-                    by_text[text].append(shown)
-            for text, of_text in by_text.items():
-                joined = join_windows(self._dataset, of_text)
-                spans = [shown.span for shown in of_text] if joined is None else joined
+                    by_text[text].append(entry)
+            for text, entries in by_text.items():
+                joined = join_windows(self._dataset, entries)
+                spans = [entry.span for entry in entries] if joined is None else joined
                 yield from ((text, span) for span in spans)
 
     def _windows(self) -> Iterator[WindowWithIds]:
-        """Yield all windows. Those of a file are consecutive if gristmill built the dataset."""
+        """Yield all windows. The windows of a file are consecutive if gristmill built the dataset."""
         return self._read_windows() if self._dataset.record.packing is None else _group_by_file(self._read_windows())
 
     def _read_windows(self) -> Iterator[WindowWithIds]:
-        """Read the windows in stored order. The labels of a noisy window follow it as a window of the original file."""
+        """Yield the windows in stored order. The labels of a noisy window follow as a window of the original file."""
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in UNTRAINED_VARIANTS for window in row.windows):
                 self.num_windows += 1
@@ -194,12 +196,12 @@ class TrainScan:
                     yield WindowWithIds(msgspec.structs.replace(window, variant=""), row.clean)
 
 
-def _group_by_file(shown: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:
-    """Group the windows of packed rows by file. Their ids are stored in a temporary file, not in memory."""
+def _group_by_file(entries: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:
+    """Group the windows of packed rows by file. The ids are stored in a temporary file, not in memory."""
     offsets: defaultdict[FileKey, list[tuple[Window, int]]] = defaultdict(list)
     with TemporaryFile() as stream:
         end = 0
-        for window, ids in shown:
+        for window, ids in entries:
             offsets[window.file].append((window, end))
             end += stream.write(ids.astype(np.uint32, copy=False).tobytes())
         for windows in offsets.values():
@@ -209,7 +211,7 @@ def _group_by_file(shown: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:
 
 
 class Seams:
-    """Tokens around the boundaries of adjacent spans of a text, with the 50-grams that neither span contains alone."""
+    """Tokens around the boundary of two adjacent spans of a text, for the 50-grams that cross the boundary."""
 
     def __init__(self) -> None:
         self._heads: dict[TextKey, dict[int, Ids]] = {}
@@ -230,7 +232,7 @@ class Seams:
 
 
 def _add_seams(spans: Iterable[TrainSpan]) -> Iterator[TrainSpan]:
-    """Yield the spans and then the seams between them, for files whose rows are not consecutive."""
+    """Yield the spans, and then the seams between the spans, for files whose rows are not consecutive."""
     seams = Seams()
     for text, span in spans:
         seams.add(text, span)

@@ -1,1 +1,1 @@
-"""`gristmill train`: train a model on a dataset and plot its curves."""
+"""`gristmill train`: train a model on a dataset and plot its loss curves."""

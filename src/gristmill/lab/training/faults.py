@@ -1,4 +1,4 @@
-"""One-line errors for the failures of a training: no GPU, too little memory or disk space, damaged checkpoints."""
+"""One-line errors for failures of a training run: no GPU, too little memory or disk space, damaged checkpoints."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ def choose_device(config: TrainConfig) -> torch.device:
         torch.cuda.set_device(local_rank())
         return torch.device("cuda", local_rank())
     if config.device == "cuda":
-        reason = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver finds none"
+        reason = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver finds no GPU"
         raise ConfigError(f"no GPU found: {reason}. Leave out --device cuda to train on the CPU.")
     return torch.device("cpu")
 
@@ -35,16 +35,16 @@ def explain_training_errors(config: TrainConfig, folder: Path) -> Iterator[None]
         raise TrainingError(_out_of_memory("memory", config)) from None
     except OSError as error:
         raise OutputError(
-            f"cannot continue in {str(folder)!r}: {error.strerror or error}. After fixing it, use --resume to continue "
+            f"cannot continue in {str(folder)!r}: {error.strerror or error}. Fix this, then use --resume to continue "
             "from the last checkpoint."
         ) from None
     except SafetensorError as error:
         raise OutputError(f"cannot write into {str(folder)!r}: {error}. Free some space, then use --resume.") from None
     except RuntimeError as error:
-        explained = _explanation(error, config)
-        if explained is None:
+        explanation = _explanation(error, config)
+        if explanation is None:
             raise
-        raise explained from None
+        raise explanation from None
 
 
 @contextmanager
@@ -58,12 +58,12 @@ def explain_checkpoint_errors(checkpoint: str | Path | None) -> Iterator[None]:
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise DatasetError(
             f"the checkpoint {str(checkpoint)!r} cannot be read: {first}. Delete it, then use --resume to continue "
-            "from the previous one."
+            "from the previous checkpoint."
         ) from None
 
 
 def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | None:
-    """Return a one-line error for a known failure, otherwise None."""
+    """Return a one-line error for a known failure, or None for any other failure."""
     text = str(error)
     if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text or "ALLOC_FAILED" in text:
         return TrainingError(_out_of_memory("GPU memory", config))
@@ -71,7 +71,7 @@ def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | No
         return TrainingError(_out_of_memory("memory", config))
     if "DataLoader worker" in text:
         return TrainingError(
-            "a process that prefetches windows has died, possibly because of too little memory. Try --workers 0."
+            "a process that prefetches windows has died, probably because it ran out of memory. Try --workers 0."
         )
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
         first = text.strip().partition("\n")[0]

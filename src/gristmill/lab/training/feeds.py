@@ -23,9 +23,10 @@ from gristmill.lab.training.train_config import UNTRAINED_VARIANTS, Budget, Trai
 EVALUATION_BATCH_SIZE = 16
 GPU_EVALUATION_BATCH_SIZE = 64
 MAX_CACHED_WINDOWS = 20_000
-"""Held-out batches are the same at every evaluation. Up to this many windows, about 200 MB, they are kept in memory."""
+"""Held-out batches are the same at every evaluation. If they have at most this many windows (about 200 MB), they are
+kept in memory."""
 EVALUATION_MASK_SEED = 0
-"""Evaluations use the same masks in every run, independent of its seed."""
+"""Seed for the masks of evaluations, which are the same in every run, regardless of the run's seed."""
 
 Batch = dict[str, torch.Tensor]
 Collate = Callable[[Sequence[Item]], Batch]
@@ -58,10 +59,10 @@ class TargetCollator:
         inputs = {"input_ids": batch["input_ids"], "tokens": targets.tokens}
         if targets.positions is not None:
             inputs["positions"] = targets.positions
-        # Without padding no mask is needed, and the model uses the fast attention.
+        # Without padding, no mask is needed, and the model uses a faster attention.
         if not self._is_causal and not bool(batch["attention_mask"].all()):
             inputs["attention_mask"] = batch["attention_mask"]
-        if POSITION_IDS in batch:  # they separate the files of packed rows
+        if POSITION_IDS in batch:  # position ids separate the files of packed rows
             inputs[POSITION_IDS] = batch[POSITION_IDS]
         return inputs
 
@@ -76,7 +77,7 @@ class LazyBatches(Sequence[Batch]):
         return len(self._parts)
 
     def __iter__(self) -> Iterator[Batch]:
-        # The default iterator of a Sequence would take an IndexError from a damaged row for the end.
+        # The default iterator of a Sequence would treat an IndexError from a damaged row as the end of the sequence.
         return map(self.__getitem__, range(len(self)))
 
     @overload
@@ -93,9 +94,9 @@ class Feeds:
     """Training and evaluation batches of one dataset."""
 
     def __init__(self, dataset: Dataset, config: TrainConfig, *, is_fixed_width: bool) -> None:
-        """With `is_fixed_width`, pad every batch to the full window length, so that nothing is compiled twice.
+        """Open all splits. With `is_fixed_width`, all batches have the full window length, to avoid compiling again.
 
-        Raises if the dataset has no windows in train or validation, or the processes cannot share a batch evenly.
+        Raises if train or validation has no windows, or if the processes cannot share a batch evenly.
         """
         self._dataset, self._config = dataset, config
         self._process = process_rank()
@@ -113,12 +114,13 @@ class Feeds:
         if not self.num_windows:
             raise DatasetError(
                 f"{str(dataset.folder)!r} has no windows in train. "
-                "Build it with a larger share, for example --split 85/10/5."
+                "Build it with a larger share for train, for example --split 85/10/5."
             )
         if not len(dataset["validation"]):
             raise DatasetError(
                 f"{str(dataset.folder)!r} has no windows in validation, which is needed to choose the best model and "
-                "to stop. Build it from more files, or with a larger share, for example --split 80/15/5."
+                "to stop early. Build it from more files, or with a larger share for validation, for example "
+                "--split 80/15/5."
             )
         self.num_ids = self._count_ids()
         if self.num_ids < 1:
@@ -127,9 +129,9 @@ class Feeds:
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
-        """Number of bytes of each token, for bits per byte, with 0 for special tokens.
+        """Number of bytes of each token, or 0 for a special token. Used to compute bits per byte.
 
-        None if the model is not causal or the tokenizer has no known token lengths.
+        None if the objective is not causal or the lengths of the tokens are unknown.
         """
         vocabulary = TokenProperties.of(self._dataset.tokenizer)
         if self._config.objective != "causal" or vocabulary.num_bytes is None:
@@ -139,7 +141,7 @@ class Feeds:
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
         """Return the batches from `first_step` on. They do not depend on the number of workers or on resuming.
 
-        A step takes `accumulate` batches. The last step takes fewer if the epochs end before.
+        A step takes `accumulate` batches. The last step takes fewer batches if the last epoch ends earlier.
         """
         is_complete_epochs = budget.num_windows % budget.windows_per_epoch == 0
         loader = self._windows.loader(
@@ -156,7 +158,7 @@ class Feeds:
         return loader
 
     def held_out(self, split: Split) -> Sequence[Batch]:
-        """Return the batches of a held-out split, the same on every call."""
+        """Return the batches of a held-out split. They are the same on every call."""
         if split not in self._cached:
             windows = self._held_out[split]
             draws = windows.order.draws(0, range(len(windows)))
@@ -193,10 +195,10 @@ class Feeds:
         return TargetCollator(masked, is_causal=False, is_scored=fresh_only)
 
     def _count_ids(self) -> int:
-        """Count the token ids of an epoch, without padding."""
+        """Count the token ids in an epoch, without padding."""
         columns, facts = self._dataset.record.columns, self._dataset.record.splits[Split.TRAIN]
         if not {"attention_mask", "weight"} & set(columns) and self.num_windows == facts.windows:
             return facts.emitted_tokens
-        # If windows are drawn by weight, epochs differ a little. The first one represents all.
+        # If windows are drawn by weight, epochs differ slightly. The first epoch represents all epochs.
         draws = self._windows.order.draws(0, range(self.num_windows))
         return sum(len(self._windows[draw]["input_ids"]) for draw in draws)

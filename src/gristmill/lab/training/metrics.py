@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line per measurement, appended while the training runs. Readers skip an incomplete last line."""
+"""metrics.jsonl: one line per measurement, appended during a training run. Readers skip an incomplete last line."""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ StopReason = Literal["budget", "no_improvement"]
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measurement, which is one line of metrics.jsonl."""
+    """One measurement: one line of metrics.jsonl."""
 
     step: int
     epoch: float
     tokens: int
-    """Number of token ids trained on, without padding."""
+    """Number of token ids trained on so far, without padding."""
     seconds: float
-    """Duration of the run. Time between a stop and a resume does not count."""
+    """Duration of the run so far, without the time between a stop and a resume."""
     split: Literal["train", "validation", "test", "frozen"]
     loss: float
     """Nats per token. For train, the mean since the previous train line."""
@@ -41,7 +41,7 @@ class Metrics:
     """Measurements of a run, in memory and in metrics.jsonl."""
 
     def __init__(self, folder: Path, checkpoint: Path | None = None, *, is_writer: bool = True) -> None:
-        """Start with the measurements in the checkpoint. Only the process with `is_writer` writes the file."""
+        """Start with the measurements in the checkpoint, if any. Only the process with `is_writer` writes the file."""
         self._path, self._is_writer = folder / METRICS, is_writer
         self.lines: list[Metric] = []
         if checkpoint is not None:
@@ -81,7 +81,7 @@ class Metrics:
 
 
 def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -> int:
-    """Count the evaluations after the warm-up since one lowered the loss by more than MIN_GAIN.
+    """Count the evaluations after the warm-up since the last gain, which lowered the loss by more than MIN_GAIN.
 
     Small gains add up, because each loss is compared with the loss at the last gain, not with the previous loss.
     """
@@ -95,7 +95,7 @@ def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -
 
 
 def read_metrics(folder: Path) -> list[Metric]:
-    """Read metrics.jsonl from a folder, without an incomplete last line. Returns [] if the file does not exist."""
+    """Read metrics.jsonl from a folder, skipping an incomplete last line. Returns [] if the file does not exist."""
     path = folder / METRICS
     try:
         lines = read_plain(path).splitlines(keepends=True)

@@ -1,7 +1,7 @@
 """Models to train: three sizes with random weights, or a pretrained model from a folder or the Hub.
 
-A pretrained model is checked against the tokenizer and window length of the dataset. A `Learner` wraps a model and
-its trained weights: all of them, or those of a LoRA adapter (peft).
+A pretrained model is checked against the tokenizer and window length of the dataset. A `Learner` is a model with the
+weights to train: all weights, or those of a LoRA adapter (peft).
 """
 
 import hashlib
@@ -29,12 +29,13 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 
 MAX_ROBERTA_PAD_ID = 64
-"""RoBERTa numbers positions from the padding id upwards, so a large padding id would leave most of them unused."""
-PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+"""Largest padding id for RoBERTa, which numbers positions from the padding id upwards. With a large padding id, most
+positions would be unused."""
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 BASE_DIGEST = "base.sha256"
-"""File in an adapter's checkpoint with the digest of the base weights it was trained for."""
-MAX_NAMED = 3
+"""File in an adapter's checkpoint with the digest of the base weights that the adapter was trained for."""
+MAX_LISTED = 3
 SAFE_LOADING: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True}
 """Options for loading weights from any source: no pickle, and no code from the model's folder."""
 
@@ -100,9 +101,9 @@ def _causal_config(size: Size, requirements: ModelRequirements) -> transformers.
 
 
 def _masked_config(size: Size, requirements: ModelRequirements) -> transformers.PretrainedConfig:
-    """Return a RoBERTa configuration, or a BERT one if the padding id is large or missing.
+    """Return a RoBERTa configuration, or a BERT configuration if the padding id is large or missing.
 
-    The two differ in how they number positions.
+    The two kinds of model differ in how they number positions.
     """
     pad_id = requirements.definition.pad_id
     is_roberta = pad_id is not None and pad_id <= MAX_ROBERTA_PAD_ID
@@ -139,7 +140,7 @@ def _load_pretrained(name: str, objective: ObjectiveName, requirements: ModelReq
             _require_safetensors(name, source)
         config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         _require_capacity(name, config, requirements)
-        # A config.json may name kernels on the Hub here, which are code.
+        # In these settings, a config.json may name kernels on the Hub, which are code.
         config._attn_implementation = config._experts_implementation = None  # noqa: SLF001
         model: PreTrainedModel = auto.from_pretrained(
             source, config=config, dtype=torch.float32, **SAFE_LOADING, **options
@@ -159,11 +160,12 @@ def _require_same_tokenizer(name: str, path: str, expected: Definition) -> None:
     except TokenizerError as error:
         if not os.path.isdir(path):
             raise InputError(
-                f"the model {name!r} is none of {_FRESH_MODEL_NAMES} and not a folder, and: {error}"
+                f"the model {name!r} is neither one of {_FRESH_MODEL_NAMES} nor a folder, and its tokenizer cannot "
+                f"be loaded: {error}"
             ) from None
         raise ConfigError(
-            f"the model {name!r} has no tokenizer in its folder, so the dataset's ids cannot be checked against it. "
-            "Put the tokenizer.json that the model was trained with into its folder."
+            f"the model {name!r} has no tokenizer in its folder, so the dataset's ids cannot be checked. "
+            "Put the tokenizer.json that the model was trained with into this folder."
         ) from None
     if differences := list(_differences(expected, found)):
         raise ConfigError(
@@ -179,24 +181,25 @@ def _differences(expected: Definition, found: Definition) -> Iterable[str]:
     changed = sorted(token for token in dataset_ids.keys() & model_ids.keys() if dataset_ids[token] != model_ids[token])
     if changed:
         texts = (
-            f"{token!r} is {dataset_ids[token]} in the dataset and {model_ids[token]} in the model" for token in changed
+            f"{token!r} has id {dataset_ids[token]} in the dataset and {model_ids[token]} in the model"
+            for token in changed
         )
         yield f"{counted(len(changed), 'token')} with a different id ({_first_few(texts, len(changed))})"
-    for own, others, side in ((dataset_ids, model_ids, "dataset"), (model_ids, dataset_ids, "model")):
-        if only := sorted(own.keys() - others.keys(), key=own.__getitem__):
-            yield f"{counted(len(only), 'token')} only in the {side} ({_first_few(map(repr, only), len(only))})"
-    for role, ours, theirs in (
+    for ids, other_ids, owner in ((dataset_ids, model_ids, "dataset"), (model_ids, dataset_ids, "model")):
+        if tokens := sorted(ids.keys() - other_ids.keys(), key=ids.__getitem__):
+            yield f"{counted(len(tokens), 'token')} only in the {owner} ({_first_few(map(repr, tokens), len(tokens))})"
+    for role, dataset_value, model_value in (
         ("begins texts with", expected.begin_ids, found.begin_ids),
         ("ends texts with", expected.end_id, found.end_id),
     ):
-        if ours != theirs and dataset_ids == model_ids:
-            names = _token_names(expected, ours), _token_names(found, theirs)
+        if dataset_value != model_value and dataset_ids == model_ids:
+            names = _token_names(expected, dataset_value), _token_names(found, model_value)
             yield f"the dataset's tokenizer {role} {names[0]}, the model's with {names[1]}"
 
 
 def _first_few(texts: Iterable[str], count: int) -> str:
-    first = [text for text, _ in zip(texts, range(MAX_NAMED), strict=False)]
-    return ", ".join(first) + (", …" if count > MAX_NAMED else "")
+    first = [text for text, _ in zip(texts, range(MAX_LISTED), strict=False)]
+    return ", ".join(first) + (", …" if count > MAX_LISTED else "")
 
 
 def _token_names(definition: Definition, ids: tuple[int, ...] | int | None) -> str:
@@ -208,11 +211,11 @@ def _token_names(definition: Definition, ids: tuple[int, ...] | int | None) -> s
 def _require_safetensors(name: str, folder: str) -> None:
     """Raise InputError if the weights in a folder are pickled, because loading them may run code."""
     files = os.listdir(folder)
-    pickled = [file for file in sorted(files) if file.endswith(PICKLED)]
+    pickled = [file for file in sorted(files) if file.endswith(PICKLE_SUFFIXES)]
     if pickled and not any(file.endswith(".safetensors") for file in files):
         raise InputError(
             f"cannot load the model {name!r}: its weights are pickled ({pickled[0]}), and loading a pickle may run "
-            "code. Only safetensors are supported: if you trust the model, load it and save_pretrained() it again."
+            "code. Only safetensors are supported: if you trust the model, load it and save it with save_pretrained()."
         )
 
 
@@ -223,20 +226,20 @@ def _require_capacity(name: str, config: Any, requirements: ModelRequirements) -
     if length is not None and length < requirements.window_length:
         raise ConfigError(
             f"the model {name!r} takes up to {counted(length, 'id')}, but the dataset's windows have "
-            f"{requirements.window_length}. Build the dataset with --window {length}."
+            f"{requirements.window_length} ids. Build the dataset with --window {length}."
         )
     if config.vocab_size < requirements.definition.vocab_size:
         raise ConfigError(
             f"the model {name!r} has {config.vocab_size:,} ids, but the dataset's tokenizer has "
-            f"{requirements.definition.vocab_size:,}."
+            f"{requirements.definition.vocab_size:,} ids. Choose a different model."
         )
 
 
 class Learner:
-    """A model and its trained weights: all of them, or a LoRA adapter."""
+    """A model with the weights to train: all weights, or those of a LoRA adapter."""
 
     def __init__(self, model: PreTrainedModel, config: TrainConfig) -> None:
-        """With `config.lora`, add an adapter to the model and freeze its own weights."""
+        """With `config.lora`, add an adapter to the model and freeze the model's own weights."""
         self.model, self._name = model, config.model
         self._base_digest = _weights_digest(model) if config.lora else ""
         self._adapter = _add_adapter(model, config) if config.lora else None
@@ -253,14 +256,14 @@ class Learner:
         if self._adapter is None:
             self.model.save_pretrained(folder)
             return
-        # Otherwise peft would ask the Hub whether the vocabulary has grown.
+        # Without this option, peft would ask the Hub whether the vocabulary has grown.
         self._adapter.save_pretrained(str(folder), save_embedding_layers=False)
         write_atomically(folder / BASE_DIGEST, self._base_digest.encode(), is_synced=False)
 
     def save_with_tokenizer(self, requirements: ModelRequirements, folder: Path) -> None:
         """Save the trained weights and the tokenizer, so that `AutoTokenizer` can load the folder, too."""
         self.save(folder)
-        # Callers that truncate to model_max_length then get windows as long as in training.
+        # Callers that truncate texts to model_max_length get windows as long as in training.
         settings = {
             **msgspec.json.decode(requirements.definition.config),
             "model_max_length": requirements.window_length,
@@ -268,7 +271,7 @@ class Learner:
         msgspec.structs.replace(requirements.definition, config=msgspec.json.encode(settings)).write(folder)
 
     def load(self, folder: Path) -> None:
-        """Load the weights that `save` wrote. Raises if they belong to another base model or adapter."""
+        """Load the weights that `save` wrote. Raises if they belong to a different base model or adapter."""
         if self._adapter is None:
             load_weights(self.model, folder)
             return
@@ -310,8 +313,10 @@ def _add_adapter(model: PreTrainedModel, config: TrainConfig) -> Any:
             adapter: Any = get_peft_model(model, settings)
     except ValueError as error:
         first = str(error).strip().partition("\n")[0].rstrip(".")
-        raise ConfigError(f"--lora-targets {config.lora_targets} does not fit {config.model!r}: {first}.") from None
-    # peft stores a set of names. Sorting it gives adapter_config.json the same bytes every time.
+        raise ConfigError(
+            f"--lora-targets {config.lora_targets} does not fit the model {config.model!r}: {first}."
+        ) from None
+    # peft stores a set of names. Sorting the names gives adapter_config.json the same bytes every time.
     peft_config = adapter.active_peft_config
     peft_config.target_modules = sorted(peft_config.target_modules)
     return adapter

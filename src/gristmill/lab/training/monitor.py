@@ -1,4 +1,4 @@
-"""Progress of a running training: a line per evaluation, metrics.jsonl, curves and TensorBoard."""
+"""Progress of a training run: a printed line per evaluation, metrics.jsonl, curves and TensorBoard."""
 
 import importlib.util
 import time
@@ -22,11 +22,11 @@ from gristmill.views.table import Table
 # Measurements of a run as curves and as a table.
 
 MAX_TABLE_ROWS = 300
-NAMES = {"train": "train", "validation": "validation", "frozen": "frozen test"}
+SPLIT_LABELS = {"train": "train", "validation": "validation", "frozen": "frozen test"}
 
 
 def make_panels(lines: Sequence[Metric], best: Metric | None) -> list[Panel]:
-    """Return a panel for each measured value: loss, bits per byte if known, and accuracy."""
+    """Return a panel for each measured value: loss, bits per byte if measured, and accuracy."""
     marks = () if best is None else (Mark(f"best, epoch {best.epoch:.3g}", best.epoch),)
     panels = [_panel("Loss", "nats per token", lines, "loss", marks)]
     if any(line.bits_per_byte is not None for line in lines):
@@ -37,7 +37,7 @@ def make_panels(lines: Sequence[Metric], best: Metric | None) -> list[Panel]:
 
 def _panel(title: str, unit: str, lines: Sequence[Metric], name: str, marks: Sequence[Mark]) -> Panel:
     curves = []
-    for split, label in NAMES.items():
+    for split, label in SPLIT_LABELS.items():
         points = [
             Point(line.epoch, value)
             for line in lines
@@ -49,7 +49,7 @@ def _panel(title: str, unit: str, lines: Sequence[Metric], name: str, marks: Seq
 
 
 def make_table(lines: Sequence[Metric]) -> Table:
-    """Return a table of the last MAX_TABLE_ROWS measurements. metrics.jsonl has all of them."""
+    """Return a table of the last MAX_TABLE_ROWS measurements. metrics.jsonl has all measurements."""
     rows = [
         (
             f"{line.epoch:.2f}",
@@ -68,7 +68,7 @@ def make_table(lines: Sequence[Metric]) -> Table:
 SECONDS_BETWEEN_REFRESHES = 10
 SECONDS_BETWEEN_BEATS = 10
 TIMED_STEPS, TIMED_SECONDS = 20, 5
-"""Reaching either limit is enough for a first estimate of the duration."""
+"""Number of steps and seconds to time before the first estimate of the duration. Reaching one limit is enough."""
 Item = TypeVar("Item")
 MINUTE, HOUR = 60, 3600
 DRAWING_SHARE = 0.05
@@ -90,7 +90,7 @@ class Heartbeat:
             self._log(f"{'':>8} {text}")
 
     def over(self, items: Sequence[Item], text: str) -> Iterator[Item]:
-        """Yield the items, and log the number of the current one from time to time."""
+        """Yield the items, and log the position of the current item, from 1, from time to time."""
         for number, item in enumerate(items, 1):
             self.beat(f"{text} {number:,} of {len(items):,}")
             yield item
@@ -109,7 +109,7 @@ class RunMonitor:
         *,
         is_writer: bool,
     ) -> None:
-        """`facts` describe the run on its page. Only the process with `is_writer` writes files and logs."""
+        """Start a monitor. `facts` are shown on the page of the run. Only the process with `is_writer` writes files."""
         self._is_writer = is_writer
         self._folder, self._metrics, self._budget, self._facts, self._log = folder, metrics, budget, facts, log
         self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
@@ -123,15 +123,15 @@ class RunMonitor:
         self._is_drawing = is_writer and self._can_draw()
 
     def start(self, step: int) -> None:
-        """Start timing the training, after the setup and the first evaluation."""
+        """Start timing the training steps. Call this after the setup and the first evaluation."""
         self._last_step = step
         self._evaluated_at = time.perf_counter()
         self._stepped_at = None
 
     def record_step(self, step: int) -> str | None:
-        """Record the end of a step and return the remaining time, or None if it is not known yet.
+        """Record the end of a step and return the remaining time, or None if no step has been timed yet.
 
-        Logs the first estimate, possibly before the first evaluation.
+        Also logs the remaining time once, as soon as enough steps are timed.
         """
         now = time.perf_counter()
         if self._stepped_at is not None:  # the first step is not timed: it also warms up and compiles
@@ -159,7 +159,7 @@ class RunMonitor:
         )
 
     def record_train_loss(self, step: int, loss: float, learning_rate: float) -> None:
-        """Record the mean training loss since the last record."""
+        """Record the mean training loss since the previous call."""
         now = time.perf_counter()
         tokens = self._tokens_at(step) - self._tokens_at(self._last_step)
         rate = tokens / (now - self._evaluated_at) if step > self._last_step else None
@@ -179,7 +179,7 @@ class RunMonitor:
             self._drawn_at, self._drawing_seconds = time.perf_counter(), time.perf_counter() - now
 
     def restart_clock(self, step: int, evaluation_seconds: float) -> None:
-        """Restart the timing after an evaluation, so that evaluating and saving do not count in tokens/s."""
+        """Restart the timing after an evaluation, so that tokens/s does not include evaluating and saving."""
         self._last_step, self._evaluated_at = step, time.perf_counter()
         self._evaluation_seconds = evaluation_seconds
         if self._stepped_at is not None:
@@ -225,17 +225,17 @@ class RunMonitor:
         if not self._metrics.lines:
             return []
         last = self._metrics.lines[-1]
-        left = [("left", self._time_left(last.step))] if is_running else [("took", time_text(self.seconds))]
+        time_fact = [("left", self._time_left(last.step))] if is_running else [("took", time_text(self.seconds))]
         done = f"{last.epoch:.4g} of {counted(f'{self._budget.epochs:.4g}', 'epoch')}, {counted(last.tokens, 'token')}"
-        return [("done", done), *left]
+        return [("done", done), *time_fact]
 
     def _time_left(self, step: int) -> str:
-        """Estimate the remaining time from the pace so far and the duration of the last evaluation."""
+        """Estimate the remaining time from the mean time per step and the duration of the last evaluation."""
         if not self._timed_steps:
             return "-"
-        left = self._budget.steps - step
-        evaluations = self._budget.num_evaluations * left / self._budget.steps
-        return time_text(left * self._step_seconds / self._timed_steps + evaluations * self._evaluation_seconds)
+        steps_left = self._budget.steps - step
+        evaluations = self._budget.num_evaluations * steps_left / self._budget.steps
+        return time_text(steps_left * self._step_seconds / self._timed_steps + evaluations * self._evaluation_seconds)
 
     def _log_first_estimate(self, step: int) -> None:
         pace = f"{self._step_seconds / self._timed_steps:.2g} s per step"
@@ -296,7 +296,7 @@ def time_text(seconds: float) -> str:
 def _open_tensorboard(folder: Path, metrics: Metrics) -> Any:
     """Open a TensorBoard writer, or return None if TensorBoard is not installed.
 
-    For a resumed run, it discards the events after the checkpoint, which the run records again.
+    For a resumed run, the writer discards events after the checkpoint, because the run records these events again.
     """
     if importlib.util.find_spec("tensorboard") is None:
         return None

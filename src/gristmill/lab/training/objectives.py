@@ -1,9 +1,9 @@
 """A model with its training objective as one module, and the scoring of held-out windows.
 
-A model's logits are one number per vocabulary entry and position, by far the largest tensor of a small model. So they
-are computed only where a token is predicted (15 % of the positions for mlm). If they would still fill the memory, they
-are computed in parts, and again during the backward pass. `Targets` selects the positions. Its length rarely changes,
-so that compiled code is not compiled again.
+The logits of a model are one number per vocabulary entry and position. They are by far the largest tensor of a small
+model, so they are computed only at positions where a token is predicted (15 % of the positions for mlm). If these
+logits would still fill the memory, they are computed in parts, and again during the backward pass. `Targets` selects
+the positions. The number of selected positions rarely changes, so compiled code is rarely compiled again.
 """
 
 import math
@@ -29,18 +29,18 @@ class Targets(NamedTuple):
     """Tokens to predict in a batch."""
 
     positions: Tensor | None
-    """Indexes into the hidden states of the batch, flattened row by row. None for all positions."""
+    """Indices into the hidden states of the batch, flattened row by row. None means all positions."""
     tokens: Tensor
-    """Token to predict at each position, or -100 for none."""
+    """Token to predict at each position, or -100 if there is none."""
 
 
 def all_targets(labels: Tensor) -> Targets:
-    """Return the targets of a causal model at all positions. It predicts each token one position before it."""
+    """Return the targets of a causal model at all positions. Each token is predicted at the position before it."""
     return Targets(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).reshape(-1))
 
 
 def select_targets(labels: Tensor, *, is_causal: bool) -> Targets:
-    """Return the positions with a token to predict, padded with distinct positions that have none."""
+    """Return targets for the positions with a token to predict, padded with distinct positions without one."""
     tokens = all_targets(labels).tokens if is_causal else labels.reshape(-1)
     is_target = tokens != IGNORED_LABEL
     found, others = is_target.nonzero().squeeze(1), (~is_target).nonzero().squeeze(1)
@@ -61,7 +61,8 @@ class Objective(nn.Module):
     def check_head(self) -> None:
         """Check whether the head alone turns hidden states into the model's logits.
 
-        Some models do more, such as scaling the logits. For those, the model computes the logits at all positions.
+        Some models do more than the head, such as scaling the logits. Such a model must compute the logits at all
+        positions.
         """
         ids = torch.arange(8).unsqueeze(0)
         was_training = self.training
@@ -77,7 +78,8 @@ class Objective(nn.Module):
     def isolates_segments(self) -> bool:
         """Return True if the model processes each segment of a packed row as if it were alone.
 
-        Most models of transformers do so based on `position_ids`. Models that ignore them attend to earlier segments.
+        Most models in transformers separate segments by `position_ids`. Models that ignore `position_ids` attend to
+        earlier segments.
         """
         ids, alone = torch.arange(8).unsqueeze(0), torch.arange(4, 8).unsqueeze(0)
         was_training = self.training
@@ -92,7 +94,7 @@ class Objective(nn.Module):
         return is_isolated
 
     def compile_loss(self) -> None:
-        """Compile logits and loss into one pass over the memory. Worth its compile time on a GPU for every model."""
+        """Compile logits and loss into one pass over the memory. On a GPU, this saves time for every model."""
         self._loss_sum = torch.compile(self._loss_sum)  # type: ignore[method-assign]
 
     def forward(
@@ -121,7 +123,7 @@ class Objective(nn.Module):
     def score_targets(
         self, input_ids: Tensor, targets: Targets, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return for each target the loss, and whether the model ranks its token first."""
+        """Return the loss of each target, and whether the model ranks the target's token first."""
         hidden = self._hidden_states(input_ids, attention_mask, position_ids, targets.positions)
         losses, hits = [], []
         for states, tokens in self._split_for_memory(hidden, targets.tokens):
@@ -133,7 +135,7 @@ class Objective(nn.Module):
     def _hidden_states(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, positions: Tensor | None
     ) -> Tensor:
-        # A causal model never attends to the padding after its tokens. Without a mask, it uses the fast attention.
+        # A causal model never attends to the padding after its tokens. Without a mask, it uses a faster attention.
         mask = None if self.is_causal else attention_mask
         body: Any = self.model.base_model if self._head is not None else self.model
         options: dict[str, Any] = {"use_cache": False} if self.is_causal else {}
@@ -145,7 +147,7 @@ class Objective(nn.Module):
 
     @property
     def _head(self) -> nn.Module | None:
-        """Layer from hidden states to logits. None if it is unknown and the model itself computes all logits."""
+        """Layer that turns hidden states into logits. None if it is unknown, so the model computes all logits."""
         names = HEADS if self._has_plain_head else ()
         return next((getattr(self.model, name) for name in names if hasattr(self.model, name)), None)
 
@@ -164,13 +166,13 @@ class Objective(nn.Module):
 
 
 def logits_bytes_limit(device: torch.device) -> int:
-    """Return the most bytes that the logits may occupy on a device at once."""
+    """Return the maximum number of bytes that logits may occupy on a device at once."""
     if device.type != "cuda":
         return CPU_LOGITS_BYTES
     return int(torch.cuda.get_device_properties(device).total_memory * GPU_SHARE_FOR_LOGITS)
 
 
-# Scores on held-out windows, in which each token is predicted once.
+# Scores on held-out windows. Each token of a file is predicted once.
 
 Batch = dict[str, torch.Tensor]
 Floats = npt.NDArray[np.float64]
@@ -183,7 +185,7 @@ class Score(NamedTuple):
     num_tokens: Floats
     num_correct: Floats
     num_bytes: Floats | None
-    """Bytes of text that the predicted tokens represent. None if the tokens have no known length."""
+    """Number of bytes that the predicted tokens represent. None if the lengths of the tokens are unknown."""
 
     @property
     def loss(self) -> float:

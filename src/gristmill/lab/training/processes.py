@@ -1,6 +1,6 @@
-"""Several processes in one training (torchrun). They make all decisions together, and the first one writes the files.
+"""Several processes in one training run (torchrun). They make all decisions together, and the first writes the files.
 
-This module also handles the signals that stop a training.
+This module also handles the signals that stop a training run.
 """
 
 import os
@@ -18,7 +18,7 @@ from gristmill.dataset.torch_split import process_rank
 
 
 class ProcessGroup:
-    """The processes of this training, seen from one of them. Decides without communication if there is only one."""
+    """The processes of a training run, seen from one of them. A single process does not communicate."""
 
     def __init__(self, device: torch.device) -> None:
         """Connect the processes."""
@@ -29,11 +29,11 @@ class ProcessGroup:
 
     @property
     def is_first(self) -> bool:
-        """True in the process that writes and logs."""
+        """True in the process that writes files and logs."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Wait until all processes arrive here."""
+        """Wait until all processes have called this method."""
         if self.world_size > 1:
             torch.distributed.barrier()
 
@@ -42,14 +42,17 @@ class ProcessGroup:
         return self._sum_over_processes(float(value)) > 0
 
     def first_decides(self, value: bool) -> bool:
-        """Return the value of the first process. Rounding may give the others a different one."""
+        """Return the value of the first process. Rounding may give the other processes a different value."""
         return self._sum_over_processes(float(value and self.is_first)) > 0
 
     def mean(self, value: float) -> float:
         return self._sum_over_processes(value) / self.world_size
 
     def mean_count(self, count: int) -> torch.Tensor:
-        """Return the mean count over the processes, with a sum of at least 1, without syncing the device."""
+        """Return the mean count over the processes, without syncing the device.
+
+        If all counts are 0, their sum is taken as 1.
+        """
         total = torch.tensor(float(count), device=self.device)
         if self.world_size > 1:
             torch.distributed.all_reduce(total)
@@ -68,19 +71,19 @@ def is_first_process() -> bool:
 
 
 def local_rank() -> int:
-    """Return the number of the GPU on this machine that this process uses."""
+    """Return the index, from 0, of the GPU on this machine that this process uses."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-# After Ctrl-C or a scheduler's SIGTERM, the current step is finished and saved. A second signal stops at once.
-# A signal that is already ignored remains ignored, such as SIGINT in the background jobs of a script.
+# After Ctrl-C or a scheduler's SIGTERM, the current step is finished and saved. After a second signal, the run stops at
+# once. A signal that is already ignored remains ignored, such as SIGINT in the background jobs of a script.
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignal:
-    """Context manager that catches the first signal to stop, so that the training can save its current step."""
+    """Context manager that catches the first stop signal, so that the training run can save its current step."""
 
     def __init__(self, log: Callable[[str], None] = lambda _: None) -> None:
         self._log, self.is_requested = log, False

@@ -31,23 +31,23 @@ from gristmill.lab.training.train_config import Budget, TrainConfig
 from gristmill.lab.training.train_result import FrozenScores, Result, device_text, write_result
 from gristmill.lab.training.trainer import RunSchedule, WindowTrainer, checkpoint_step, training_arguments
 
-# Description of a run, for run.json and for people.
+# Description of a run, for run.json and for the log.
 
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")
 LORA_PACKAGE = "peft"
 
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Return the configuration with an objective.
+    """Return the configuration with an objective, chosen by the dataset if none is configured.
 
-    If none is given, packed rows and the presets `causal` and `fim` mean `causal`. Otherwise it is `mlm` if the
-    tokenizer has a mask token. Raises ConfigError for `mlm` on packed rows.
+    The objective is `causal` for packed rows, for the presets `causal` and `fim`, and for tokenizers without a mask
+    token, otherwise `mlm`. Raises ConfigError if `mlm` is configured for packed rows.
     """
     if dataset.record.packing is not None:
         if config.objective == "mlm":
             raise ConfigError(
                 f"{str(dataset.folder)!r} was built with --pack: its rows hold several files, which requires "
-                "--objective causal. For mlm, build it with --pack none."
+                "--objective causal. For --objective mlm, build the dataset with --pack none."
             )
         return msgspec.structs.replace(config, objective="causal")
     if config.objective is not None:
@@ -71,20 +71,21 @@ def make_run_facts(dataset: Dataset, config: TrainConfig, device: torch.device, 
 
 
 def version_notes(run_folder: RunFolder, facts: RunFacts) -> list[str]:
-    """Return a note for each package whose version changed since the run started, which may change the curve."""
+    """Return a note for each package whose version has changed since the run started."""
     earlier = run_folder.facts().versions
     return [
-        f"note: started with {name} {earlier.get(name)}, resuming with {now}. The curve may change from here on."
-        for name, now in facts.versions.items()
-        if earlier.get(name) != now
+        f"note: the run was started with {name} {earlier.get(name)} and is resumed with {current}. The curve may "
+        "change."
+        for name, current in facts.versions.items()
+        if earlier.get(name) != current
     ]
 
 
 def dataset_digest(dataset: Dataset) -> str:
-    """Return the SHA-256 of everything a training reads: the tokenizer, the window layout and every row in order.
+    """Return the SHA-256 of everything that a run reads: the tokenizer, the window layout and all rows in stored order.
 
-    Rows are hashed as JSON lines, which are the same in every format. The manifest's content_sha256 does not cover
-    weights, labels, variants and which tokens are fresh.
+    Rows are hashed as JSON lines, which are the same in every format. The manifest's content_sha256 is not used,
+    because it does not cover weights, labels, variants and numbers of fresh tokens.
     """
     tokenizer = dataset.record.tokenizer
     frame = [*Frame.of(dataset.record), tokenizer.sha256, tokenizer.prefix, tokenizer.suffix]
@@ -99,17 +100,17 @@ def dataset_digest(dataset: Dataset) -> str:
 def run_summary(
     dataset: Dataset, config: TrainConfig, budget: Budget, learner: Learner, device: torch.device
 ) -> list[tuple[str, str]]:
-    """Return labels and texts that describe the run."""
+    """Return pairs of a label and a text that describe the run."""
     windows, ids = counted(budget.windows_per_epoch, row_noun(dataset)), budget.ids_per_epoch
     targets = "masked tokens" if config.objective == "mlm" else "the next token"
     tokens, epochs = round(budget.epochs * ids), counted(f"{budget.epochs:.4g}", "epoch")
     size = f"{config.batch_size}" + (f" x {config.accumulate}" if config.accumulate > 1 else "")
     adapter = learner.num_adapter_weights
-    adapter_text = "" if adapter is None else f", and a LoRA adapter of {adapter:,}"
-    num_own = learner.model.num_parameters() - (adapter or 0)
+    adapter_text = "" if adapter is None else f", and a LoRA adapter with {adapter:,} weights"
+    num_base = learner.model.num_parameters() - (adapter or 0)
     return [
         ("dataset", f"{printable(str(dataset.folder))}: {windows}, {counted(ids, 'id')} per epoch"),
-        ("model", f"{printable(config.model)}, {num_own:,} weights{adapter_text}, learns to predict {targets}"),
+        ("model", f"{printable(config.model)}, {num_base:,} weights{adapter_text}, learns to predict {targets}"),
         ("budget", f"{counted(tokens, 'token')}: {epochs}, {counted(budget.steps, 'step')} of {size}"),
         ("stop", _stop_text(budget)),
         ("seed", str(config.seed)),
@@ -147,7 +148,7 @@ class Run:
         *,
         keep_model: bool,
     ) -> None:
-        """Load the model and open the dataset. Raises for anything that cannot be trained, before writing any file."""
+        """Load the model and open the dataset. Raises before any file is written if the training cannot start."""
         # Print only our own progress lines.
         warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -180,7 +181,7 @@ class Run:
         self._closing = ExitStack()
 
     def train(self, checkpoint: Path | None, log: Log, stop: StopSignal) -> None:
-        """Train from the checkpoint or from the start, until the last step, an early stop or a signal."""
+        """Train from the checkpoint or from the beginning, until the last step, an early stop or a signal."""
         first = None if checkpoint is None else checkpoint_step(checkpoint)
         is_writer = self._processes.is_first
         self._metrics = Metrics(self._run_folder.path, checkpoint, is_writer=is_writer)
@@ -213,11 +214,11 @@ class Run:
         self._last_step = trainer.restore(checkpoint) if checkpoint and is_over else trainer.run(checkpoint)
 
     def finish(self) -> Result:
-        """Score the best model by validation on test, once, and write the result."""
+        """Score the model with the lowest validation loss on the test split, and write the result."""
         best = self._metrics.best
         assert best is not None
         if self._frozen is not None and self._frozen_scores is None:
-            # The run was stopped between its last evaluation and its result.
+            # The run was stopped after its last evaluation, before it wrote its result.
             self._frozen_scores = FrozenScores.of(self._score(self._frozen))
         self._processes.wait()
         test = self._test(best) if self._keeps_model else None
@@ -247,11 +248,11 @@ class Run:
         return result
 
     def close(self) -> None:
-        """Close the TensorBoard writer and its thread. Call it after a failure, too."""
+        """Close the TensorBoard writer and its thread. Call this after a failure, too."""
         self._closing.close()
 
     def _scoring_text(self) -> str:
-        """Describe the work of the evaluations, which is most of the work in a short run."""
+        """Describe the windows to score. In a short run, most of the time is spent on scoring."""
         num_windows = len(self._dataset[Split.VALIDATION])
         num_scored = min(num_windows, self._config.eval_windows or num_windows)
         validation = f"{counted(num_scored, row_noun(self._dataset))} of validation"
@@ -273,7 +274,7 @@ class Run:
         if not found.num_tokens.any():
             raise DatasetError(
                 f"{str(self._dataset.folder)!r} has too few tokens in validation: none would be scored. "
-                "Build it from more files, or with a larger share, for example --split 80/15/5."
+                "Build it from more files, or with a larger share for validation, for example --split 80/15/5."
             )
         line = self._monitor.make_metric(step, "validation", found)
         lines = [msgspec.structs.replace(line, stop_reason=self._stop_reason(line))]
@@ -288,7 +289,10 @@ class Run:
         return lines[0].stop_reason is not None
 
     def _stop_reason(self, line: Metric) -> StopReason | None:
-        """Decide from the evaluations alone. Every checkpoint has them, so a resumed run stops at the same step."""
+        """Return the reason to stop, or None. It depends only on the evaluations, which every checkpoint contains.
+
+        So a resumed run stops at the same step.
+        """
         if line.step >= self._budget.steps:
             return "budget"
         patience = self._budget.patience
@@ -298,7 +302,7 @@ class Run:
 
     def _test(self, best: Metric) -> Metric | None:
         if not self._run_folder.model.is_dir():
-            raise DatasetError(f"{str(self._run_folder.model)!r}, the best model, is missing. Train into a new folder.")
+            raise DatasetError(f"the best model {str(self._run_folder.model)!r} is missing. Train into a new folder.")
         self._learner.load(self._run_folder.model)
         found = self._score(self._feeds.held_out(Split.TEST))
         if not found.num_tokens.any():

@@ -1,9 +1,9 @@
 """Folder of a training run: its layout, its lock, and its checkpoints to resume from.
 
-RUN/lock              locked while a training runs
+RUN/lock              locked while the run is active
 RUN/run.json          dataset, settings and versions; written first
 RUN/metrics.jsonl     a line per measurement
-RUN/curves.svg, .html curves of the measurements, drawn again after evaluations
+RUN/curves.svg, .html curves of the measurements, updated after evaluations
 RUN/checkpoints/      the last two checkpoints, each with the best model up to that step
 RUN/model/            the best model so far by validation, with its tokenizer
 RUN/tensorboard/      event files, if TensorBoard is installed
@@ -44,7 +44,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     gristmill: str
     dataset: str
     dataset_sha256: str
-    """Digest of its rows and tokenizer, independent of the format."""
+    """Digest of the dataset's rows and tokenizer, which is the same for every output format."""
     settings: dict[str, Any]
     versions: dict[str, str]
     device: str
@@ -68,18 +68,18 @@ class RunFolder:
         """Return the checkpoint to resume from, or None to start from the beginning. Writes nothing.
 
         Raises OutputError if a new run would overwrite something, and ConfigError if the run to resume does not exist
-        or has another dataset or other settings.
+        or has a different dataset or different settings.
         """
         if not resume:
             self._require_free()
             return None
         if not (self.path / RUN).is_file():
-            raise ConfigError(f"no training to resume in {str(self.path)!r}. Leave out --resume.")
+            raise ConfigError(f"no training run to resume in {str(self.path)!r}. Leave out --resume.")
         self._require_same(facts)
         return self.last_checkpoint()
 
     def begin(self, facts: RunFacts, checkpoint: Path | None) -> None:
-        """Lock the folder and write run.json, or reset the folder to the state of the checkpoint."""
+        """Lock the folder. Write run.json for a new run, or reset the folder to the state of the checkpoint."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._acquire_lock()
@@ -90,20 +90,20 @@ class RunFolder:
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
             return
         for other in (self.path / CHECKPOINTS).iterdir():
-            if not _is_complete(other):  # the Trainer keeps only two, and might delete a complete one instead
+            if not _is_complete(other):  # the Trainer keeps two checkpoints and might delete a complete one instead
                 shutil.rmtree(other)
         if (checkpoint / BEST).is_dir():
             self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
 
     def _acquire_lock(self) -> None:
-        """Lock the folder until `release` or the end of the process, so that no other training writes into it."""
+        """Lock the folder until `release` or the end of the process, so that no other run writes into it."""
         self._lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
             raise OutputError(
-                f"another training is running in {str(self.path)!r}. Choose a new folder with --out."
+                f"another training run is active in {str(self.path)!r}. Choose a new folder with --out."
             ) from None
 
     def release(self) -> None:
@@ -112,7 +112,7 @@ class RunFolder:
             self._lock = None
 
     def keep_model(self, write: Callable[[Path], None]) -> None:
-        """Replace the saved model, once the new one is complete and on disk. `write` writes it to a folder."""
+        """Replace the saved model. `write` writes the new model to a folder, which is synced to disk and then moved."""
         new, old = (self.path / f"{MODEL}{suffix}{UNFINISHED}" for suffix in ("", "-before"))
         for leftover in (new, old):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -168,38 +168,38 @@ class RunFolder:
         if not self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a file. Choose a new folder with --out.")
         if self.is_done():
-            raise OutputError(f"{str(self.path)!r} contains a finished training. Choose a new folder with --out.")
+            raise OutputError(f"{str(self.path)!r} contains a finished training run. Choose a new folder with --out.")
         if (self.path / RUN).is_file():
             if self.last_checkpoint() is not None:
                 raise OutputError(
-                    f"{str(self.path)!r} contains a stopped training. Continue it with --resume, or choose a new "
-                    "folder with --out."
+                    f"{str(self.path)!r} contains a stopped training run. Continue it with --resume, or choose a "
+                    "new folder with --out."
                 )
             return  # the earlier run has no checkpoint
         if any(path.name != LOCK and not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
             raise OutputError(
-                f"{str(self.path)!r} is not empty and contains no training. Choose a new folder with --out."
+                f"{str(self.path)!r} is not empty and contains no training run. Choose a new folder with --out."
             )
 
     def _require_same(self, facts: RunFacts) -> None:
         earlier = self.facts()
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was started on other rows than those of {facts.dataset!r}: on another dataset, or "
-                "on an earlier build of it. Train into a new folder."
+                f"the run in {str(self.path)!r} was started on different rows than those of {facts.dataset!r}: on a "
+                "different dataset, or on an earlier build of this dataset. Train into a new folder."
             )
         for name in TrainConfig.__struct_fields__:
-            then, now = earlier.settings.get(name), facts.settings.get(name)
-            if name not in CHANGEABLE_ON_RESUME and then != now:
+            old_value, new_value = earlier.settings.get(name), facts.settings.get(name)
+            if name not in CHANGEABLE_ON_RESUME and old_value != new_value:
                 option = "--" + name.replace("_", "-")
                 raise ConfigError(
-                    f"{str(self.path)!r} was started with {option} {then}, got {now}. Resume with the same settings, "
-                    "or train into a new folder."
+                    f"the run in {str(self.path)!r} was started with {option} {old_value}, got {new_value}. Resume "
+                    "with the same settings, or train into a new folder."
                 )
 
 
 def _link_all(source: Path, target: Path) -> None:
-    """Hard-link all files of a folder into another, or copy them if linking fails."""
+    """Hard-link all files of a folder into another folder, or copy them if linking fails."""
     target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         try:

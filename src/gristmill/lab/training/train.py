@@ -1,4 +1,4 @@
-"""train(): turn a dataset folder into a trained model with curves. The complete flow fits on one screen."""
+"""train(): train a model on a dataset folder and record its loss curves."""
 
 import os
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ def train(
 ) -> Result:
     """Train a model on the dataset in `folder` and write the run to `out`.
 
-    `log` receives the progress lines, and `command` is recorded in run.json. Each evaluation scores the windows of
-    `frozen` in addition to validation. Without `keep_model`, no model is saved and test is not scored.
-    With `resume`, continue a stopped run. Raises KeyboardInterrupt if a signal stopped the training.
+    `log` receives the progress lines, and `command` is recorded in run.json. Each evaluation scores the windows in
+    `frozen` in addition to the validation split. Without `keep_model`, no model is saved and the test split is not
+    scored. With `resume`, a stopped run is continued. Raises KeyboardInterrupt if a signal stopped the training.
     """
     dataset = open_dataset(folder)
     config = with_objective(config or TrainConfig(), dataset)
@@ -40,7 +40,7 @@ def train(
     facts = make_run_facts(dataset, config, processes.device, command)
     checkpoint = run_folder.find_checkpoint(facts, resume=resume)
     if run_folder.is_done():
-        log(f"{printable(str(run_folder.path))} is already finished.")
+        log(f"the run in {printable(str(run_folder.path))} is already finished.")
         return read_result(run_folder.path)
     with explain_training_errors(config, run_folder.path), StopSignal(log) as stop:
         run = Run(dataset, config, processes, run_folder, frozen, keep_model=keep_model)

@@ -1,4 +1,4 @@
-"""Settings of a training with their defaults and limits, and the number of steps they amount to."""
+"""Settings of a training run with their defaults and limits, and the resulting number of steps."""
 
 import math
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ FRESH_MODELS = ("tiny", "small", "base")
 """Models that start with random weights. Any other name refers to a pretrained model."""
 ALL_LINEAR = "all-linear"
 UNTRAINED_VARIANTS = tuple(sorted(LABELED_KINDS))
-"""Variants that are excluded from training. They are meant for models that read one text and write another."""
+"""Variants that are excluded from training. They are meant for models that translate one text into another."""
 NO_EARLY_STOP = 0
 NUM_SEEDS = 1 << 32
 MAX_COUNT = 1 << 40
@@ -44,17 +44,17 @@ class Recipe(NamedTuple):
 MASKED = Recipe(epochs=200, learning_rate=None, warmup_share=0.05, weight_decay=0.1, beta2=0.98)
 MASKED_PRETRAINED = MASKED._replace(learning_rate=5e-5)
 CAUSAL = MASKED
-"""For random initial weights, with the settings measured in benchmarks/training."""
+"""Recipe for random initial weights. Its settings were measured in benchmarks/training."""
 CAUSAL_PRETRAINED = Recipe(epochs=3, learning_rate=2e-5, warmup_share=0.03, weight_decay=0.1, beta2=0.95)
 LORA = Recipe(epochs=3, learning_rate=2e-4, warmup_share=0.03, weight_decay=0.0, beta2=0.95)
 
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a training. Raises ConfigError for values that are invalid or contradict each other."""
+    """Settings of a training run. Raises ConfigError for values that are invalid or contradict each other."""
 
     objective: ObjectiveName | None = None
     """`mlm` predicts masked tokens, `causal` predicts the next token. Defaults to `causal` for packed rows, for the
-    presets `causal` and `fim`, and for tokenizers without a mask token. Otherwise defaults to `mlm`."""
+    presets `causal` and `fim`, and for tokenizers without a mask token, otherwise to `mlm`."""
     model: str = "tiny"
     """`tiny`, `small` or `base` for a model with random weights, in the shape of CodeBERT (`mlm`) or GPT-2 (`causal`).
     A folder or Hub id (`gpt2`, `org/name`, `org/name@revision`) for a pretrained model."""
@@ -67,16 +67,16 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 32
     """Number of windows in a batch, over all GPUs."""
     accumulate: int = 1
-    """Number of batches in a step. Their gradients add up, and the loss is the mean over the tokens of all of them."""
+    """Number of batches in a step. The gradients add up, and the loss is the mean over the tokens of all batches."""
     learning_rate: float | None = None
-    """Peak learning rate. Defaults to 2e-4 with `lora`, 2e-5 (causal) or 5e-5 (mlm) for other pretrained models, and to
-    a rate by size for `tiny` (1e-3), `small` (6e-4) and `base` (2e-4)."""
+    """Peak learning rate. Defaults to 2e-4 with `lora`, to 2e-5 (causal) or 5e-5 (mlm) for other pretrained models, and
+    to 1e-3 for `tiny`, 6e-4 for `small` and 2e-4 for `base`."""
     lora: bool = False
     """Train a LoRA adapter (peft) for a pretrained model and leave the model's own weights unchanged."""
     lora_rank: int = 16
     """Rank of the adapter matrices. A higher rank learns more and needs more memory."""
     lora_alpha: int = 32
-    """Scale of the adapter. Its output is multiplied by alpha / rank."""
+    """Scale of the adapter: the output of the adapter is multiplied by alpha / rank."""
     lora_dropout: float = 0.0
     """Share of an adapter's inputs that are dropped at random."""
     lora_targets: str = ALL_LINEAR
@@ -90,25 +90,28 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Number of steps between two evaluations. By default, a run is evaluated after each epoch, or 20 times if it has
     fewer than ten epochs."""
     eval_windows: int | None = None
-    """Number of validation windows to score, evenly spread, for faster evaluations. Defaults to all. Test is always
-    scored completely."""
+    """Number of validation windows to score, evenly spread, for faster evaluations. Defaults to all. The test split is
+    always scored completely."""
     early_stop: int | None = None
     """Stop after this many evaluations in a row that together lower the validation loss by less than 0.1 %. 0 disables
-    early stopping. Defaults to a tenth of all evaluations, but at least 10. Evaluations during the warm-up do not
-    count."""
+    early stopping. Defaults to a tenth of all evaluations, but at least 10. Evaluations during the warm-up are not
+    counted."""
     save_every: int | None = None
-    """Number of steps between two checkpoints. By default, an evaluation writes one if the last is a minute old."""
+    """Number of steps between two checkpoints. By default, an evaluation writes a checkpoint if the last checkpoint is
+    at least a minute old."""
     device: Device = "auto"
     workers: int = 0
-    """Number of processes that prefetch windows. With 0, the training process reads them itself."""
+    """Number of processes that prefetch windows. With 0, the training process reads the windows itself."""
     compile: bool | None = None
     """Use of torch.compile on a GPU: True compiles the complete model, False compiles nothing. By default, `base` is
-    compiled completely, which pays off at its size, and for other models only the loss is compiled."""
+    compiled completely, because it is large enough to benefit, and for other models only the loss is compiled."""
 
     def __post_init__(self) -> None:
         check_types(self, "")
         if self.epochs is not None and self.tokens is not None:
-            raise ConfigError(f"--epochs {self.epochs:g} and --tokens {self.tokens} are both given. Give one of them.")
+            raise ConfigError(
+                f"--epochs {self.epochs:g} and --tokens {self.tokens} are both given. Give only one of them."
+            )
         if self.epochs is not None and not 0 < self.epochs <= 1_000_000:  # noqa: PLR2004
             raise ConfigError(f"--epochs must be above 0 and at most 1,000,000, got {self.epochs:g}.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 1:
@@ -134,7 +137,10 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         require_at_least(1, "--lora-alpha", self.lora_alpha, most=MAX_LORA_SETTING)
         require_between(0, 0.9, "--lora-dropout", self.lora_dropout)
         if not all(self.lora_layers):
-            raise ConfigError(f"--lora-targets must be all-linear or names of layers, got {self.lora_targets!r}.")
+            raise ConfigError(
+                "--lora-targets must be all-linear or a comma-separated list of layer names, got "
+                f"{self.lora_targets!r}."
+            )
         if self.is_fresh:
             raise ConfigError(
                 f"--lora requires a pretrained model, but {self.model!r} starts with random weights. Pass a model "
@@ -174,19 +180,20 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.compile is None and not self.is_compiled
 
 
-# Length of a training in steps, computed from epochs or tokens, and the steps after which it is evaluated.
-# Batches continue across epoch boundaries, so that all but the very last have the same size.
+# Length of a training run in steps, computed from epochs or tokens, and the steps after which the model is evaluated.
+# Batches continue across epoch boundaries, so all batches except the very last have the same size.
 
 
 FEW_EPOCHS = 10
 EVALUATIONS_FOR_FEW_EPOCHS = 20
 PATIENCE_SHARE = 0.1
 MIN_PATIENCE = 10
-"""Smallest default of `early_stop`. On the curves in benchmarks/training, no clean run loses its best model by it."""
+"""Lower limit of the default of `early_stop`. With this limit, no clean run in benchmarks/training stops before its
+best model."""
 
 
 class Budget(NamedTuple):
-    """Length of a training and its evaluation schedule."""
+    """Length of a training run and its evaluation schedule."""
 
     windows_per_epoch: int
     ids_per_epoch: int
@@ -195,21 +202,21 @@ class Budget(NamedTuple):
     num_windows: int
     """Number of windows trained on, over all epochs."""
     eval_every: int | None
-    """Number of steps between evaluations. None if there is one after each epoch."""
+    """Number of steps between evaluations. None for an evaluation after each epoch."""
     warmup_share: float = MASKED.warmup_share
     """Share of the steps during which the learning rate rises."""
     patience: int | None = None
-    """Number of evaluations without a gain on validation after which the training stops. None if it never does."""
+    """Number of evaluations without a gain on validation after which the run stops. None if it never stops early."""
 
     @classmethod
     def of(cls, config: TrainConfig, windows: int, ids: int, world_size: int = 1) -> "Budget":
-        """Compute the budget if an epoch has `windows` windows with `ids` token ids."""
+        """Compute the budget for epochs of `windows` windows with `ids` token ids in total."""
         per_step, recipe = config.windows_per_step, config.recipe
         epochs: float = recipe.epochs if config.epochs is None else config.epochs
         epochs = epochs if config.tokens is None else config.tokens / ids
         steps = max(1, math.ceil(round(windows * epochs, 6) / per_step))
         # A run of complete epochs may end with a smaller step. Any other run is rounded up to full steps: with several
-        # processes, a smaller step could leave some of them without windows, and the others would wait for them.
+        # processes, a smaller step could leave some processes without windows, and the others would wait for them.
         is_complete_epochs = config.tokens is None and epochs == int(epochs) and world_size == 1
         num_windows = windows * int(epochs) if is_complete_epochs else steps * per_step
         every = config.eval_every
@@ -234,13 +241,13 @@ class Budget(NamedTuple):
 
     @property
     def num_evaluations(self) -> int:
-        """Number of steps for which `is_evaluated_at` is true. The evaluation before the first step does not count."""
+        """Number of steps for which `is_evaluated_at` is true. The evaluation before the first step is not included."""
         if self.eval_every is not None:
             return math.ceil(self.steps / self.eval_every)
         return min(self.steps, math.ceil(self.epochs))
 
     def windows_at(self, step: int) -> int:
-        """Number of windows trained on after `step` steps."""
+        """Return the number of windows trained on after `step` steps."""
         return min(step * self.windows_per_step, self.num_windows)
 
     def epoch_at(self, step: int) -> float:

@@ -1,4 +1,4 @@
-"""result.json: the result of a finished training, and its summary for the terminal."""
+"""result.json: the result of a finished training run, and its summary for the terminal."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ from gristmill.lab.training.run_folder import RESULT
 
 STOP_TEXTS: dict[StopReason, str] = {
     "budget": "the budget is spent",
-    "no_improvement": "validation no longer improved; --no-early-stop uses the complete budget",
+    "no_improvement": "the validation loss no longer improved; --no-early-stop uses the complete budget",
 }
 
 
@@ -26,7 +26,7 @@ class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
     totals: list[float]
     """Bits of each window, or nats if the number of bytes is unknown."""
     weights: list[float]
-    """Number of bytes in each window, or of tokens if the number of bytes is unknown."""
+    """Number of bytes in each window, or number of tokens if the number of bytes is unknown."""
 
     @classmethod
     def of(cls, score: Score) -> "FrozenScores":
@@ -36,7 +36,7 @@ class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a finished training."""
+    """Result of a finished training run."""
 
     dataset: str
     model: str
@@ -45,7 +45,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     """Number of weights in the model and the adapter."""
     adapter_parameters: int | None = None
-    """Number of weights in the LoRA adapter. Only these were trained and saved. None without an adapter."""
+    """Number of weights in the LoRA adapter. Only these weights were trained and saved. None without an adapter."""
     device: str
     steps: int
     epochs: float
@@ -60,13 +60,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: StopReason
     """`budget` if the budget is spent, `no_improvement` if validation no longer improved."""
     test: Metric | None
-    """Score of the saved model on test. None if test has no windows or no model was saved."""
+    """Score of the saved model on the test split. None if the test split has no windows or no model was saved."""
     frozen: FrozenScores | None = None
-    """Scores at the end of the training. None without frozen windows."""
+    """Scores on the frozen windows at the end of the run. None if the run had no frozen windows."""
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write result.json, which marks the run as finished. Call it last, before the checkpoints are deleted."""
+    """Write result.json, which marks the run as finished. Call this before the checkpoints are deleted."""
     sync_file(folder / METRICS)
     write_atomically(folder / RESULT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
@@ -88,7 +88,7 @@ def device_text(device: torch.device) -> str:
 
 def result_text(result: Result, folder: str) -> str:
     adapter = result.adapter_parameters
-    adapter_text = "" if adapter is None else f" and a LoRA adapter of {adapter:,}"
+    adapter_text = "" if adapter is None else f" and a LoRA adapter with {adapter:,} weights"
     weights = f"{result.parameters - (adapter or 0):,} weights{adapter_text}"
     rows = [("model", f"{printable(result.model)}, {result.objective}: {weights}, on {result.device}")]
     trained = f"{counted(result.tokens, 'token')}, {counted(f'{result.epochs:.4g}', 'epoch')}"
@@ -97,12 +97,12 @@ def result_text(result: Result, folder: str) -> str:
     rate = f"{result.tokens_per_second:,.0f} tokens/s in training"
     rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
     saved = "model" if adapter is None else "adapter"
-    best = f"{metric_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the saved {saved}"
+    best = f"{metric_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: this {saved} was saved"
     rows.append(("best", best))
     if result.last != result.best:
         rows.append(("last", f"{metric_text(result.last)} on validation"))
     if result.test is not None:
-        rows.append(("test", f"{metric_text(result.test)}, of the best model"))
+        rows.append(("test", f"{metric_text(result.test)}, with the best model"))
     rows.append(("run", f"{printable(folder)}: model/, curves.html, metrics.jsonl"))
     return "\n".join(f"{name:<8} {text}" for name, text in rows)
 

@@ -1,8 +1,8 @@
 """The Trainer of transformers, adapted to gristmill's windows and evaluations.
 
-The Trainer treats the complete run as one epoch. Our batches continue across epoch boundaries, and the number of a
-batch determines its contents, so a run resumed in the middle of an epoch continues as if it had never stopped. Order
-and masks depend on the seed alone. Checkpoints contain the state of torch's generator, which dropout uses.
+The Trainer treats the complete run as one epoch. Our batches continue across epoch boundaries, and the index of a batch
+determines its contents, so a run resumed in the middle of an epoch continues as if it had never stopped. The order of
+windows and the masks depend only on the seed. Checkpoints contain the state of torch's generator, which dropout uses.
 
 For each step, the Trainer gets a list of one or more batches. The loss is the mean over the predicted tokens of all
 batches and processes, so 2 batches of 4 windows give the same step as one batch of 8.
@@ -34,10 +34,10 @@ from gristmill.lab.training.train_config import Budget, TrainConfig
 FINAL_RATE_SHARE = 0.1
 MAX_GRADIENT_NORM = 1.0
 STEPS_BETWEEN_LOSS_CHECKS = 20
-"""Reading the loss makes the GPU wait, so it is not checked after every step."""
+"""Reading the loss makes the CPU wait for the GPU, so the loss is not checked after every step."""
 
 LOSSES = "losses.safetensors"
-"""File in a checkpoint with the losses since the last train line in metrics.jsonl."""
+"""File in a checkpoint with the sum of the losses since the last train line in metrics.jsonl, and their number."""
 
 
 def training_arguments(
@@ -57,7 +57,7 @@ def training_arguments(
         bf16=on_gpu,
         torch_compile=on_gpu and config.is_compiled,
         optim="adamw_torch_fused",
-        # WindowTrainer and RunSchedule decide about batches, evaluations and checkpoints.
+        # WindowTrainer and RunSchedule control batches, evaluations and checkpoints.
         ignore_data_skip=True,
         logging_strategy="no",
         eval_strategy="no",
@@ -99,7 +99,7 @@ class WindowTrainer(Trainer):
         on_save: Callable[[Path], None],
         callback: TrainerCallback,
     ) -> None:
-        """`batches` returns the batches from a given step on, and `accumulate` of them make a step.
+        """Create a trainer. `batches` returns the batches from a given step on, and a step takes `accumulate` batches.
 
         `on_evaluation` returns True to stop the training. `on_save` is called after a checkpoint is written.
         """
@@ -114,7 +114,7 @@ class WindowTrainer(Trainer):
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Create a linear warm-up and cosine decay. The Trainer's own schedulers waste their first step at rate 0."""
+        """Create a linear warm-up and cosine decay. The schedules of the Trainer waste the first step at rate 0."""
         chosen: Any = self.optimizer if optimizer is None else optimizer
         share = functools.partial(learning_rate_share, warmup=self._warmup_steps, steps=num_training_steps)
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, share)
@@ -184,7 +184,7 @@ class WindowTrainer(Trainer):
             self._learner.load(checkpoint)
             self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
 
-    # The Trainer reads these files with torch's `weights_only`, which builds tensors and plain values and runs no code.
+    # The Trainer reads these files with torch's `weights_only`, which loads tensors and plain values and runs no code.
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with explain_checkpoint_errors(checkpoint):
@@ -199,9 +199,9 @@ class WindowTrainer(Trainer):
 
 
 class _LossMean:
-    """Mean loss since the last train line in metrics.jsonl, kept in checkpoints.
+    """Mean loss since the last train line in metrics.jsonl. Checkpoints contain its state.
 
-    The Trainer does not save its own running loss, so a resumed run would report a different mean.
+    The Trainer does not save its own running loss, so with that loss, a resumed run would report a different mean.
     """
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ class _LossMean:
         self._count = 0
 
     def add(self, loss: torch.Tensor) -> None:
-        self._sum = self._sum + loss  # stays on the GPU, without a sync
+        self._sum = self._sum + loss  # the sum stays on the GPU, so that adding does not wait for it
         self._count += 1
 
     def take_mean(self) -> float:
@@ -270,7 +270,7 @@ class RunSchedule(TrainerCallback):
         control: TrainerControl,
         **_: Any,
     ) -> TrainerControl:
-        """Clear the requests of the last step, which the Trainer would otherwise repeat."""
+        """Clear the requests of the last step, because the Trainer would repeat them."""
         control.should_log = control.should_evaluate = control.should_save = False
         return control
 

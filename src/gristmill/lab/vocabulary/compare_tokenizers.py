@@ -28,15 +28,15 @@ def compare_tokenizers(
 ) -> TokenizerTable:
     """Encode the text of a corpus with each tokenizer, and count tokens and windows.
 
-    `names` defaults to the tokenizer of the dataset, or codebert for sources. Nothing is written to `config.out`, but
-    earlier splits are read from there.
+    `names` defaults to the tokenizer of the dataset, or to codebert for sources. Nothing is written to `config.out`,
+    but if it is an earlier dataset, its splits are reused.
     """
     progress = progress or Progress()
     progress.seconds.clear()
     definitions = _locate_all(names, config.tokenizer.cache_dir)
     trained_names = [name for name in names if find_trained_splits(name) is not None]
-    split_name = next(iter(trained_names), None) if _has_no_given_splits(config) else None
-    with _open_corpus(config, split_name, trained_names, progress) as corpus:
+    split_tokenizer = next(iter(trained_names), None) if _has_no_given_splits(config) else None
+    with _open_corpus(config, split_tokenizer, trained_names, progress) as corpus:
         window = with_preset(config, has_mask=True).window  # the same overlap for all tokenizers
         counters = [_Counter(one, window) for one in definitions or [corpus.tokenizer]]
         splits: Counter[Split] = Counter()
@@ -57,13 +57,13 @@ def compare_tokenizers(
             splits={split: TextCounts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
             languages=by_language,
             tokenizers=[counter.counts(splits.total(), by_language) for counter in counters],
-            splits_of=split_name,
+            splits_of=split_tokenizer,
             warnings=corpus.warnings,
         )
 
 
 def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]:
-    """Locate the named tokenizers, and give them distinct names."""
+    """Locate the named tokenizers, and give their definitions distinct names."""
     repeated = next((name for name, count in Counter(names).items() if count > 1), None)
     if repeated is not None:
         raise ConfigError(f"the tokenizer {repeated!r} is named twice. Name each tokenizer once.")
@@ -75,22 +75,22 @@ def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]
 
 
 def _has_no_given_splits(config: Config) -> bool:
-    """Return True if neither a dataset nor the settings fix the splits."""
+    """Return True if neither a dataset nor the settings determine the splits."""
     return find_dataset_source(config) is None and config.split.previous is None and not config.split.fresh
 
 
 @contextmanager
 def _open_corpus(
-    config: Config, split_name: str | None, trained_names: Sequence[str], progress: Progress
+    config: Config, split_tokenizer: str | None, trained_names: Sequence[str], progress: Progress
 ) -> Iterator[Corpus]:
-    """Open the corpus. codebert decides the splits, so that the text does not depend on the compared tokenizers."""
+    """Open the corpus. For sources, codebert decides the splits, regardless of the compared tokenizers."""
     dataset = find_dataset_source(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
         return
     split = config.split
-    if split_name is not None:
-        split = msgspec.structs.replace(split, previous=str(find_trained_splits(split_name)))
+    if split_tokenizer is not None:
+        split = msgspec.structs.replace(split, previous=str(find_trained_splits(split_tokenizer)))
     tokenizer = msgspec.structs.replace(config.tokenizer, name=BUNDLED)
     config = msgspec.structs.replace(config, split=split, tokenizer=tokenizer)
     locations = [TokenizerLocation.of(name) for name in trained_names]
@@ -104,7 +104,7 @@ def _by_size(languages: dict[str, Counter[str]]) -> list[str]:
 
 
 class _Counter:
-    """Counts of one tokenizer."""
+    """Counts the tokens and windows of one tokenizer."""
 
     def __init__(self, definition: Definition, window: WindowConfig) -> None:
         self._definition = definition

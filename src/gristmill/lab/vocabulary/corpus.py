@@ -1,4 +1,4 @@
-"""Text of a corpus by split, as a build would give it: with the same drops, redactions, cuts and splits.
+"""Text of a corpus by split, with the same drops, redactions, cuts and splits as in a build.
 
 Sources go through the steps of a build in a temporary folder. The text of a dataset is read from its rows.
 """
@@ -45,14 +45,14 @@ from gristmill.tokenizers.locate import locate
 
 
 class Text(NamedTuple):
-    """Text of one file as its windows show it, each token once."""
+    """Text of one file, as far as its windows contain it, each token once."""
 
     name: str
     language: str
     spans: list[bytes]
-    """UTF-8 text. Several spans if text between them was cut out."""
+    """UTF-8 text, in several spans if text between the spans was cut out."""
     num_tokens: int
-    """Number of tokens by the tokenizer that decided the splits."""
+    """Number of tokens according to the tokenizer that decided the splits."""
 
 
 class Corpus(Protocol):
@@ -64,7 +64,7 @@ class Corpus(Protocol):
     """Settings of the build that decided the splits, or None for a dataset."""
     num_files: dict[Split, int]
     num_bytes: dict[Split, int]
-    """Size of the source files. Their text in the corpus may be shorter."""
+    """Size of the source files in each split. The text in the corpus may be shorter."""
     previous: PreviousSplits | None
     """Earlier splits that were reused, or None."""
     warnings: list[str]
@@ -79,7 +79,7 @@ class Corpus(Protocol):
 
 
 class SourceCorpus:
-    """Corpus of sources that went through the steps of a build up to the decision."""
+    """Corpus of sources, after the steps of a build up to the decision about splits and cuts."""
 
     def __init__(self, context: Context, tokenizer: Definition, inputs: Inputs, decided: Decided) -> None:
         self.tokenizer, self._context, self._decided = tokenizer, context, decided
@@ -127,9 +127,10 @@ def _window_ranges(document: PlacedDocument, context: Context) -> Iterator[Range
 
 @contextmanager
 def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
-    """Prepare and decide the sources, with token ids in a temporary folder while the corpus is open.
+    """Run the steps prepare and decide of a build on the sources, and yield the corpus.
 
-    `leave_out` are folders and files in the sources to ignore.
+    Token ids are in a temporary folder while the corpus is open. `leave_out` lists folders and files in the sources to
+    ignore.
     """
     config = _plain_config(config)
     check_settings(config)
@@ -164,7 +165,7 @@ def _plain_config(config: Config) -> Config:
 
 
 def _context(config: Config, definition: Definition, folder: Path) -> Context:
-    """Make the context. If the tokenizer does not decode exactly, texts are stored next to the ids."""
+    """Make the context of a build. If the tokenizer does not decode exactly, texts are stored next to the ids."""
     context = Context.of(config, definition, folder)
     if context.tokenizer.gives_text_back:
         return context
@@ -178,20 +179,20 @@ def _split_warnings(config: Config, decision: Decision, decided: Decided) -> Ite
 
 @contextmanager
 def write_errors_as_output_errors() -> Iterator[None]:
-    """Raise OutputError for an OSError in the block. These come from writing, as read errors of sources are handled."""
+    """Turn an OSError into an OutputError. The block raises only write errors, because it handles read errors."""
     try:
         yield
     except OSError as error:
         path = error.filename or tempfile.gettempdir()
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            message = f"no space left at {str(path)!r}. Free some space, or set TMPDIR to a folder with more."
+            message = f"no space left at {str(path)!r}. Free some space, or set TMPDIR to a folder with more space."
         else:
-            message = f"cannot write at {str(path)!r}: {error.strerror or error}."
+            message = f"cannot write to {str(path)!r}: {error.strerror or error}."
         raise OutputError(message) from error
 
 
 class DatasetCorpus:
-    """Corpus of a finished dataset, with its splits and the text of each file in its rows, each token once."""
+    """Corpus of a finished dataset: its splits, and the text of each file in its rows, each token once."""
 
     def __init__(self, folder: Path) -> None:
         self._dataset = Dataset(folder)
@@ -200,7 +201,8 @@ class DatasetCorpus:
         self._engine = self._dataset.tokenizer
         if not self._engine.gives_text_back:
             raise DatasetError(
-                f"the tokenizer of {str(folder)!r} does not decode to the exact text. Name the sources of the dataset."
+                f"the tokenizer of {str(folder)!r} does not decode to the exact text. Name the sources instead of the "
+                "dataset."
             )
         self.tokenizer = msgspec.structs.replace(
             self._engine.definition, name=manifest.tokenizer.name, revision=manifest.tokenizer.revision
@@ -215,7 +217,7 @@ class DatasetCorpus:
         self.warnings: list[str] = []
 
     def texts(self, split: Split) -> Iterator[Text]:
-        """Yield the texts of a split. Variants are left out, and repeated windows count once."""
+        """Yield the texts of a split, without variants. Repeated windows are used once."""
         rows = read_rows(self._dataset, split)
         file_windows = (
             (window.file, row.with_ids(window)) for row in rows for window in row.windows if not window.variant
@@ -241,9 +243,9 @@ class DatasetCorpus:
 
 
 def find_dataset_source(config: Config) -> Path | None:
-    """Return the folder of the only source if it is a dataset, otherwise None.
+    """Return the folder of the only source if that source is a dataset. Return None if no source is a dataset.
 
-    Raises if there are other sources, or settings that would change the text or splits of the dataset.
+    Raises ConfigError if there are sources besides a dataset, or settings that would change its text or splits.
     """
     folders = [Path(source).expanduser() for source in config.sources]
     datasets = [folder for folder in folders if is_dataset_folder(folder)]
@@ -260,6 +262,6 @@ def find_dataset_source(config: Config) -> Path | None:
     if changed is not None or config.split.previous is not None:
         raise ConfigError(
             f"{str(datasets[0])!r} is a dataset, whose text and splits are fixed. Leave out the settings of "
-            f"{changed or 'split'}, or name the sources of the dataset."
+            f"{changed or 'split'}, or name the sources instead of the dataset."
         )
     return datasets[0]

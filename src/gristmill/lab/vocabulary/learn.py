@@ -1,8 +1,8 @@
-"""Learn a byte-level BPE vocabulary with `tokenizers`, independent of the number of threads and the order of texts.
+"""Learn a byte-level BPE vocabulary with `tokenizers`. The result does not depend on threads or the order of texts.
 
-The library counts words, and repeatedly merges the most frequent pair of tokens. Among equally frequent pairs it takes
-the one with the lower ids (test_train_tokenizer.py runs it with several threads and hash seeds). It counts pairs in 32
-bits, so the amount of text is limited to keep every count below that.
+The library counts words, and repeatedly merges the most frequent pair of tokens. Of several equally frequent pairs, it
+merges the pair with the lowest ids (test_train_tokenizer.py checks this with several threads and hash seeds). The
+library counts pairs with 32 bits, so the amount of text is limited to keep every count below 2^31.
 """
 
 import hashlib
@@ -18,15 +18,16 @@ from gristmill.lab.vocabulary.corpus import Corpus, Text
 from gristmill.lab.vocabulary.tokenizer_files import SPECIAL_TOKENS, PatternName, tokenizer_tree
 
 MAX_BYTES = 2_000_000_000
-"""Maximum amount of text: below 2^31, and far more than the order of merges needs. Of a larger corpus, a sample of
-files is read."""
+"""Maximum amount of text: below 2^31 bytes, and far more than is needed to find the order of merges. If the corpus is
+larger, only a sample of its files is read."""
 PIECE_BYTES = 1 << 18
 """Maximum size of one text. `tokenizers` takes 256 texts at a time and needs many times their size in memory."""
 MIN_FREQUENCY = 2
-"""Occurrences that a pair needs. A pair that occurs once shortens no other text, and would copy the text of one file
-into the vocabulary."""
+"""Number of times that a pair must occur to be merged. A pair that occurs once shortens no other text, and would copy
+the text of one file into the vocabulary."""
 MAX_TOKEN_BYTES = 64
-"""Maximum length of a token: enough for any indentation, while long lines of dashes do not use up tokens."""
+"""Maximum length of a token. It is enough for any indentation, but too short for long lines of dashes to use up
+tokens."""
 
 
 class LearnedVocabulary(NamedTuple):
@@ -35,7 +36,7 @@ class LearnedVocabulary(NamedTuple):
     vocab: dict[str, int]
     merges: list[list[str]]
     num_bytes: int
-    """Size of the text that it was learned from."""
+    """Size of the text that the vocabulary was learned from."""
 
 
 def import_tokenizers() -> Any:
@@ -70,7 +71,7 @@ def learn(corpus: Corpus, size: int, pattern: PatternName, advance: Callable[[in
 
 
 class _PieceReader:
-    """Yield texts in pieces, and count their bytes."""
+    """Splits texts into pieces, and counts the bytes."""
 
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance, self.num_bytes = advance, 0
@@ -85,7 +86,7 @@ class _PieceReader:
 
 
 def _sampled_texts(corpus: Corpus) -> Iterator[Text]:
-    """Yield the texts of train. If they exceed MAX_BYTES, files are sampled by a hash of their names."""
+    """Yield the texts of train. If train is larger than MAX_BYTES, files are sampled by a hash of their names."""
     num_bytes = corpus.num_bytes[Split.TRAIN]
     for text in corpus.texts(Split.TRAIN):
         if num_bytes <= MAX_BYTES or _hash_fraction(text.name) < MAX_BYTES / num_bytes:
@@ -100,7 +101,7 @@ def _hash_fraction(name: str) -> float:
 def split_pieces(text: bytes, limit: int = PIECE_BYTES) -> Iterator[bytes]:
     """Split text into pieces of at most `limit` bytes.
 
-    They end with a line, or with a character if a line is too long.
+    A piece ends at the end of a line, or at the end of a character if a line is too long.
     """
     at = 0
     while len(text) - at > limit:

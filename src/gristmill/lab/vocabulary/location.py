@@ -1,10 +1,10 @@
-"""Output location of a trained tokenizer: a folder, or a file that ends with .json and has other files next to it.
+"""Output location of a trained tokenizer: a folder, or a .json file with other files next to it.
 
     OUT/tokenizer.json  OUT/tokenizer_config.json  OUT/files.jsonl  OUT/vocabulary.json
     OUT.json            (none)                     OUT.files.jsonl  OUT.vocabulary.json
 
-A new folder is put in place by rename. Only output of an earlier run is ever replaced. When files are replaced one by
-one, vocabulary.json is the first. It identifies the files, and its digests show if all of them are complete.
+A new folder is completed under a temporary name and then renamed. Only the output of an earlier run is replaced. When
+files are replaced one by one, vocabulary.json is the first. Its digests show whether all files are from the same run.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ JSON_SUFFIX = ".json"
 
 
 class _Identity(msgspec.Struct, frozen=True):
-    """Fields of vocabulary.json that identify the output of any version."""
+    """Fields that vocabulary.json has in all versions of gristmill. They identify the output of an earlier run."""
 
     gristmill: str
     sha256: str
@@ -75,7 +75,7 @@ class TokenizerLocation(NamedTuple):
             config = self.out.with_name(TOKENIZER_CONFIG)
             if not is_from_earlier_run and found is not None:
                 raise OutputError(
-                    f"{str(found)!r} exists and is not from an earlier run. Name another file with --out."
+                    f"{str(found)!r} exists and is not from an earlier run. Choose a different file with --out."
                 )
             if config.exists():
                 raise OutputError(
@@ -84,7 +84,8 @@ class TokenizerLocation(NamedTuple):
         elif self.out.is_dir():
             if not is_from_earlier_run and any(self.out.iterdir()):
                 raise OutputError(
-                    f"{str(self.out)!r} is not empty and is not from an earlier run. Name another folder with --out."
+                    f"{str(self.out)!r} is not empty and is not from an earlier run. Choose a different folder with "
+                    "--out."
                 )
         elif os.path.lexists(self.out):
             raise OutputError(
@@ -98,7 +99,7 @@ class TokenizerLocation(NamedTuple):
             return None
 
     def is_complete(self) -> bool:
-        """Return True if the files are from one run that was not interrupted while it published them."""
+        """Return True if all files are from the same run, so no run was interrupted while it replaced files."""
         identity = self._read_identity()
         try:
             return identity is not None and (identity.sha256, identity.splits_sha256) == tuple(
@@ -122,7 +123,7 @@ class TokenizerLocation(NamedTuple):
             shutil.rmtree(stage, ignore_errors=True)
 
     def _clear_stages(self) -> None:
-        """Delete temporary folders of killed runs. Running ones hold a lock on theirs."""
+        """Delete the temporary folders of killed runs. A run that is still active holds a lock on its folder."""
         name = re.compile(re.escape(self.out.name) + r"\.\d+-[0-9a-f]{8}" + re.escape(UNFINISHED))
         siblings = self.out.parent.iterdir() if self.out.parent.is_dir() else ()
         for leftover in [path for path in siblings if name.fullmatch(path.name) and path.is_dir()]:
@@ -148,7 +149,10 @@ class TokenizerLocation(NamedTuple):
 
 
 def splits_argument(out: str) -> str:
-    """Return the value of --splits for the tokenizer at `out`, as a path of the same form."""
+    """Return the value of --splits for the tokenizer at `out`.
+
+    The path is relative if `out` is relative, unless no file exists at the relative path.
+    """
     location = TokenizerLocation.of(out)
     named_path = Path(out).with_name(location.splits.name)
     return out if not location.is_file else str(named_path if named_path.exists() else location.splits)

@@ -15,17 +15,17 @@ TEMPLATE_NAMES: tuple[str, ...] = get_args(TemplateName)
 
 SPECIAL_TOKENS = (
     "<s>",
-    "<pad>",  # id 1 as in RoBERTa, whose models count positions from it
+    "<pad>",  # id 1 as in RoBERTa, whose models number positions from the padding id
     "</s>",
     "<mask>",
-    "<fim_prefix>",  # names of StarCoder
+    "<fim_prefix>",  # this and the following names are those of StarCoder
     "<fim_middle>",
     "<fim_suffix>",
     "<fim_pad>",
     "<repo_name>",
     "<file_sep>",
 )
-"""Special tokens in order of their ids. No unknown token is needed, because every byte is a token."""
+"""Special tokens, sorted by id. No unknown token is needed, because every byte is a token."""
 TOKEN_ROLES = {
     "bos_token": "<s>",
     "cls_token": "<s>",
@@ -43,16 +43,16 @@ def _byte_level(*, use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
 
 
-def _split_first(regex: str) -> dict[str, Any]:
+def _split_by_regex(regex: str) -> dict[str, Any]:
     split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
     return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
 
 
-# Patterns that `tokenizers`, gigatoken and the GPU kernels split in the same way. StarCoder 2's pattern is missing,
-# because gigatoken does not support it.
+# Patterns with which `tokenizers`, gigatoken and the GPU kernels split text into the same words. The pattern of
+# StarCoder 2 is missing, because gigatoken does not support it.
 PRE_TOKENIZERS: Mapping[str, dict[str, Any]] = {
-    "cl100k": _split_first(CL100K_REGEX),
-    "qwen2": _split_first(QWEN2_REGEX),
+    "cl100k": _split_by_regex(CL100K_REGEX),
+    "qwen2": _split_by_regex(QWEN2_REGEX),
     "gpt2": _byte_level(use_regex=True),
 }
 
@@ -92,7 +92,7 @@ def _roberta_processor() -> dict[str, Any]:
 
 
 def _special_token(index: int, content: str) -> dict[str, Any]:
-    # The mask includes the space before it, as in RoBERTa, because the masked word would start with that space.
+    # As in RoBERTa, the mask token includes the space before it, because the word that it replaces includes this space.
     flags = {"single_word": False, "lstrip": content == "<mask>", "rstrip": False, "normalized": False}
     return {"id": index, "content": content, **flags, "special": True}
 
@@ -106,6 +106,6 @@ def make_definition(
 ) -> Definition:
     """Make the two files that AutoTokenizer reads, tokenizer.json and tokenizer_config.json."""
     tree = tokenizer_tree(vocab, merges, pattern, template)
-    # Any other class would replace the pre-tokenizer of the file with its own.
+    # Any other tokenizer class would replace the pre-tokenizer in tokenizer.json with its own.
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **TOKEN_ROLES}
     return Definition(name=name, json=msgspec.json.encode(tree) + b"\n", config=msgspec.json.encode(config) + b"\n")

@@ -3,8 +3,8 @@
 sources ─► steps of a build up to the decision ─► text of train ─► learn ─► verify ─► OUT
 
 A vocabulary must not be learned from text that a later build holds out. Splits depend on a tokenizer, because shares
-and spans count its tokens, and the new one does not exist yet. So another tokenizer decides the splits, and they are
-written next to the vocabulary for that build.
+and spans are counted in tokens, and the new tokenizer does not exist yet. So an existing tokenizer decides the splits,
+which are written next to the vocabulary for the later build.
 """
 
 import hashlib
@@ -50,11 +50,11 @@ from gristmill.pipeline.inputs import local_sources
 from gristmill.tokenizers.locate import locate
 
 DEFAULT_SIZE = 32_000
-VERSIONED = ("gigatoken", "tokenizers")
+VERSIONED_PACKAGES = ("gigatoken", "tokenizers")
 
 
 class _Options(NamedTuple):
-    """Options of a training."""
+    """Options of a training run."""
 
     size: int
     pattern: PatternName
@@ -63,12 +63,12 @@ class _Options(NamedTuple):
     def check(self) -> None:
         if not MIN_SIZE <= self.size <= MAX_SIZE:
             raise ConfigError(
-                f"size must be from {MIN_SIZE} ({len(SPECIAL_TOKENS)} special tokens, 256 bytes, a merge) to "
+                f"size must be from {MIN_SIZE} ({len(SPECIAL_TOKENS)} special tokens, 256 bytes and a merge) to "
                 f"{MAX_SIZE:,}, got {self.size!r}. Try --size {DEFAULT_SIZE}."
             )
-        for name, known in (("pattern", PATTERN_NAMES), ("template", TEMPLATE_NAMES)):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+        for name, choices in (("pattern", PATTERN_NAMES), ("template", TEMPLATE_NAMES)):
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
 
 
 def train_tokenizer(
@@ -82,7 +82,7 @@ def train_tokenizer(
     """Train a tokenizer and write it to `config.out`.
 
     `size` is the number of ids, `pattern` splits text into words, and `template` sets the tokens around a window. The
-    other settings of `config` are those of the later build, so that both have the same splits.
+    other settings of `config` must be those of the later build, so that the build has the same splits.
     """
     progress, options = progress or Progress(), _Options(size, pattern, template)
     options.check()
@@ -91,7 +91,9 @@ def train_tokenizer(
     progress.seconds.clear()
     with write_errors_as_output_errors(), _open_corpus(config, location, progress) as corpus:
         if not corpus.num_files[Split.TRAIN]:
-            raise InputError("no file is in train, which a vocabulary is learned from. Check --split.")
+            raise InputError(
+                "the train split has no files, but the vocabulary is learned from this split. Check --split."
+            )
         with progress.phase("learn", total=corpus.num_files[Split.TRAIN]) as step:
             learned = learn(corpus, size, pattern, step.advance)
         definition = make_definition(location.out.name, learned.vocab, learned.merges, pattern, template)
@@ -108,7 +110,7 @@ def train_tokenizer(
 
 @contextmanager
 def _open_corpus(config: Config, location: TokenizerLocation, progress: Progress) -> Iterator[Corpus]:
-    """Open the corpus, with the splits of an earlier run at the same location if no others are given."""
+    """Open the corpus. By default, the splits of an earlier run at the same location are used."""
     location.require_replaceable()
     dataset = find_dataset_source(config)
     if dataset is not None:
@@ -137,18 +139,19 @@ def _describe(
     warnings = list(corpus.warnings)
     if len(learned.vocab) < options.size:
         warnings.append(
-            f"the vocabulary has {counted(len(learned.vocab), 'id')}, not {options.size:,}: in "
-            f"{counted(learned.num_bytes, 'byte')} of train no other pair of tokens occurs twice."
+            f"the vocabulary has {counted(len(learned.vocab), 'id')}, not {options.size:,}, because no other pair of "
+            f"tokens occurs twice in the {counted(learned.num_bytes, 'byte')} of train."
         )
     num_train_bytes = verification.splits[Split.TRAIN].bytes
     if learned.num_bytes < num_train_bytes:
         warnings.append(
-            f"it was learned from {learned.num_bytes:,} of the {num_train_bytes:,} bytes in train, a sample of files."
+            f"the vocabulary was learned from a sample of files: {learned.num_bytes:,} of the {num_train_bytes:,} "
+            "bytes in train."
         )
     split_tokenizer = corpus.tokenizer
     return Vocabulary(
         gristmill=__version__,
-        versions={name: version(name) for name in VERSIONED},
+        versions={name: version(name) for name in VERSIONED_PACKAGES},
         size=len(learned.vocab),
         size_asked=options.size,
         merges=len(learned.merges),
@@ -176,4 +179,4 @@ def _location_warnings(config: Config, location: TokenizerLocation) -> Iterator[
     for source in local_sources(config):
         if source.only_files is None and Path(source.root) in location.out.parents:
             name = os.path.relpath(location.out, source.root)
-            yield f"{path_text(name)} is inside its source. Exclude it from builds with --exclude, or move it."
+            yield f"the tokenizer {path_text(name)} is inside a source. Exclude it with --exclude, or move it."

@@ -1,7 +1,7 @@
-"""Verify a new tokenizer from its files: both engines must give the same ids and decode them to the same text.
+"""Verify the files of a new tokenizer: both engines must produce the same ids, and decoding must return the text.
 
-gigatoken encodes all text, which also counts the tokens. `tokenizers` encodes a sample of each split, with and without
-the special tokens that it puts around a text.
+gigatoken encodes all text, and the tokens are counted. `tokenizers` encodes a sample of each split, with and without
+the special tokens around a text.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ BYTES_COMPARED = 1 << 14
 
 
 class Verification(NamedTuple):
-    """Result of a verification without differences."""
+    """Result of a successful verification."""
 
     splits: dict[Split, Compression]
     bytes_compared: int
@@ -34,7 +34,7 @@ class Verification(NamedTuple):
 
 
 def verify(definition: Definition, corpus: Corpus, advance: Callable[[int], None]) -> Verification:
-    """Encode all texts of a corpus, and raise TokenizerError if the engines disagree. `advance` is called per file."""
+    """Encode all texts of a corpus, and call `advance` after each file. Raises if the engines disagree."""
     engines = _Engines(definition)
     splits = {}
     for split in Split:
@@ -55,7 +55,7 @@ def verify(definition: Definition, corpus: Corpus, advance: Callable[[int], None
 
 
 class _Engines:
-    """The new tokenizer, loaded by both engines."""
+    """The new tokenizer, loaded by gigatoken and by `tokenizers`."""
 
     def __init__(self, definition: Definition) -> None:
         fast = FastTokenizer.load(definition)
@@ -67,16 +67,16 @@ class _Engines:
         self.bytes_compared = 0
 
     def compare(self, text: bytes, name: str) -> None:
-        """Raise if the engines disagree on a text. `name` is the name of its file."""
+        """Raise TokenizerError if the engines disagree on a text. `name` is the name of the file."""
         ids = self.fast.encode(text).ids
         if not np.array_equal(ids, self.reference.encode(text).ids):
             raise self._error(f"gigatoken and tokenizers give different ids for {name}")
         if self.fast.decode(ids) != text:
             raise self._error(f"decoding does not return the text of {name}")
-        if not any(token.encode() in text for token in SPECIAL_TOKENS):  # a build treats these as text
-            around = [*self._template.prefix, *ids.tolist(), *self._template.suffix]
-            if self._complete_tokenizer.encode(strip_partial_characters(text).decode()).ids != around:
-                raise self._error(f"its tokenizer.json gives different ids for {name}")
+        if not any(token.encode() in text for token in SPECIAL_TOKENS):  # a build treats special tokens as text
+            expected_ids = [*self._template.prefix, *ids.tolist(), *self._template.suffix]
+            if self._complete_tokenizer.encode(strip_partial_characters(text).decode()).ids != expected_ids:
+                raise self._error(f"with special tokens, tokenizers gives different ids for {name}")
         self.bytes_compared += len(text)
 
     @staticmethod

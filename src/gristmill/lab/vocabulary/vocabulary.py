@@ -1,4 +1,4 @@
-"""Record of a trained vocabulary, which is written as vocabulary.json next to the tokenizer."""
+"""The record of a trained vocabulary, written as vocabulary.json next to the tokenizer."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ class Compression(msgspec.Struct, frozen=True, kw_only=True):
 
     files: int
     bytes: int
-    """Size of the text in windows, each part counted once."""
+    """Size of the text in windows. Text in several windows is counted once."""
     tokens: int
-    """Number of tokens by the new tokenizer."""
+    """Number of tokens according to the new tokenizer."""
     tokens_before: int
-    """Number of tokens by the tokenizer that decided the splits."""
+    """Number of tokens according to the tokenizer that decided the splits."""
 
     @property
     def bytes_per_token(self) -> float:
@@ -37,14 +37,15 @@ class SplitTokenizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of a trained vocabulary. It is reproducible: it has no times and nothing about the machine."""
+    """Record of a trained vocabulary. It is reproducible, because it has no times and no facts about the machine."""
 
     gristmill: str
-    """Version of gristmill that trained it."""
+    """Version of gristmill that trained the vocabulary."""
     versions: dict[str, str]
     """Versions of the tokenizer libraries."""
     size: int
-    """Number of ids, including special tokens. Less than `size_asked` if there is too little text."""
+    """Number of ids, including special tokens. Less than `size_asked`, the requested number, if there is too little
+    text."""
     size_asked: int
     merges: int
     special_tokens: dict[str, int]
@@ -53,7 +54,8 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     """Tokens around a window: `<s> … </s>` for `roberta`, nothing for `none`."""
     learnt_bytes: int
-    """Size of the text it was learned from: all of train, or a sample of about 2 GB if train is larger."""
+    """Size of the text that the vocabulary was learned from: all of train, or a sample of about 2 GB if train is
+    larger."""
     compared_bytes: int
     """Size of the text, from all splits, for which gigatoken and `tokenizers` gave the same ids."""
     splits: dict[Split, Compression]

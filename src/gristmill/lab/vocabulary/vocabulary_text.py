@@ -30,7 +30,8 @@ class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     tokens: int
     bytes_per_token: float
-    """Ratio for all text. For a tokenizer that was trained on some of it, compare the held-out splits instead."""
+    """Bytes per token in all text. If a tokenizer was trained on part of the text, compare the held-out splits
+    instead."""
     windows: int
     """Number of windows with the configured length and overlap, including the special tokens of the tokenizer."""
     tokens_by_split: dict[Split, int]
@@ -40,9 +41,9 @@ class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
     around: list[str]
     """Special tokens around a window."""
     mask: str | None
-    """Mask token for masked language modeling, or null if it has none."""
+    """Mask token for masked language modeling, or null if the tokenizer has none."""
     has_fim: bool
-    """True if it has tokens for fill in the middle."""
+    """True if the tokenizer has special tokens for fill-in-the-middle."""
     gives_text_back: bool
     """True if decoding always returns the exact bytes."""
 
@@ -57,7 +58,8 @@ class TokenizerTable(msgspec.Struct, frozen=True, kw_only=True):
     """Amount of text by language, largest first."""
     tokenizers: list[TokenizerCounts]
     splits_of: str | None
-    """Tokenizer whose training splits are used, so that it has never seen the held-out text. Null if there is none."""
+    """Tokenizer whose training splits are used, so that it was not trained on the held-out text. Null if other splits
+    are used."""
     warnings: list[str]
 
 
@@ -92,7 +94,7 @@ def vocabulary_text(vocabulary: Vocabulary, out: str, command: str, seconds: flo
             f"verified    ids of {engines} are equal on {size_text(vocabulary.compared_bytes)} from all splits",
             *(f"            {line.removeprefix('splits   ')}" for line in previous_lines(vocabulary.previous_splits)),
             f"seconds     {seconds:.1f}",
-            f"tokenizer   {printable(out)}, with its splits for the build:",
+            f"tokenizer   {printable(out)}. To build a dataset with the same splits:",
             "",
             f"            {printable(command)}",
         )
@@ -126,7 +128,7 @@ def _per_token(text: TextCounts, num_tokens: int) -> str:
 
 
 def _language_table(table: TokenizerTable) -> str:
-    """Table of the bytes per token in each language."""
+    """Render the bytes per token of each tokenizer in each language."""
     largest, others = list(table.languages)[:MAX_LANGUAGES], list(table.languages)[MAX_LANGUAGES:]
     rows = [_language_row(table, printable(name), [name]) for name in largest]
     rows += [_language_row(table, counted(len(others), "other"), others)] if others else []
@@ -145,7 +147,7 @@ def _feature_table(table: TokenizerTable) -> str:
         "tokenizer",
         "around a window",
         "mask",
-        "fill in the middle",
+        "fill-in-the-middle",
         "unknown tokens",
         "exact decoding",
         "engine",
@@ -168,4 +170,4 @@ def _feature_table(table: TokenizerTable) -> str:
 def _held_out_note(table: TokenizerTable) -> list[str]:
     if table.splits_of is None:
         return []
-    return ["", f"validation and test were held out when {printable(table.splits_of)} was trained; it has seen train"]
+    return ["", f"{printable(table.splits_of)} was trained on train; validation and test were held out"]

@@ -1,4 +1,4 @@
-"""The original script with `encode_batch` of 16 files at a time in processes, and with JSON Lines output.
+"""The script original.py with `encode_batch` for 16 files at a time in several processes, and with JSON Lines output.
 
 python -m gristmill.lab.bench.scripts.encode_batch JOB.json
 """
@@ -24,7 +24,7 @@ def main() -> None:
 def encode_in_processes(tokenizer: Tokenizer, texts: list[str], job: Job, phases: Phases) -> list[list[int]]:
     batches = [texts[first : first + FILES_PER_BATCH] for first in range(0, len(texts), FILES_PER_BATCH)]
     ids_of_files: list[list[int]] = []
-    # A forked worker inherits the tokenizer. A spawned one gets it pickled.
+    # A forked worker inherits the tokenizer. A spawned worker gets a pickled copy.
     with ProcessPoolExecutor(job.workers, initializer=start_worker, initargs=(tokenizer,)) as pool:
         for batch in pool.map(encode_batch, batches):
             ids_of_files += batch
@@ -33,7 +33,7 @@ def encode_in_processes(tokenizer: Tokenizer, texts: list[str], job: Job, phases
 
 
 def start_worker(tokenizer: Tokenizer) -> None:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes already run in parallel
     _worker_tokenizer.append(tokenizer)
 
 

@@ -1,4 +1,4 @@
-"""The lower bound for one process: read the listed files, encode with gigatoken, write windows, and nothing else.
+"""The lower bound for one process: only read the files of the job, encode them with gigatoken and write windows.
 
 python -m gristmill.lab.bench.scripts.floor JOB.json
 """

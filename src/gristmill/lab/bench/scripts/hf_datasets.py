@@ -1,8 +1,8 @@
-"""The Hugging Face method: `datasets.map(batched=True)` with `tokenizers`, `train_test_split` by rows, `to_json`.
+"""The Hugging Face method: `datasets.map(batched=True)` with `tokenizers`, `train_test_split` on rows, and `to_json`.
 
     python -m gristmill.lab.bench.scripts.hf_datasets JOB.json
 
-Everything is in memory. The cache of the library is in the output folder of the job, and it contacts no server.
+All data is in memory. The library stores its cache in the output folder of the job, and contacts no server.
 """
 
 import os
@@ -24,12 +24,12 @@ Columns = dict[str, list[Any]]
 def main() -> None:
     job = read_job()
     restrict_environment(job)
-    import datasets  # noqa: PLC0415 - it reads the environment when it is imported
+    import datasets  # noqa: PLC0415 - the import reads the environment
 
     phases = Phases()
     with phases("load"):
         tokenizer = Tokenizer.from_file(job.tokenizer)
-        tokenizer.encode_special_tokens = True  # "</s>" in a file is text
+        tokenizer.encode_special_tokens = True  # encode "</s>" in a file as text
     with phases("scan"):
         table = datasets.Dataset.from_dict(read_columns(job.files, phases))
     with phases("tokenize"):
@@ -39,7 +39,7 @@ def main() -> None:
             with_indices=True,
             remove_columns=["text"],
             keep_in_memory=True,
-            new_fingerprint="windows",  # otherwise it hashes the tokenizer to find a cached result
+            new_fingerprint="windows",  # without this, `map` hashes the tokenizer to find a cached result
         )
     with phases("split"):
         splits = split(rows)
@@ -86,7 +86,7 @@ def cut_windows(batch: Columns, indices: list[int], tokenizer: Tokenizer, job: J
 
 
 def split(rows: Any) -> dict[str, Any]:
-    """Split rows 85/10/5. The library refuses to make an empty split, so a few rows are assigned by their index."""
+    """Split the rows 85/10/5. The library cannot make an empty split, so fewer than 8 rows are assigned by index."""
     if len(rows) < MIN_ROWS_TO_SPLIT:
         return {"train": rows.select(range(1)), "validation": rows.select(range(1, len(rows))), "test": rows.select([])}
     outer = rows.train_test_split(test_size=HELD_OUT_SHARE, seed=0, keep_in_memory=True)

@@ -5,7 +5,7 @@
 1. walk the tree and read the files, ignoring bytes that are not UTF-8 and losing carriage returns
 2. tokenize one file after the other
 3. cut windows of 512 ids that overlap by 128, and pad them all to 512
-4. copy windows up to 2.75 times their number, with the copy number as metadata
+4. append copies of the windows until there are 2.75 times as many, with the number of the copy as metadata
 5. shuffle the windows, including copies, and split them 85/10/5
 6. json.dump each split as one list
 """
@@ -26,7 +26,7 @@ WINDOW_LENGTH = 512
 OVERLAP = 128
 EXPANSION = 2.75
 SHARES = {"train": 0.85, "validation": 0.10}
-"""Shares of the rows. Test gets the rest."""
+"""Share of the rows in each split. The test split gets the rest."""
 
 Row = dict[str, Any]
 Tokenize = Callable[[Tokenizer, list[str], Job, Phases], list[list[int]]]
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def run(job: Job, *, tokenize: Tokenize, write: Write) -> None:
-    """Run the script. Its faster variants tokenize and write differently."""
+    """Run the script. Its faster variants pass different functions for `tokenize` and `write`."""
     phases = Phases()
     with phases("load"):
         tokenizer = Tokenizer.from_file(job.tokenizer)
@@ -57,9 +57,9 @@ def run(job: Job, *, tokenize: Tokenize, write: Write) -> None:
     with phases("split"):
         splits = split(rows)
     with phases("write"):
-        numbers = count(1)
+        row_numbers = count(1)
         for name, members in splits.items():
-            write(members, Path(job.out, name), lambda: phases.report(next(numbers), len(rows), "rows"))
+            write(members, Path(job.out, name), lambda: phases.report(next(row_numbers), len(rows), "rows"))
     phases.write(job.out)
 
 
@@ -106,7 +106,7 @@ def cut(file: JobFile, ids: list[int], job: Job) -> Iterator[Row]:
 
 
 def expand(rows: list[Row], expand_to: int | None) -> None:
-    """Append copies of the rows, in turn, until there are `expand_to` rows."""
+    """Append copies of all rows, repeatedly, until there are `expand_to` rows, or 2.75 times as many if it is None."""
     num_originals = len(rows)
     target = math.ceil(EXPANSION * num_originals) if expand_to is None else expand_to
     if num_originals:
@@ -115,7 +115,7 @@ def expand(rows: list[Row], expand_to: int | None) -> None:
 
 
 def split(rows: list[Row]) -> dict[str, list[Row]]:
-    random.Random(0).shuffle(rows)  # noqa: S311 - as such scripts do
+    random.Random(0).shuffle(rows)  # noqa: S311 - as typical scripts do
     train_end = int(len(rows) * SHARES["train"])
     validation_end = train_end + int(len(rows) * SHARES["validation"])
     return {"train": rows[:train_end], "validation": rows[train_end:validation_end], "test": rows[validation_end:]}
@@ -127,7 +127,7 @@ def write_json(rows: list[Row], path: Path, on_row: Callable[[], None]) -> None:
 
 
 class _ReportingList(list[Row]):
-    """List that calls a function for each row during iteration, as json.dump can take minutes."""
+    """List that calls `on_row` after each row during iteration, because json.dump can take minutes."""
 
     def __init__(self, rows: list[Row], on_row: Callable[[], None]) -> None:
         super().__init__(rows)

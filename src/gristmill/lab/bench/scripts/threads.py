@@ -1,9 +1,9 @@
-"""The original script with threads for the tokenizer, and with JSON Lines output.
+"""The script original.py with threads for the tokenizer, and with JSON Lines output.
 
     python -m gristmill.lab.bench.scripts.threads JOB.json
 
-The threads take turns, because `Tokenizer.encode` holds the GIL. It is faster only because of its writing
-(benchmarks/bench.md).
+The threads do not run in parallel, because `Tokenizer.encode` holds the GIL. This script is faster than original.py
+only because it writes faster (benchmarks/bench.md).
 """
 
 import json

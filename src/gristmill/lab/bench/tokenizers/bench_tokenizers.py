@@ -29,17 +29,17 @@ from gristmill.lab.bench.tokenizers.engines import (
     load_gpu_tokenizer,
     tokenizers_skip_reason,
 )
-from gristmill.lab.bench.tokenizers.speeds import Case, Speed, Stage, State, TokenizerBench, TokenizerMethod, Wire
+from gristmill.lab.bench.tokenizers.speeds import Case, GpuCopies, Speed, Stage, State, TokenizerBench, TokenizerMethod
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
 
-# Measuring one method with one kind of input: cold, warm and on unseen text. Every id is compared.
+# Measure one method with one kind of input: with empty caches, with warm caches and on unseen text. Compare all ids.
 
 
 class Expected(NamedTuple):
-    """Expected ids of all documents, and the method they are from."""
+    """Ids that every method must produce for all documents, and the name of the method that produced them first."""
 
     method: str
     batch: Batch
@@ -52,7 +52,7 @@ class Expected(NamedTuple):
         return cls(engine.name, Batch(np.array(found.ids), np.array(found.offsets)))
 
     def for_documents(self, documents: Documents) -> Batch:
-        """Return the expected ids of some of the documents."""
+        """Return the expected ids of these documents."""
         offsets = self.batch.offsets
         parts = [self.batch.ids[offsets[index] : offsets[index + 1]] for index in documents.indices.tolist()]
         counts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
@@ -60,7 +60,7 @@ class Expected(NamedTuple):
 
 
 class TimedEncoding(NamedTuple):
-    """A call to time: one method with one kind of input on some documents."""
+    """A call whose time is measured: one method encodes documents from one kind of input."""
 
     engine: Engine
     encode: Encode
@@ -95,7 +95,7 @@ class TimedEncoding(NamedTuple):
 
 
 def first_difference(found: Batch, expected: Batch, documents: Documents) -> str:
-    """Describe the first document with different ids and its first different token."""
+    """Describe the first document with different ids, and the first token that differs."""
     if len(found.offsets) != len(expected.offsets):
         return f"{counted(len(found.offsets) - 1, 'document')} instead of {len(expected.offsets) - 1:,}"
     for number, file in enumerate(documents.files):
@@ -104,12 +104,12 @@ def first_difference(found: Batch, expected: Batch, documents: Documents) -> str
             shared = min(len(one), len(other))
             position = int(np.argmax(np.append(one[:shared] != other[:shared], True)))
             tokens = [str(ids[position]) if position < len(ids) else "no token" for ids in (one, other)]
-            return f"document {printable(file.path)!r}, token {position:,} is {tokens[0]}, not {tokens[1]}"
+            return f"document {printable(file.path)!r} has {tokens[0]} at token index {position:,}, not {tokens[1]}"
     return f"{counted(found.offsets[-1], 'id')} instead of {expected.offsets[-1]:,}"
 
 
 def measure_speeds(engine: Engine, case: Case, documents: Documents, expected: Expected, runs: int) -> Iterator[Speed]:
-    """Measure a method cold, warm and on unseen text, unless it does not support this kind of input."""
+    """Measure a method cold, warm and on unseen text. Yield nothing if the input is not supported."""
     timed = TimedEncoding.of(engine, case, documents, expected)
     if timed is None:
         return
@@ -125,7 +125,7 @@ def measure_speeds(engine: Engine, case: Case, documents: Documents, expected: E
 
 
 def _run_cold(timed: TimedEncoding) -> tuple[float, int]:
-    """Run after the engine has cleared its caches."""
+    """Clear the caches of the engine, then run."""
     timed.engine.forget()
     return timed.run()
 
@@ -155,7 +155,7 @@ def _speed(timed: TimedEncoding, case: Case, state: State, results: list[tuple[f
 
 def measure_stages(engine: GpuEngine, documents: Documents, runs: int) -> list[Stage]:
     """Measure the stages of the GPU tokenizer."""
-    text, gpu = engine.in_pinned_memory(documents), engine.tokenizer
+    text, gpu = engine.copy_to_pinned_memory(documents), engine.tokenizer
     cold, warm = [], []
     for _ in range(runs):
         gpu.forget()
@@ -172,14 +172,14 @@ def measure_stages(engine: GpuEngine, documents: Documents, runs: int) -> list[S
     ]
 
 
-def measure_wire(engine: GpuEngine, documents: Documents, batch: Batch) -> Wire | None:
+def measure_copies(engine: GpuEngine, documents: Documents, batch: Batch) -> GpuCopies | None:
     """Measure copies to and from the GPU, or return None if the tokenizer cannot measure them."""
     wire_seconds = getattr(engine.tokenizer, "wire_seconds", None)
     if wire_seconds is None:
         return None
     num_bytes_out = engine.tokenizer.encode_batch(documents.texts[:1]).ids.itemsize * len(batch.ids)
     seconds: dict[str, float] = wire_seconds(documents.num_bytes, num_bytes_out)
-    return Wire(
+    return GpuCopies(
         bytes_in=documents.num_bytes,
         bytes_out=num_bytes_out,
         seconds_in=seconds["in"],
@@ -190,11 +190,11 @@ def measure_wire(engine: GpuEngine, documents: Documents, batch: Batch) -> Wire 
 
 T = TypeVar("T")
 
-# Measuring all methods on the same documents.
+# Measure all methods on the same documents.
 
 DEFAULT_RUNS = 5
 SAMPLE_BYTES = 8_000_000
-"""Size of the sample on which `tokenizers` is timed for a larger source: a few seconds per run on two cores."""
+"""Size of the sample on which `tokenizers` is timed if the source is larger. A run takes a few seconds on two cores."""
 
 
 class TokenizerBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +213,7 @@ class TokenizerBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine and the documents it is timed on."""
+    """An engine, and the documents on which it is timed."""
 
     engine: Engine
     load_seconds: float
@@ -239,14 +239,14 @@ def bench_tokenizers(
     command: str = "gristmill bench --tokenizers",
     load_gpu_tokenizer: Callable[[str], GpuTokenizer] = load_gpu_tokenizer,
 ) -> TokenizerBench:
-    """Time the tokenizers on the same documents, and raise if any id differs.
+    """Time the tokenizers on the same documents, and raise GristmillError if any id differs.
 
     The source defaults to the Python standard library. `load_gpu_tokenizer` loads the tokenizer on the GPU by name.
     """
     options, progress = options or TokenizerBenchOptions(), progress or Progress()
     tokenizer = tokenizer_for(locate(options.tokenizer))
-    skipped = _skipped(tokenizer)
-    loaded = list(_load_engines(tokenizer.definition, options, skipped, load_gpu_tokenizer))
+    skip_reasons = _skip_reasons(tokenizer)
+    loaded = list(_load_engines(tokenizer.definition, options, skip_reasons, load_gpu_tokenizer))
     found = gather(source or default_source(), tokenizer, progress)
     documents = Documents.read(found.files, progress)
     entries = [_entry(engine, seconds, documents, options.sample) for engine, seconds in _reference_first(loaded)]
@@ -258,8 +258,8 @@ def bench_tokenizers(
         methods=[entry.method() for entry in entries],
         speeds=speeds,
         stages=[] if gpu is None else measure_stages(gpu, documents, options.runs),
-        wire=None if gpu is None else measure_wire(gpu, documents, expected.batch),
-        skipped=[Skipped(name=name, why=why) for name, why in skipped.items()],
+        wire=None if gpu is None else measure_copies(gpu, documents, expected.batch),
+        skipped=[Skipped(name=name, why=why) for name, why in skip_reasons.items()],
         corpus=_corpus(found, documents, expected, tokenizer),
         machine=this_machine(),
         gpu=None if gpu is None else gpu.tokenizer.device_name,
@@ -270,15 +270,15 @@ def bench_tokenizers(
 def _load_engines(
     definition: Definition,
     options: TokenizerBenchOptions,
-    skipped: Mapping[str, str],
+    skip_reasons: Mapping[str, str],
     load_gpu_tokenizer: Callable[[str], GpuTokenizer],
 ) -> Iterator[tuple[Engine, float]]:
-    """Load each engine and time it. The GPU is first, so that a missing one is an error before the files are read."""
+    """Yield each engine with its loading time. The GPU is first, to report a missing GPU before files are read."""
     if options.device == "cuda":
         yield _time_call(lambda: GpuEngine(load_gpu_tokenizer(options.tokenizer)))
-    if TokenizersEngine.name not in skipped:
+    if TokenizersEngine.name not in skip_reasons:
         yield _time_call(lambda: TokenizersEngine(definition))
-    if GigatokenEngine.name not in skipped:
+    if GigatokenEngine.name not in skip_reasons:
         yield _time_call(lambda: GigatokenEngine(definition))
 
 
@@ -293,21 +293,21 @@ def _corpus(found: GatheredFiles, documents: Documents, expected: Expected, toke
     )
 
 
-def _skipped(tokenizer: Tokenizer) -> dict[str, str]:
+def _skip_reasons(tokenizer: Tokenizer) -> dict[str, str]:
     """Return the reason for each method that cannot run."""
     reasons = {TokenizersEngine.name: tokenizers_skip_reason(), GigatokenEngine.name: gigatoken_skip_reason(tokenizer)}
     return {name: why for name, why in reasons.items() if why is not None}
 
 
 def _reference_first(loaded: Sequence[tuple[Engine, float]]) -> list[tuple[Engine, float]]:
-    """Order the engines. The first gives the expected ids, and the GPU is last."""
+    """Move the GPU to the end. The first engine produces the expected ids."""
     return sorted(loaded, key=lambda one: isinstance(one[0], GpuEngine))
 
 
 def _entry(engine: Engine, load_seconds: float, documents: Documents, sample: int | None) -> BenchEntry:
-    """Encode one document and choose the documents to time.
+    """Encode one document, and choose the documents on which the engine is timed.
 
-    The first call starts threads, kernels and the GPU, so its seconds count as loading.
+    The first call also starts threads, kernels and the GPU, so its seconds are part of the loading time.
     """
     encode = engine.prepare_encode(Case.BYTES, documents.subset(np.zeros(1, np.int64)))
     assert encode is not None
@@ -322,14 +322,14 @@ def _entry(engine: Engine, load_seconds: float, documents: Documents, sample: in
 
 
 def _time_call(make: Callable[[], T]) -> tuple[T, float]:
-    """Call a function, and return its result and its seconds."""
+    """Call a function, and return its result and the seconds it took."""
     started = time.perf_counter()
     made = make()
     return made, time.perf_counter() - started
 
 
 def _sample(documents: Documents, num_files: int | None) -> Documents:
-    """Choose documents spread over the tree, the same ones each time."""
+    """Choose documents by a hash of their paths. The choice is the same each time."""
     if num_files is None:
         num_files = ceil(len(documents) * min(1.0, SAMPLE_BYTES / documents.num_bytes))
     chosen = {file.path for file in sample_files(documents.files, num_files)}

@@ -1,7 +1,7 @@
 """Engines that the tokenizer benchmark compares, with one interface: documents in, one array of ids out.
 
-Input that a method needs in another form (an awkward array, pinned memory) is made before timing starts. Work that a
-method does on each text is timed: `tokenizers` decodes the text first, and returns ids as objects.
+If a method needs its input in a special form (an awkward array, pinned memory), this input is made before timing
+starts. Work on each text is timed: for `tokenizers`, bytes are decoded to text first, and ids are copied to an array.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer
 
 SLICE_BYTES = 1 << 24
-"""Bytes per call of `tokenizers`, whose result has over 100 bytes per token in addition to the id."""
+"""Approximate number of bytes per call of `tokenizers`, whose result takes more than 100 bytes of memory per token."""
 
 
 class GpuTokenizer(Protocol):
@@ -49,10 +49,10 @@ class Engine(Protocol):
     engine: str
     """Name and version of the library."""
     is_slow: bool
-    """True if it is timed on a sample of a large source."""
+    """True if the engine is timed on a sample of a large source."""
 
     def forget(self) -> None:
-        """Clear the cache of words."""
+        """Clear the cache of encoded words."""
         ...
 
     def prepare_encode(self, case: Case, documents: Documents) -> Encode | None:
@@ -137,14 +137,14 @@ class GpuEngine:
     def prepare_encode(self, case: Case, documents: Documents) -> Encode:
         match case:
             case Case.JOINED:
-                text, offsets = self.in_pinned_memory(documents), documents.offsets
+                text, offsets = self.copy_to_pinned_memory(documents), documents.offsets
                 return lambda: self.tokenizer.encode_joined(text, offsets)
             case Case.BYTES:
                 return lambda: self.tokenizer.encode_batch(documents.texts)
             case Case.FILES:
                 return lambda: self.tokenizer.encode_files(documents.paths)
 
-    def in_pinned_memory(self, documents: Documents) -> npt.NDArray[np.uint8]:
+    def copy_to_pinned_memory(self, documents: Documents) -> npt.NDArray[np.uint8]:
         """Copy the joined documents to pinned memory."""
         text = self.tokenizer.pinned(documents.num_bytes)[: documents.num_bytes]
         text[:] = documents.joined
@@ -160,14 +160,14 @@ def tokenizers_skip_reason() -> str | None:
 
 
 def gigatoken_skip_reason(tokenizer: Tokenizer) -> str | None:
-    """Return why gigatoken cannot be measured, or None. A build uses gigatoken whenever it is exact."""
+    """Return why gigatoken cannot be measured, or None if it can. It can whenever a build would use gigatoken."""
     if tokenizer.engine.startswith(FAST_ENGINE):
         return None
     return f"gigatoken does not support this tokenizer ({tokenizer.definition.model.type})"
 
 
 def bytestrings(documents: Documents) -> Any:
-    """Make one buffer with offsets for gigatoken, which is the closest to the input of a GPU tokenizer."""
+    """Return one buffer with offsets for gigatoken. This is most similar to the input of a GPU tokenizer."""
     import awkward  # noqa: PLC0415 - slow to import
 
     content = awkward.contents.NumpyArray(documents.joined, parameters={"__array__": "byte"})
@@ -177,7 +177,7 @@ def bytestrings(documents: Documents) -> Any:
 
 
 def document_slices(offsets: Offsets) -> Iterator[tuple[int, int]]:
-    """Yield half-open ranges of documents, each of about `SLICE_BYTES` and at least one document."""
+    """Yield half-open ranges of document indices, each with about `SLICE_BYTES` bytes and at least one document."""
     first, num_documents = 0, len(offsets) - 1
     while first < num_documents:
         end = int(np.searchsorted(offsets, offsets[first] + SLICE_BYTES))
@@ -187,7 +187,7 @@ def document_slices(offsets: Offsets) -> Iterator[tuple[int, int]]:
 
 
 def _batch(array: Any) -> Batch:
-    """Return the two arrays inside an awkward array, without copying."""
+    """Return the ids and offsets inside an awkward array, without copying."""
     return Batch(array.layout.content.data, array.layout.offsets.data)
 
 

@@ -1,4 +1,4 @@
-"""Render the result of `bench --tokenizers` as a Markdown page to commit: chart, tables and notes."""
+"""Render the result of `bench --tokenizers` as a Markdown page: a chart, tables and notes."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, TokenizerBe
 from gristmill.views.table import Table, markdown_table
 
 HEADING = "# How fast each tokenizer is on the same bytes"
-"""First line of the page, which identifies it as a page that may be replaced."""
+"""First line of the page. A later benchmark replaces only a file that begins with this line."""
 
 
 def tokenizers_markdown(result: TokenizerBench, chart: str) -> str:
@@ -39,7 +39,7 @@ def tokenizers_markdown(result: TokenizerBench, chart: str) -> str:
         ),
         "\n".join(f"- {escape_markdown(note[0].upper() + note[1:])}." for note in note_lines(result)),
         *_section("Stages on the GPU", STAGE_HEADINGS, stage_rows(result) if result.stages else []),
-        *_section(f"All times, medians of {runs}" if runs > 1 else "All times", TIME_HEADINGS, time_rows(result)),
+        *_section(f"All times, medians of {runs} runs" if runs > 1 else "All times", TIME_HEADINGS, time_rows(result)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -1,6 +1,6 @@
-"""Draw the result of `bench --tokenizers` as an SVG chart: a bar per method, a panel per state, a group per input.
+"""Draw the result of `bench --tokenizers` as an SVG chart: a group per input, a panel per state, a bar per method.
 
-Bars are linear and share one scale in all panels: a bar twice as long is twice as fast.
+All panels have the same linear scale: a bar that is twice as long means twice the speed.
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ NAME_WIDTH, VALUE_WIDTH, ENVIRONMENT_SIZE = 71, 84, 11
 FIRST_LEFT = MARGIN + NAME_WIDTH + GAP
 PANEL_WIDTH = (WIDTH - MARGIN - FIRST_LEFT - GAP * (len(State) - 1)) / len(State)
 BAR_WIDTH = PANEL_WIDTH - VALUE_WIDTH
-"""Width of the longest bar. The value is to the right of it."""
+"""Width of the longest bar. The value is drawn to the right of the bar."""
 
 
 class Row(NamedTuple):
     case: Case
     method: TokenizerMethod | None
-    """None in the row with the title of the group."""
+    """None in the row that holds the title of a group."""
 
 
 def tokenizers_svg(result: TokenizerBench) -> str:

@@ -1,6 +1,6 @@
 """Render the result of `bench --tokenizers` as text tables and as JSON.
 
-Speeds are source bytes per second. `≈` marks a method that was timed on a sample. Its speed is not scaled.
+Speeds are source bytes per second. `≈` marks the speed of a method that was timed on a sample. Speeds are not scaled.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,28 @@ from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
 from gristmill.lab.bench.bench_result import Corpus, Machine
 from gristmill.lab.bench.bench_text import ESTIMATE_MARK, short_seconds, times_text
-from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, Speed, State, TokenizerBench, TokenizerMethod, Wire
+from gristmill.lab.bench.tokenizers.speeds import (
+    CASE_TITLES,
+    Case,
+    GpuCopies,
+    Speed,
+    State,
+    TokenizerBench,
+    TokenizerMethod,
+)
 from gristmill.views.table import ABSENT
 
 CUDA = "cuda"
 BASELINES = ("gigatoken", "tokenizers")
-"""Methods that ratios are relative to. The first one that ran is used."""
+"""Methods that can be the baseline of ratios. The first of them that ran is the baseline."""
 SMALL_RATIO = 0.1
-"""Ratios below this are printed with two significant digits, as two decimals would be too coarse."""
-TIME_HEADINGS = ("method", "from", "state", "seconds", "from - to", "files", "bytes")
+"""Ratios below this are printed with two significant digits, because two decimals would be too coarse."""
+TIME_HEADINGS = ("method", "input", "state", "seconds", "min - max", "files", "bytes")
 STAGE_HEADINGS = ("stage", "cold ms", "warm ms")
 EXPLANATIONS = (
-    "cold: no text seen before; warm: the same text seen before; unseen: only the other half of the bytes seen before",
-    "seconds are from documents to one array of ids, including documents that a GPU leaves to the CPU",
-    "files were read just before, so they come from the page cache and not from disk",
+    "cold: the caches are empty; warm: the same text was encoded before; unseen: only other text was encoded before",
+    "seconds are for encoding all documents to one array of ids, including documents that a GPU leaves to the CPU",
+    "files were read just before timing, so they come from the page cache and not from disk",
 )
 
 
@@ -73,7 +81,7 @@ def speed_headings(result: TokenizerBench) -> list[str]:
 
 
 def speed_rows(case: Case, result: TokenizerBench) -> list[list[str]]:
-    """Rows of speeds and ratios of each method for one kind of input."""
+    """Return a row with the speeds and ratios of each method for one kind of input."""
     rows = []
     for method in result.methods:
         speeds = [speed_of(method.name, case, state, result) for state in State]
@@ -102,7 +110,7 @@ def time_rows(result: TokenizerBench) -> list[list[str]]:
 def stage_rows(result: TokenizerBench) -> list[list[str]]:
     rows = [(stage.name, stage.cold_seconds, stage.warm_seconds) for stage in result.stages]
     total = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows))
-    return [[name, *(f"{1000 * seconds:,.2f}" for seconds in both)] for name, *both in (*rows, total)]
+    return [[name, *(f"{1000 * seconds:,.2f}" for seconds in times)] for name, *times in (*rows, total)]
 
 
 def speed_of(method: str, case: Case, state: State, result: TokenizerBench) -> Speed | None:
@@ -111,7 +119,7 @@ def speed_of(method: str, case: Case, state: State, result: TokenizerBench) -> S
 
 
 def speed_ratio(speed: Speed, result: TokenizerBench) -> float | None:
-    """Speed relative to the baseline with the same kind of input, or None if the baseline was not run."""
+    """Return the speed relative to the baseline with the same input and state, or None if the baseline was not run."""
     baseline = baseline_of(result)
     other = None if baseline is None else speed_of(baseline, speed.case, speed.state, result)
     if other is None or not other.bytes_per_second:
@@ -142,47 +150,47 @@ def bytes_per_second_text(rate: float) -> str:
 
 
 def on_cpu_text(method: TokenizerMethod, speeds: Sequence[Speed | None]) -> str:
-    """Largest number of documents that the GPU left to the CPU."""
+    """Return the largest number of documents, over all states, that the GPU left to the CPU."""
     return f"{max(one.num_on_cpu for one in speeds if one)}" if method.name == CUDA else ABSENT
 
 
 def precise_seconds(seconds: float) -> str:
-    """Format seconds with four decimals below 1, as warm runs are short."""
+    """Format seconds with four decimals below 1, because warm runs are short."""
     return f"{seconds:.4f}" if seconds < 1 else short_seconds(seconds)
 
 
-def wire_text(wire: Wire) -> str:
-    both = (wire.bytes_in + wire.bytes_out) / wire.seconds_both if wire.seconds_both else 0.0
+def copies_text(copies: GpuCopies) -> str:
+    both_rate = (copies.bytes_in + copies.bytes_out) / copies.seconds_both if copies.seconds_both else 0.0
     rates = [
-        f"in {bytes_per_second_text(wire.bytes_in / wire.seconds_in if wire.seconds_in else 0.0)}",
-        f"out {bytes_per_second_text(wire.bytes_out / wire.seconds_out if wire.seconds_out else 0.0)}",
-        f"both directions at once {bytes_per_second_text(both)}",
+        f"to the GPU {bytes_per_second_text(copies.bytes_in / copies.seconds_in if copies.seconds_in else 0.0)}",
+        f"from the GPU {bytes_per_second_text(copies.bytes_out / copies.seconds_out if copies.seconds_out else 0.0)}",
+        f"both directions at once {bytes_per_second_text(both_rate)}",
     ]
-    max_rate = bytes_per_second_text(wire.bytes_in / wire.seconds_both if wire.seconds_both else 0.0)
-    return f"copies to and from the GPU: {', '.join(rates)}; they limit any GPU tokenizer to {max_rate} of source"
+    max_rate = bytes_per_second_text(copies.bytes_in / copies.seconds_both if copies.seconds_both else 0.0)
+    return f"copies: {', '.join(rates)}; the copies limit any GPU tokenizer to {max_rate} of source text"
 
 
 def note_lines(result: TokenizerBench) -> list[str]:
     names = {method.name for method in result.methods}
     lines = [*EXPLANATIONS]
     if (baseline := baseline_of(result)) is not None:
-        lines.append(f"columns x: speed relative to {baseline} with the same input")
+        lines.append(f"columns that begin with x: speed relative to {baseline} with the same input")
     if {"gigatoken", CUDA} <= names:
-        lines.append("one buffer: pinned memory and offsets for cuda, the same as an awkward array for gigatoken")
+        lines.append("one buffer: texts in pinned memory with offsets for cuda, and as an awkward array for gigatoken")
     lines += [sample_text(method, result) for method in result.methods if method.is_sampled]
     lines += [f"{one.name}: skipped, {one.why}" for one in result.skipped]
     if len(names) > 1:
         *others, last = (method.name for method in result.methods)
         lines.append(f"the ids of {', '.join(others)} and {last} were equal in every run")
-    lines.append(f"time to load and encode one document: {_load_text(result)}")
+    lines.append(f"time to load the tokenizer and encode one document: {_load_text(result)}")
     if any(speed.runs == 1 for speed in result.speeds):
-        lines.append("one run each: small differences are not significant, use --runs 5 for medians")
-    return [*lines, *([wire_text(result.wire)] if result.wire else [])]
+        lines.append("each method ran once: small differences are not significant, use --runs 5 for medians")
+    return [*lines, *([copies_text(result.wire)] if result.wire else [])]
 
 
 def sample_text(method: TokenizerMethod, result: TokenizerBench) -> str:
     part = f"{method.files:,} of {counted(result.corpus.files, 'file')}, {size_text(method.bytes)}"
-    return f"{ESTIMATE_MARK} {method.name}: timed on {part}, with ids compared on all files"
+    return f"{ESTIMATE_MARK} {method.name}: timed on {part}; ids were compared on all files"
 
 
 def _load_text(result: TokenizerBench) -> str:

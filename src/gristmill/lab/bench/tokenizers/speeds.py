@@ -8,7 +8,7 @@ from gristmill.lab.bench.bench_result import Corpus, Machine, Skipped
 
 
 class Case(StrEnum):
-    """Kind of input: one buffer, a list of bytes, or a list of paths."""
+    """Kind of input: one buffer, a list of byte strings, or a list of paths."""
 
     JOINED = "joined"
     BYTES = "bytes"
@@ -35,11 +35,11 @@ class TokenizerMethod(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     engine: str
-    """Library that encodes, with its version."""
+    """Name and version of the library that encodes."""
     load_seconds: float
-    """Seconds to load the tokenizer and encode one document. Not part of any other number."""
+    """Seconds to load the tokenizer and encode one document. No other time includes them."""
     files: int
-    """Number of files that were timed: all, or a sample. Ids are compared on all files."""
+    """Number of files on which the tokenizer was timed: all files, or a sample. Ids are compared on all files."""
     bytes: int
     is_sampled: bool
 
@@ -49,12 +49,13 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     case: Case
-    """`joined` is one buffer with offsets (pinned for the GPU), `bytes` a list of bytes, `files` a list of paths."""
+    """`joined` is one buffer with offsets (in pinned memory for the GPU), `bytes` a list of byte strings, `files` a
+    list of paths."""
     state: State
-    """`cold` if no text was seen before, `warm` if the same text was, `unseen` if only the other half of the bytes
-    was."""
+    """`cold` if the caches were empty, `warm` if the same text was encoded before, `unseen` if only the other half of
+    the text was encoded before."""
     seconds: float
-    """Median of the runs, from the documents to one array of ids, including documents that fall back to the CPU."""
+    """Median time to encode the documents to one array of ids, including documents that fall back to the CPU."""
     seconds_min: float
     seconds_max: float
     runs: int
@@ -70,15 +71,15 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Time of one stage on the GPU, with texts and ids in its memory, one chunk after the other."""
+    """Time of one stage on the GPU. Texts and ids are in GPU memory, and chunks run one after the other."""
 
     name: str
     cold_seconds: float
     warm_seconds: float
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """Time of the copies alone, between pinned memory and the GPU. It is a lower bound for any GPU tokenizer."""
+class GpuCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """Time of copies between pinned memory and the GPU, which is a lower bound for the time of any GPU tokenizer."""
 
     bytes_in: int
     bytes_out: int
@@ -94,11 +95,11 @@ class TokenizerBench(msgspec.Struct, frozen=True, kw_only=True):
     methods: list[TokenizerMethod]
     speeds: list[Speed]
     stages: list[Stage]
-    wire: Wire | None
+    wire: GpuCopies | None
     skipped: list[Skipped]
     corpus: Corpus
     machine: Machine
     gpu: str | None
-    """Name of the GPU, or null if none was used."""
+    """Name of the GPU, or null if no GPU was used."""
     command: str
     """Command line that repeats the benchmark."""
