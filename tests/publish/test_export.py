@@ -258,7 +258,7 @@ def test_named_pipe_instead_of_a_file_does_not_block(make_dataset, tmp_path, nam
     (tmp_path / "out" / name).unlink()
     os.mkfifo(tmp_path / "out" / name)
     report = gristmill.check(tmp_path / "out")
-    assert "not an ordinary file" in str([check.examples for check in report.checks if check.status == "failed"])
+    assert "not a regular file" in str([check.examples for check in report.checks if check.status == "failed"])
 
 
 def test_linked_folder_is_not_followed(make_dataset, tmp_path):

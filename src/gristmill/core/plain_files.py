@@ -27,7 +27,7 @@ class NotPlainError(OSError):
     """The path exists but is not a regular file."""
 
     def __init__(self, kind: str, path: str | os.PathLike[str]) -> None:
-        super().__init__(0, f"it is {kind}, not an ordinary file", os.fspath(path))
+        super().__init__(0, f"it is {kind}, not a regular file", os.fspath(path))
 
     def __str__(self) -> str:
         return f"{self.strerror}: {self.filename!r}"
