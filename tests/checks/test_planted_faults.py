@@ -531,13 +531,13 @@ def test_folder_or_fifo_is_rejected_immediately(good, tmp_path, name, make, kind
     (folder / name).unlink()
     make(folder / name)
     report = check(folder, workers=1)
-    assert f"{name}: cannot be read: it is {kind}, not an ordinary file" in report["digests"].examples
+    assert f"{name}: cannot be read: it is {kind}, not a regular file" in report["digests"].examples
 
 
 @pytest.mark.timeout(20)
 def test_manifest_that_is_a_fifo_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(DatasetError, match="not an ordinary file"):
+    with pytest.raises(DatasetError, match="not a regular file"):
         check(tmp_path)
 
 

@@ -152,10 +152,10 @@ def special_file(request, tmp_path):
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("opener", [open_plain, read_plain, read_plain_text, require_plain])
 def test_special_file_is_refused_without_blocking(special_file, opener):
-    with pytest.raises(OSError, match="not an ordinary file"):
+    with pytest.raises(OSError, match="not a regular file"):
         opener(special_file)
     if not special_file.is_dir():
-        with pytest.raises(OSError, match="not an ordinary file"):
+        with pytest.raises(OSError, match="not a regular file"):
             require_plain_files(special_file.parent)
 
 

@@ -151,7 +151,7 @@ def test_existing_formats_are_not_changed(make_dataset, tmp_path, capsys):
     assert run(["export", str(tmp_path / "out"), "--format", "bin,npy", "--quiet"]) == 0
     assert run(["export", str(tmp_path / "out"), "--format", "bin"]) == 0
     out = capsys.readouterr().out
-    assert "bin exists already and was not changed" in out
+    assert "the format bin already exists and was not changed" in out
     assert f"content  sha256 {before.content_sha256}" in out
     assert open_dataset(tmp_path / "out").manifest.formats == ["jsonl", "npy", "bin"]
 
@@ -258,7 +258,7 @@ def test_named_pipe_instead_of_a_file_does_not_block(make_dataset, tmp_path, nam
     (tmp_path / "out" / name).unlink()
     os.mkfifo(tmp_path / "out" / name)
     report = gristmill.check(tmp_path / "out")
-    assert "not an ordinary file" in str([check.examples for check in report.checks if check.status == "failed"])
+    assert "not a regular file" in str([check.examples for check in report.checks if check.status == "failed"])
 
 
 def test_linked_folder_is_not_followed(make_dataset, tmp_path):

@@ -996,7 +996,7 @@ def test_fifo_in_a_model_folder_is_rejected(small, tmp_path, name):
     for one in ("tokenizer.json", "tokenizer_config.json"):
         (model / one).write_bytes((small / one).read_bytes())
     os.mkfifo(model / name)
-    with pytest.raises(InputError, match="not an ordinary file"):
+    with pytest.raises(InputError, match="not a regular file"):
         train(small, tmp_path / "run", TrainConfig(objective="mlm", model=str(model)))
 
 

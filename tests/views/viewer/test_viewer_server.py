@@ -310,7 +310,7 @@ def test_fifo_in_a_dataset_does_not_block(folder, name, tmp_path):
     with viewer(copy) as client:
         client.indexed()
         answer = client.get("/api/files" if name == "files.jsonl" else "/api/windows")[1]
-        assert "ordinary file" in answer["error"]
+        assert "regular file" in answer["error"]
 
 
 def test_internal_error_of_the_index_is_reported(folder, tmp_path, monkeypatch, capfd):
