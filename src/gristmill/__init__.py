@@ -5,8 +5,8 @@
         gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
         rows = gristmill.open_dataset("dataset")["train"]
 
-Every error a function raises on purpose is a `GristmillError`. Importing gristmill takes milliseconds: each function
-imports the libraries it needs.
+Every error that a function raises on purpose is a `GristmillError`. Importing gristmill takes milliseconds, because
+each function imports the libraries that it needs.
 """
 
 import importlib
@@ -95,8 +95,8 @@ def __dir__() -> list[str]:
 def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     """Build a dataset from `config.sources` into the folder `config.out`, and return its manifest.
 
-    The dataset appears in one step, when it is complete. If the build fails or is killed, an earlier dataset in
-    `config.out` is unchanged, and the next build continues where this one stopped.
+    The dataset appears in `config.out` in one step, when it is complete. If the build fails or is killed, an earlier
+    dataset in `config.out` is unchanged, and the next build continues where the failed build stopped.
     """
     from gristmill.pipeline.build import build  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ def train_tokenizer(
     """Train a byte-level BPE tokenizer on the train split of a build with `config`, and write it to `config.out`.
 
     `size` is the number of tokens in the vocabulary. `pattern` selects the regular expression that splits text into
-    words, `template` the special tokens around a sequence.
+    words. `template` selects the special tokens around a sequence.
     """
     from gristmill.lab.vocabulary.train_tokenizer import train_tokenizer  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def compare_tokenizers(
 ) -> "TokenizerTable":
     """Count the tokens that each tokenizer needs for the files of a build with `config`.
 
-    Without `names`, count with the tokenizer of the dataset in `config.out`, or with CodeBERT's.
+    Without `names`, use the tokenizer of the dataset if `config.sources` is a dataset, and `codebert` otherwise.
     """
     from gristmill.lab.vocabulary.compare_tokenizers import compare_tokenizers  # noqa: PLC0415
 
@@ -160,8 +160,9 @@ def check(
 ) -> "Report":
     """Verify the dataset in `folder`, write the result to its `check.json`, and return it.
 
-    The check reads the dataset's files only. With `sources`, it also compares them with the source files. A failed
-    check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no readable manifest.
+    The check reads only the files of the dataset. With `sources`, it also compares the windows with the source files. A
+    failed check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no readable
+    manifest.
     """
     from gristmill.checks.check import check  # noqa: PLC0415
 
@@ -178,8 +179,8 @@ def report(
 ) -> "Path":
     """Write an HTML report of the dataset in `folder`, and return its path.
 
-    With `other`, report on the dataset in `other` and compare it with the one in `folder`. `sources` are the source
-    folders to quote near-duplicates from. `out` defaults to `report.html` in the dataset's folder.
+    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` are the
+    sources from which dropped near-duplicates are quoted. `out` defaults to `report.html` in the folder of the dataset.
     """
     from gristmill.views.report.report import report  # noqa: PLC0415
 
@@ -193,9 +194,9 @@ def export(
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Manifest":
-    """Add the dataset's rows in other formats (`parquet`, `arrow`, `bin`, `mds`, …) to its folder.
+    """Add formats (`parquet`, `arrow`, `bin`, `mds`, …) to the dataset in `folder`, and return its new manifest.
 
-    Formats that the dataset already has are left as they are.
+    Formats that the dataset already has are not changed.
     """
     from gristmill.publish.export import export  # noqa: PLC0415
 
@@ -209,9 +210,9 @@ def export_for(
     *,
     progress: "Progress | None" = None,
 ) -> "Path":
-    """Write the dataset in the layout a trainer reads (`trl`, `transformers`, `axolotl`, `megatron`, …).
+    """Write the dataset in the layout that a trainer reads (`trl`, `transformers`, `axolotl`, `megatron`, …).
 
-    Returns the new folder. `out` defaults to the dataset's name with the trainer's appended, as in `dataset-trl`.
+    Returns the new folder. `out` defaults to `folder` with the name of the trainer appended, as in `dataset-trl`.
     """
     from gristmill.publish.export_for import export_for  # noqa: PLC0415
 
@@ -233,8 +234,9 @@ def push(
 ) -> "Push":
     """Check a dataset for publication and, with `upload=True`, upload it to the Hugging Face Hub.
 
-    Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names safety checks to
-    override. A safety check that fails is recorded in the result, not raised, and prevents the upload.
+    Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names the safety checks to
+    override: `check`, `secrets`, `licences` or `paths`. A safety check that fails does not raise an exception: the
+    result records the failure, and nothing is uploaded.
     """
     from gristmill.publish.push import push  # noqa: PLC0415
 
@@ -262,8 +264,8 @@ def train(
 ) -> "Result":
     """Train a model on a dataset. Write the best checkpoint, the metrics and the loss curves to `out`.
 
-    `resume` continues an interrupted training in `out`. `log` receives each line of progress; use `log=print`. Raises
-    `TrainingError` if training diverges.
+    `resume` continues an interrupted training run in `out`. `log` is called with each line of progress, as in
+    `log=print`. Raises `TrainingError` if training diverges.
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
@@ -286,11 +288,11 @@ def compare(
     progress: "Progress | None" = None,
     log: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
-    """Train the same model on each dataset, and compare the losses on one test set that overlaps with none of them.
+    """Train the same model on each dataset, and compare the losses on one test set that is in no train split.
 
-    `seeds` is the number of trainings per dataset. `test` names the dataset that provides the test set. `budget` gives
-    every training the same number of tokens, or the same number of epochs. A test set with fewer than
-    `min_test_tokens` is refused; the default is 100,000. `log` receives each line of progress; use `log=print`.
+    `seeds` is the number of training runs per dataset. `test` is the dataset whose test split is used. `budget` gives
+    every run the same number of tokens, or the same number of epochs. A test set with fewer than `min_test_tokens`
+    tokens (default: 100,000) raises an error. `log` is called with each line of progress, as in `log=print`.
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
@@ -324,7 +326,7 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
 def diff(
     before: "str | os.PathLike[str]", after: "str | os.PathLike[str]", *, examples: int | None = 10
 ) -> "Difference":
-    """Compare two datasets by their manifests and file tables.
+    """Compare two datasets by their `manifest.json` and `files.jsonl`.
 
     `examples` is the number of files to name for each kind of change, or None for all.
     """
@@ -351,8 +353,8 @@ def load_tokenizer(
     """Load a tokenizer.
 
     `name` is `codebert`, a `tokenizer.json`, a folder that contains one, or a Hugging Face Hub id
-    (`org/name@revision`). Both devices produce the same ids. Raises `NotOnGpuError` if the tokenizer cannot run on
-    `cuda`.
+    (`org/name@revision`). The devices `cpu` and `cuda` give the same ids. Raises `NotOnGpuError` if the tokenizer
+    cannot run on `cuda`.
     """
     from gristmill.tokenizers.tokenizer import load_tokenizer  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ import pytest
 import gristmill
 from gristmill import FimConfig, RulesConfig, TablesConfig
 from gristmill.cli import main
-from gristmill.cli.parsers import Parser, whole
+from gristmill.cli.parsers import Parser, parse_whole_number
 from gristmill.config.options import all_options
 from support.builds import called, messages, refusal, running
 from support.source_trees import ROOT, write_tree
@@ -55,7 +55,7 @@ def test_help_lists_every_option(monkeypatch):
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in text
     assert "(default: 512)" in text
-    assert "(default: half of --window with --preset mlm; 0 with --pack or other presets)" in text
+    assert "(default: half of --window with --preset mlm; 0 with other presets, or if rows are packed)" in text
 
 
 def test_build_prints_a_summary(repo, tmp_path):
@@ -255,7 +255,7 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
         (["check"], 2, "check needs DIR. Usage: gristmill check DIR"),
         (["diff", "OUT"], 2, "diff needs NEW. Usage: gristmill diff OLD NEW"),
         (["train", "OUT"], 2, "train needs --out. Usage: gristmill train DIR --out RUN"),
-        (["check", "OUT", "more"], 2, "check takes no argument 'more'. Usage: gristmill check DIR"),
+        (["check", "OUT", "more"], 2, "check does not take the argument 'more'. Usage: gristmill check DIR"),
         (["push", "OUT", "a/b", "--public", "--private"], 2, "--private and --public contradict each other"),
         (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
@@ -303,7 +303,7 @@ def test_bad_value_of_any_option_is_refused_in_one_line(capsys, monkeypatch):
         command = parser.prog.split()[1:]
         given = ["DIR", "--out", "x"] if command == ["train"] else ["A"]
         for action in parser._actions:
-            if not action.option_strings or not (action.choices or action.type in {int, float, whole}):
+            if not action.option_strings or not (action.choices or action.type in {int, float, parse_whole_number}):
                 continue
             flag = action.option_strings[-1] if action.option_strings[0].count("-") == 1 else action.option_strings[0]
             assert main.run([*command, *given, flag, "5k"]) == 2

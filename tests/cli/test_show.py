@@ -163,7 +163,7 @@ def test_variants_are_named_and_numbered_if_they_have_lines(varied, capsys, kind
         (("--row", "test:1", "--split", "train"), 2, "name different splits"),
         (("3", "--row", "4"), 2, "'3' and --row 4 both name a row."),
         (("three",), 2, "a row is a number, or a split and a number like test:12, got 'three'."),
-        (("3", "4"), 2, "show takes no argument '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
+        (("3", "4"), 2, "show does not take the argument '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
     ],
 )
 def test_missing_row_or_split_is_refused_in_one_line(plain, capsys, words, code, message):

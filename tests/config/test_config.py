@@ -61,7 +61,7 @@ def test_paths_in_the_toml_file_are_relative_to_its_folder(tmp_path, monkeypatch
         ("[window]\nlenght = 5\n", "'window.lenght'. Did you mean 'window.length'?"),
         ("overlap = 5\n", "Did you mean 'window.overlap'?"),
         ("[windows]\nlength = 5\n", "no setting 'windows'"),
-        ("[zzz]\nqqq = 1\n", "Known here"),
+        ("[zzz]\nqqq = 1\n", "Known settings"),
         ("[window]\nlength = 'many'\n", "window.length: expected `int`, got `str`"),
         ("[window]\ntail = 'cut'\n", "window.tail: invalid enum value 'cut'. Allowed values: keep, shift, drop."),
         ("[window]\noverlap = -1\n", "window.overlap must be at least 0, got -1"),

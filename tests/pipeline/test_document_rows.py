@@ -291,14 +291,14 @@ def test_control_spellings_require_documents():
 def test_commands_that_need_ids_refuse_documents(built_both, tmp_path):
     out, manifest = built_both
     for require in (require_ids, require_windows):
-        with pytest.raises(ConfigError, match="which gristmill train needs"):
+        with pytest.raises(ConfigError, match="gristmill train needs ids"):
             require(manifest, out, "gristmill train")
     code, line = refusal(called("tokenizer", "train", out, "--out", tmp_path / "tokenizer"))
     assert (code, "was built with --rows documents" in line) == (2, True)
     code, line = refusal(called("export", out, "--format", "mds"))
     assert code == 2
     assert "Try --format jsonl or parquet" in line
-    with pytest.raises(ConfigError, match="which padding needs"):
+    with pytest.raises(ConfigError, match="padding needs ids"):
         gristmill.open_dataset(out)["train"].padded()
 
 

@@ -331,7 +331,7 @@ def dataset(built_twice):
 def test_against_clean_reports_identical_datasets(dataset):
     done = called("check", dataset, "--against-clean")
     assert done.returncode == 0
-    assert done.stdout == f"byte-identical to a clean build: {dataset}\n"
+    assert done.stdout == f"{dataset} is byte-identical to a clean build\n"
     done = called("check", dataset, "--against-clean", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "differences": []})
     assert sorted(entry.name for entry in dataset.parent.iterdir()) == ["out", "out.work", "stdlib"]
@@ -346,7 +346,7 @@ def test_against_clean_detects_a_changed_source(dataset):
     assert any(line.startswith("files.jsonl: sha256 ") for line in answer["differences"])
     done = called("check", dataset, "--against-clean")
     assert done.returncode == 1
-    assert done.stdout.endswith(f"differs from a clean build: {dataset}\n")
+    assert done.stdout.endswith(f"{dataset} differs from a clean build\n")
     assert called("check", dataset, "--against-clean", "--quiet").stdout == done.stdout
 
 

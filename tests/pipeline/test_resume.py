@@ -503,7 +503,7 @@ def test_clean_deletes_the_work_folder_and_keeps_the_dataset(small, tmp_path):
     code, line = refusal(called("clean", tmp_path / "nothing"))
     assert (code, line) == (
         4,
-        f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.",
+        f"{tmp_path / 'nothing'} does not exist and has no work folder. Name the folder of a dataset.",
     )
 
 

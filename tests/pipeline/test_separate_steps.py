@@ -401,7 +401,7 @@ def test_invalid_shard_is_refused(text):
 
 def test_commands_report_errors_in_one_line(source, tmp_path):
     words = (source, "--out", tmp_path / "out", "--workers", 1)
-    assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. Use --shard 1/1 for all of it.")
+    assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. Use --shard 1/1 for all of the work.")
     assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2
     code, line = refusal(called("decide", *words))
     assert (code, line) == (4, "no results of gristmill prepare found. Run gristmill prepare --shard 1/1 first.")

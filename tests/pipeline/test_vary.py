@@ -354,7 +354,7 @@ def test_file_with_cuts_has_no_variants(source, tmp_path):
     ("words", "part"),
     [
         (["--variants", "renam"], "Did you mean 'rename'"),
-        (["--variants", "fim"], "fill in the middle is not a variant"),
+        (["--variants", "fim"], "fill-in-the-middle is not a variant"),
         (["--variants", "rename=2"], "from 0 to 1"),
         (["--variants", "rename=many"], "KIND=RATE"),
         (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),
@@ -362,11 +362,11 @@ def test_file_with_cuts_has_no_variants(source, tmp_path):
         (["--variants", "rewrite"], "--rewrite-endpoint"),
         (["--variants", "paraphrase"], "--rewrite-endpoint"),
         (["--variants", "backtranslation"], "Did you mean 'back-translation'"),
-        (["--variants", "paraphrase,back-translation"], "a build can use only one of them"),
+        (["--variants", "paraphrase,back-translation"], "a build can use only one of the two"),
         (["--variants", "rewrite", "--rewrite-context", "0"], "rewrite.context_tokens must be at least 1, got 0"),
         (
             ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
-            "redacted texts only",
+            "only redacted texts",
         ),
         (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
     ],

@@ -151,7 +151,7 @@ def test_existing_formats_are_not_changed(make_dataset, tmp_path, capsys):
     assert run(["export", str(tmp_path / "out"), "--format", "bin,npy", "--quiet"]) == 0
     assert run(["export", str(tmp_path / "out"), "--format", "bin"]) == 0
     out = capsys.readouterr().out
-    assert "bin exists already and was not changed" in out
+    assert "the format bin already exists and was not changed" in out
     assert f"content  sha256 {before.content_sha256}" in out
     assert open_dataset(tmp_path / "out").manifest.formats == ["jsonl", "npy", "bin"]
 

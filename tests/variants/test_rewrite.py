@@ -312,8 +312,8 @@ def test_unusable_answer_is_cached(tmp_path, act, reason):
         (sends(b'{"choices": [{"message": {"content": "\\ud800"}}]}'), "not JSON"),
         (sends(b'{"choices": [{"message": {"content": "\\udc80 and more"}}]}'), "not JSON"),
         (sends(b" <html><body>area_a</body></html>", kind="text/html"), "web page"),
-        (sends(b"", 302, Location="http://127.0.0.1:9/elsewhere"), "redirect, which is not followed"),
-        (sends(b"", 308, Location="/v2/chat/completions"), "redirect, which is not followed"),
+        (sends(b"", 302, Location="http://127.0.0.1:9/elsewhere"), "redirect, and redirects are not followed"),
+        (sends(b"", 308, Location="/v2/chat/completions"), "redirect, and redirects are not followed"),
         (sends(b"", 204), "HTTP 204"),
         (fails(401), "check the key in $GRISTMILL_REWRITE_KEY"),
         (fails(404), "check the URL"),
@@ -335,7 +335,7 @@ def test_endless_body_is_abandoned_after_a_few_megabytes(tmp_path):
     with ChatServer({"a": [acts.never_ends]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=20)
     assert server.num_sent < 64 << 20  # including socket buffers
-    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "an answer of more than 8 MiB")
+    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "the answer is larger than 8 MiB")
 
 
 # Retries.

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from gristmill.core.records import Draw
 from gristmill.core.seeded_random import random_fraction
 from gristmill.windows.cut import WindowShape, cut
-from gristmill.windows.sampling import FileSize, WeightedGroup, apportion, draw_from_files, drawn_windows, group_epochs
+from gristmill.windows.sampling import (
+    FileToSample,
+    WeightedGroup,
+    apportion,
+    draw_from_files,
+    drawn_windows,
+    group_epochs,
+)
 
 SHAPE = WindowShape(510, 256, "keep", 32)
 SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=30)
@@ -81,7 +88,7 @@ def test_draw_repeats_every_window_and_some_once_more(num_tokens, passes, extra,
 
 
 def files(*sizes):
-    return [FileSize(("repo", f"{number}.py"), f"group {number // 2}", size) for number, size in enumerate(sizes)]
+    return [FileToSample(("repo", f"{number}.py"), f"group {number // 2}", size) for number, size in enumerate(sizes)]
 
 
 @given(SIZES, st.integers(0, 2000), st.integers(0, 5))
@@ -108,6 +115,6 @@ def test_another_seed_draws_other_windows_and_a_new_file_changes_little():
         drawn_windows(windows, one, file.key).windows.starts.tolist() for one, file in zip(other, before, strict=True)
     ]
     assert drawn != again
-    after = [*before, FileSize(("repo", "new.py"), "new", 30)]
+    after = [*before, FileToSample(("repo", "new.py"), "new", 30)]
     same = sum(a == b for a, b in zip(first, draw_from_files(after, 1005, 0), strict=False))
     assert same >= 190

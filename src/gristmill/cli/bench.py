@@ -23,7 +23,7 @@ NOT_WITH_TOKENIZERS = ("only", "expand_to", "keep", "workers")
 def bench(arguments: Sequence[str]) -> int:
     given = parse_intermixed(_parser(), arguments)
     if len(given.sources) > 1:
-        raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
+        raise ConfigError(f"bench takes only one SOURCE, got {len(given.sources)}.")
     require_bench_chart()
     command = " ".join(shell_quote(word) for word in ("gristmill", "bench", *arguments))
     if given.tokenizers:
@@ -39,14 +39,14 @@ def _bench_methods(given: argparse.Namespace, command: str) -> None:
         from gristmill.lab.bench.bench_markdown import Page, bench_markdown  # noqa: PLC0415
         from gristmill.lab.bench.bench_svg import chart_svg  # noqa: PLC0415
         from gristmill.lab.bench.bench_text import bench_json, bench_text  # noqa: PLC0415
-    page = Page(given.out or "bench.md")  # fails now if it would overwrite another file
+    page = Page(given.out or "bench.md")  # raises now if the file exists and bench did not write it
     names = ("only", "sample", "expand_to", "keep", "tokenizer", "device")
-    asked = BenchOptions(
+    options = BenchOptions(
         **{name: getattr(given, name) for name in names},
         runs=1 if given.runs is None else given.runs,
         workers=worker_count(given.workers) or "auto",
     )
-    result = bench(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
+    result = bench(next(iter(given.sources), None), options, progress=_progress(given), command=command)
     page.write(bench_markdown(result, page.chart.name), chart_svg(result))
     _print_result(bench_json(result) if given.json else bench_text(result), page, given)
 
@@ -55,7 +55,9 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
     for name in NOT_WITH_TOKENIZERS:
         if getattr(given, name) not in (None, []):
             option = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"--tokenizers builds no dataset, so it takes no {option}. Omit one of the two.")
+            raise ConfigError(
+                f"--tokenizers builds no dataset, so it cannot be combined with {option}. Omit one of the two."
+            )
     with signals_held("gristmill.lab.bench.tokenizers.bench_tokenizers"):
         from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.tokenizers.bench_tokenizers import (  # noqa: PLC0415
@@ -67,13 +69,13 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
         from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg  # noqa: PLC0415
         from gristmill.lab.bench.tokenizers.speed_text import tokenizers_json, tokenizers_text  # noqa: PLC0415
     page = Page(given.out or "bench-tokenizers.md", HEADING)
-    asked = TokenizerBenchOptions(
+    options = TokenizerBenchOptions(
         tokenizer=given.tokenizer,
         device=given.device,
         runs=DEFAULT_RUNS if given.runs is None else given.runs,
         sample=given.sample,
     )
-    result = bench_tokenizers(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
+    result = bench_tokenizers(next(iter(given.sources), None), options, progress=_progress(given), command=command)
     page.write(tokenizers_markdown(result, page.chart.name), tokenizers_svg(result))
     _print_result(tokenizers_json(result) if given.json else tokenizers_text(result), page, given)
 
@@ -96,10 +98,10 @@ def _parser() -> "Parser":
     parser = parser_for(
         "bench [SOURCE] [options]",
         "Measure several ways to build a dataset, on your code and your machine: a typical script, threads, batches in "
-        "processes, Hugging Face datasets, gristmill with and without each of its steps, and the lower bound. Prints "
+        "processes, Hugging Face datasets, gristmill with and without each of its steps, and a lower bound. Prints "
         "tables and writes a page with a chart. "
         "For example: gristmill bench my-repo --sample 300. "
-        "With --tokenizers, measure the tokenizers alone: gristmill bench my-repo --tokenizers --device cuda",
+        "With --tokenizers, measure only tokenizing: gristmill bench my-repo --tokenizers --device cuda",
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = textwrap.fill(parser.description or "", 80)
@@ -117,8 +119,8 @@ def _add_common_options(parser: "Parser") -> None:
     parser.add_argument(
         "--tokenizers",
         action="store_true",
-        help="measure the libraries tokenizers and gigatoken, and the GPU, instead: cold, warm and on unseen text, "
-        "with every id compared",
+        help="measure only tokenizing, with the libraries tokenizers and gigatoken and, with --device cuda, the GPU: "
+        "cold, warm and on unseen text; all ids are compared",
     )
     parser.add_argument(
         "--device",
@@ -129,34 +131,39 @@ def _add_common_options(parser: "Parser") -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="page to write, with its chart next to it (default: bench.md, or bench-tokenizers.md)",
+        help="page to write; the chart is written next to it (default: bench.md, or bench-tokenizers.md with "
+        "--tokenizers)",
     )
     parser.add_argument(
         "--runs",
         metavar="N",
         type=int,
-        help="time each method N times and report the median, the slower of the middle two if N is even "
+        help="time each method N times and report the median; if N is even, the slower of the two middle times "
         "(default: 1, or 5 with --tokenizers)",
     )
     parser.add_argument(
-        "--sample", metavar="N", type=int, help="run the slow methods on only N files; the result marks them"
+        "--sample", metavar="N", type=int, help="run slow methods on only N files; the result marks these methods"
     )
     parser.add_argument(
-        "--tokenizer", metavar="NAME", default="codebert", help="tokenizer, as in build (default: codebert)"
+        "--tokenizer", metavar="NAME", default="codebert", help="tokenizer, as in gristmill build (default: codebert)"
     )
 
 
 def _add_options_of_methods(parser: "Parser") -> None:
     parser.add_argument(
-        "--only", metavar="NAME", action="append", default=[], help="run only this method (see below); repeatable"
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="run only this method of those listed below; repeatable",
     )
     parser.add_argument(
         "--expand-to",
         metavar="N",
         type=int,
-        help="number of rows to which the script copies its rows (default: 2.75 times as many)",
+        help="number of rows that the typical script produces by copying rows (default: 2.75 times its rows)",
     )
     parser.add_argument(
-        "--keep", metavar="DIR", help="keep each method's output in DIR, as a dataset that open_dataset reads"
+        "--keep", metavar="DIR", help="keep the output of each method in DIR, as a dataset that open_dataset can read"
     )
-    parser.add_argument("--workers", metavar="auto|N", help="processes to use (default: auto)")
+    parser.add_argument("--workers", metavar="auto|N", help="number of processes (default: auto)")

@@ -47,7 +47,7 @@ def build(arguments: Sequence[str]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep up to 16 MB of freed memory. Arrays of a few MB come and go, and new pages cost 2 % of a build.
+    """Let glibc keep up to 16 MB of freed memory. New pages for arrays of a few MB would cost 2 % of a build.
 
     Workers inherit the setting. `gristmill.build` does not change it, because a library must not change the allocator
     of its host program.
@@ -61,7 +61,7 @@ def _keep_freed_memory() -> None:
 
 
 def _require_report(config: "Config") -> None:
-    """Fail before the build if the report could not be written after it."""
+    """Raise an error before the build if the report could not be written after the build."""
     if is_remote_address(config.out):
         raise ConfigError(
             "--report needs a local dataset, and --out is remote. Build into a local folder, or omit --report."
@@ -70,7 +70,7 @@ def _require_report(config: "Config") -> None:
 
 
 def _advise(config: "Config") -> None:
-    """Print a note if the tokenizer was trained on other splits: it may then have seen held-out files."""
+    """Print a note if the tokenizer was trained on different splits, and so may have seen held-out files."""
     name = config.tokenizer.name
     is_open = config.split.previous is None and (config.split.fresh or not (Path(config.out) / FILES).is_file())
     if not is_open or not os.path.exists(os.path.expanduser(name)):
@@ -78,8 +78,9 @@ def _advise(config: "Config") -> None:
     from gristmill.lab.vocabulary.location import find_trained_splits, splits_argument  # noqa: PLC0415 - most builds do not need it
 
     if find_trained_splits(name) is not None:
-        word = printable(splits_argument(name))
+        argument = printable(splits_argument(name))
         line = (
-            f"this tokenizer was trained on its own splits. Add --splits {word} so that it has seen no held-out file."
+            f"the tokenizer was trained on splits of its own. Add --splits {argument} to hold out only files that the "
+            "tokenizer has not seen."
         )
         print(f"gristmill: note: {line}", file=sys.stderr)

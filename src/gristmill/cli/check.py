@@ -17,23 +17,23 @@ FAILED = 1
 def check(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "check DIR [--source SOURCE]... | DIR --against-clean",
-        "Verify a dataset from its files alone: digests, rows, windows, leakage between splits, secrets. "
-        "Prints a table and writes DIR/check.json. The exit code is 1 if a check fails.",
+        "Verify a dataset: digests, rows, windows, leakage between splits, secrets. Reads only the files of the "
+        "dataset, prints a table and writes DIR/check.json. The exit code is 1 if a check fails.",
     )
-    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("folder", metavar="DIR", help="a dataset made by gristmill build")
     parser.add_argument(
         "--source",
         metavar="SOURCE",
         action="append",
         default=[],
-        help="also compare the windows with this source; repeatable, in the order of the build",
+        help="also compare the windows with this source; repeatable, in the order given to gristmill build",
     )
     parser.add_argument(
         "--against-clean",
         action="store_true",
-        help="instead, build the dataset again without the cache and compare every byte",
+        help="instead of these checks, build the dataset again without the cache and compare every byte",
     )
-    parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
+    parser.add_argument("--workers", metavar="auto|N", default="auto", help="number of processes (default: auto)")
     add_output_options(parser, "the report")
     given = parser.parse_args(arguments)
     if given.against_clean:
@@ -48,7 +48,7 @@ def check(arguments: Sequence[str]) -> int:
     elif not (given.quiet and report.ok):  # with --quiet, print failures only
         print(report_text(report))
     if not report.written:
-        print(f"gristmill: note: check.json could not be written into {printable(given.folder)}.", file=sys.stderr)
+        print(f"gristmill: note: cannot write check.json to {printable(given.folder)}.", file=sys.stderr)
     return 0 if report.ok else FAILED
 
 
@@ -63,5 +63,5 @@ def _against_clean(given: argparse.Namespace) -> int:
     elif found or not given.quiet:
         for one in found:
             print(printable(one))
-        print(f"{'differs from' if found else 'byte-identical to'} a clean build: {given.folder}")
+        print(f"{given.folder} {'differs from' if found else 'is byte-identical to'} a clean build")
     return FAILED if found else 0

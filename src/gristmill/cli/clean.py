@@ -11,8 +11,8 @@ from gristmill.core.names import printable
 def clean(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "clean DIR",
-        "Delete the cache of earlier builds in DIR.work and the index of the viewer in DIR.view. The next build starts "
-        "from scratch. The dataset itself is kept. For example: gristmill clean dataset",
+        "Delete the cache of earlier builds in DIR.work and the index of the viewer in DIR.view, so that the next "
+        "build starts from scratch. The dataset itself is kept. For example: gristmill clean dataset",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset, or the output folder of an interrupted build")
     add_output_options(parser, "the result")
@@ -24,7 +24,7 @@ def clean(arguments: Sequence[str]) -> int:
     work = Workspace(given.folder)
     if not work.folder.is_dir() and not work.target.exists():
         raise DatasetError(
-            f"{printable(str(work.target))} does not exist, and has no work folder. Name the folder of a dataset."
+            f"{printable(str(work.target))} does not exist and has no work folder. Name the folder of a dataset."
         )
     deleted = {work.folder: work.clean(), viewer_folder_path(work.target): delete_viewer_folder(work.target)}
     if given.json:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.cli.parsers import add_output_options, parse_whole_number, parser_for
 from gristmill.cli.signals import signals_held
 from gristmill.cli.train import add_training_options, config_of, log_to_stderr, require_datasets
 from gristmill.core.extras import require_curves, require_lora, require_training
@@ -13,13 +13,15 @@ from gristmill.core.names import printable, shell_quote
 def compare(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "compare A B [C...] --out DIR [options]",
-        "Train the same model on each dataset with the same number of tokens and the same seeds, and score all on one "
-        "test set that shares no file with any train split. Prints a table and a verdict, and writes a page with "
-        "curves. For example: gristmill compare old new --out verdict --tokens 20e6",
+        "Train the same model on each dataset with the same number of tokens and the same seeds, and score all models "
+        "on one test set that shares no file with any train split. Prints a table and a verdict, and writes a page "
+        "with loss curves. For example: gristmill compare old new --out verdict --tokens 20e6",
     )
     parser.add_argument("folders", metavar="DATASET", nargs="+", help="two or more datasets")
-    parser.add_argument("--out", metavar="DIR", required=True, help="new folder for runs, curves and the page")
-    parser.add_argument("--seeds", metavar="N", type=int, default=3, help="runs per dataset (default: 3)")
+    parser.add_argument("--out", metavar="DIR", required=True, help="new folder for training runs, curves and the page")
+    parser.add_argument(
+        "--seeds", metavar="N", type=int, default=3, help="number of training runs per dataset (default: 3)"
+    )
     parser.add_argument(
         "--test",
         metavar="DATASET",
@@ -28,14 +30,15 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--min-test-tokens",
         metavar="N",
-        type=whole,
-        help="smallest test set to accept; with fewer than 100,000 tokens, intervals are wide (default: 100,000)",
+        type=parse_whole_number,
+        help="minimum number of tokens in the test set; with fewer than 100,000, confidence intervals are wide "
+        "(default: 100,000)",
     )
     parser.add_argument(
         "--budget",
         choices=("tokens", "epochs"),
         default="tokens",
-        help="train every dataset for the same number of tokens, or of epochs (default: tokens)",
+        help="train on every dataset for the same number of tokens, or for the same number of epochs (default: tokens)",
     )
     parser.add_argument("--resume", action="store_true", help="continue an interrupted comparison")
     add_training_options(parser)

@@ -11,14 +11,16 @@ DIFFERS = 1
 def diff(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "diff OLD NEW",
-        "List the differences between two datasets: files added, removed, changed, moved between splits, dropped or "
-        "newly kept; windows and tokens; settings, versions and tokenizer; and the version bump that Croissant's rules "
-        "require. The exit code is 0 if the rows are the same, in any format, and 1 if they differ.",
+        "List the differences between two datasets: files added, removed, changed, moved between splits, dropped or no "
+        "longer dropped; windows and tokens; settings, versions and tokenizer; and the version bump that Croissant's "
+        "rules require. The exit code is 0 if the rows are the same, in whatever format, and 1 if they differ.",
     )
     parser.add_argument("before", metavar="OLD", help="the earlier dataset")
     parser.add_argument("after", metavar="NEW", help="the later dataset")
-    parser.add_argument("--all", action="store_true", help="name every file, not only the first 10 of each kind")
-    add_output_options(parser, "the difference", is_answer=True)
+    parser.add_argument(
+        "--all", action="store_true", help="list all files, not only the first 10 of each kind of change"
+    )
+    add_output_options(parser, "the differences", is_answer=True)
     given = parser.parse_args(arguments)
     with signals_held("gristmill.planning.diff"):
         from gristmill.planning.diff import DEFAULT_EXAMPLES, diff  # noqa: PLC0415 - not needed for --help

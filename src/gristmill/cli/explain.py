@@ -11,13 +11,13 @@ from gristmill.core.errors import ConfigError
 def explain(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "explain DIR PATH[:LINE] | DIR --row SPLIT:N",
-        "Explain why a file was kept or dropped and how it got its split: rules with value and limit, license, "
-        "duplicates, redactions, cuts and windows. Or print which file and lines a row contains. "
-        "For example: gristmill explain dataset src/app.py:120",
+        "Explain why a file was kept or dropped, and how its split was chosen: the value and limit of each rule, "
+        "license, duplicates, redactions, cuts and windows. With --row, print which file and lines a row contains. For "
+        "example: gristmill explain dataset src/app.py:120",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument(
-        "path", metavar="PATH[:LINE]", nargs="?", help="path of a file, the end of its path, or repo/path"
+        "path", metavar="PATH[:LINE]", nargs="?", help="path of a file, the end of the path, or repo/path"
     )
     parser.add_argument("--row", metavar="SPLIT:N", help="a split and a row number, counted from 0, like test:123")
     add_output_options(parser, "the explanation", is_answer=True)

@@ -24,17 +24,17 @@ from gristmill.core.version import __version__
 ADVICE = "Try 'gristmill --help'."
 ZEN_3_AND_4 = re.compile(rb"AuthenticAMD\ncpu family\s*: 25\n")
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
-"""Feature names of NumPy 2.4. Older versions ignore them."""
+"""Names of CPU features in NumPy 2.4. Older versions of NumPy ignore these names."""
 CPUINFO_BYTES = 200
 INTERRUPTED = 130
 INTERNAL_ERROR = 70
 
 COMMANDS = {
-    "plan": ("plan", "estimate rows, size, time and epochs of a build, without building"),
+    "plan": ("plan", "estimate rows, size, time and epochs of a build, without building it"),
     "build": ("build", "build a training dataset from source code"),
     "check": ("check", "verify a dataset: digests, rows, split leakage, secrets"),
     "report": ("report", "write an HTML report with charts and tables, for one dataset or two"),
-    "view": ("view", "browse a dataset: windows, files, and why each was kept or dropped"),
+    "view": ("view", "browse a dataset: windows, files, and why each file was kept or dropped"),
     "show": ("show", "print one row as the model sees it: tokens, syntax, overlaps"),
     "export": ("export", "write a dataset in other formats, or in the layout of a trainer"),
     "push": ("push", "upload a dataset to the Hugging Face Hub, if all safety checks pass"),
@@ -43,14 +43,14 @@ COMMANDS = {
     "train": ("train", "train a model on a dataset, with live curves"),
     "compare": ("compare", "train the same model on several datasets and compare the losses"),
     "explain": ("explain", "explain why a file was kept or dropped, or which file a row is from"),
-    "diff": ("diff", "list the differences between two datasets, and the version bump they need"),
+    "diff": ("diff", "list the differences between two datasets, and the required version bump"),
     "clean": ("clean", "delete the cached work of earlier builds"),
-    "prepare": ("steps", "step 1 of a build on many machines: one shard of the files"),
-    "decide": ("steps", "step 2, once: find duplicates, assign splits, lay out the output"),
-    "shape": ("steps", "step 3: one shard of the rows"),
-    "finish": ("steps", "step 4, once: complete the dataset"),
+    "prepare": ("steps", "step 1 of a build on many machines: prepare one shard of the files"),
+    "decide": ("steps", "step 2, on one machine: find duplicates, assign splits, lay out the output"),
+    "shape": ("steps", "step 3: write one shard of the rows"),
+    "finish": ("steps", "step 4, on one machine: complete the dataset"),
 }
-"""Module in `cli` and one line of help for each command."""
+"""Module in `cli` and one-line help text of each command."""
 
 
 def command(name: str) -> Callable[[Sequence[str]], int]:
@@ -68,7 +68,7 @@ def _top(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="gristmill",
         usage="gristmill COMMAND ...",
-        description="Turns your own source code into a training dataset for code models: fast, clean, and provably so.",
+        description="Turn your own source code into a training dataset for code models: fast, clean, and provably so.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="commands:\n"
         + "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
@@ -90,13 +90,13 @@ def _top(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run the `gristmill` command and exit."""
     _avoid_slow_sorts()
-    # A closed stream, or one that cannot encode a file name, must not fail a build that has finished.
+    # A stream that is closed, or that cannot encode a file name, must not turn a finished build into a failure.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Handle SIGTERM, which schedulers send, like Ctrl-C: clean up and print a line. An ignored signal remains ignored.
+    # Handle SIGTERM, which schedulers send, like Ctrl-C: clean up and print a line. If it is ignored, keep ignoring it.
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
@@ -105,7 +105,7 @@ def main() -> None:
 def _avoid_slow_sorts() -> None:
     """Disable AVX-512 in NumPy on AMD Zen 4, where its sort takes 4 times as long. Call before NumPy is imported.
 
-    One instruction of that sort is very slow on Zen 4 (numpy/x86-simd-sort#6). Without it, a build takes 4 % less time.
+    One instruction of that sort is very slow on Zen 4 (numpy/x86-simd-sort#6). Without AVX-512, a build is 4 % faster.
     """
     with suppress(OSError), open_plain("/proc/cpuinfo") as stream:
         if ZEN_3_AND_4.search(stream.read(CPUINFO_BYTES)):

@@ -1,4 +1,4 @@
-"""Argument parsing shared by the commands: one-line errors, common options, and conversions of their values."""
+"""Argument parsing shared by the commands: one-line errors, common options, and conversion of option values."""
 
 import argparse
 import math
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 LONGEST_ROW_DIGITS = 18
 DEFAULT_RATE = 0.5
-"""Rate of a variant given without one."""
+"""Rate of a variant in --variants, if no rate is given."""
 
 
 TIMES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
-"""Suffixes people append to a number."""
+"""Suffixes that people append to a number, with their factors."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,8 +34,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.register("type", int, whole)
-        self.register("type", float, number)
+        self.register("type", int, parse_whole_number)
+        self.register("type", float, parse_number)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(self._reworded(message))
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 flags = [flag for action in self._actions for flag in action.option_strings]
                 return f"unknown option {word!r}. {did_you_mean(word.partition('=')[0], flags, self._advice)}"
-            return f"{self._command} takes no argument {word!r}. Usage: {self.usage}"
+            return f"{self._command} does not take the argument {word!r}. Usage: {self.usage}"
         if kind == "the following arguments are required":
             return f"{self._command} needs {rest.replace(', ', ' and ')}. Usage: {self.usage}"
         if kind.startswith("argument "):
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             return f"{flag} takes no value, got {what.removeprefix('ignored explicit argument ')}."
         if what.startswith("not allowed with argument "):
             return (
-                f"{flag} and {what.removeprefix('not allowed with argument ')} contradict each other; use one of them."
+                f"{flag} and {what.removeprefix('not allowed with argument ')} contradict each other. Use one of them."
             )
         return f"{flag} {what}"
 
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_for(usage: str, text: str) -> Parser:
-    """Create a command's parser. The command is the leading words of `usage`, as in `tokenizer train SOURCE...`."""
+    """Create the parser of a command. `usage` begins with the command's name, as in `tokenizer train SOURCE...`."""
     words = takewhile(lambda word: word.isalpha() and word.islower(), usage.split())
     parser = Parser(
         prog=" ".join(("gristmill", *words)),
@@ -105,18 +105,18 @@ def parse_settings(
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Parse the sources and options of a build.
 
-    Returns all parsed arguments, and the settings that were given, by name. `instead` replaces options of the build by
-    setting name.
+    Returns all parsed arguments, and the given settings by name. `what` names the printed output, for the help text.
+    An option in `instead`, keyed by setting, replaces the option of that setting.
     """
     parser.add_argument(
         "sources",
         metavar="SOURCE",
         nargs="*",
-        help="folders, git repositories, files, tables, git URLs, s3://…",
+        help="folder, git repository, file, table, git URL, or address like s3://…; repeatable",
     )
     add_options(parser, instead)
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="read settings from a TOML file; options override it"
+        "--config", metavar="FILE", type=Path, help="read settings from a TOML file; options override its settings"
     )
     add_output_options(parser, what, is_answer=is_answer)
     given = parse_intermixed(parser, arguments)
@@ -131,13 +131,13 @@ def parse_settings(
 
 
 def row_number(text: str) -> int | None:
-    """Parse a row number, counted from 0. Return None if `text` is not one."""
+    """Parse a row number, counted from 0. Return None if `text` is not a row number."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_ROW_DIGITS
     return int(text) if is_number else None
 
 
 def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse sources and options in any order. Arguments after `--` are sources."""
+    """Parse sources and options, which may be mixed. Arguments after `--` are sources."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_intermixed_args(arguments[:cut])
     given.sources += arguments[cut + 1 :]
@@ -145,7 +145,7 @@ def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Nam
 
 
 def add_output_options(parser: "Parser", what: str, *, is_answer: bool = False) -> None:
-    """Add --quiet and --json. If the printed text is the result itself (`is_answer`), --quiet still prints it."""
+    """Add --quiet and --json. `what` names the output. If `is_answer`, --quiet prints the output too."""
     quiet = f"print only {what}, without progress and notes" if is_answer else "print nothing but errors"
     parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
     parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
@@ -167,12 +167,12 @@ def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
 
 
 def planned_out(sources: Sequence[str]) -> str:
-    """Suggest an output folder, named after the first source so that two suggestions do not collide."""
+    """Suggest an output folder that is named after the first source."""
     name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
     return f"{name}-dataset" if name else "dataset"
 
 
-def whole(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Parse a whole number such as `2000000000` or `2e9`."""
     try:
         return int(text)
@@ -188,7 +188,7 @@ def whole(text: str) -> int:
         return int(value)
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -196,7 +196,7 @@ def number(text: str) -> float:
 
 
 def _suggestion(text: str) -> str:
-    """Suggest a number for one with a suffix: `5k` -> " Try 5000."."""
+    """Return a suggestion for a number with a suffix: `5k` -> " Try 5000."."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([kmgb])", text.strip(), re.IGNORECASE | re.ASCII)
     return f" Try {float(found[1]) * TIMES[found[2].lower()]:.0f}." if found else ""
 
@@ -211,12 +211,12 @@ def worker_count(text: str | None) -> int | Literal["auto"] | None:
 
 
 def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
-    """`src/**=3` -> {"src/**": 3.0}"""
+    """Parse the values of --weight: `src/**=3` -> {"src/**": 3.0}."""
     weights: dict[str, float] = {}
     for text in texts or ():
         what, _, number = text.rpartition("=")
         try:
-            weights.pop(what, None)  # of repeated patterns, the last one counts
+            weights.pop(what, None)  # the last of repeated patterns must be the last key
             weights[what] = float(number)
         except ValueError:
             what = ""
@@ -226,21 +226,21 @@ def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
 
 
 def words_of(texts: Sequence[str] | None) -> list[str] | None:
-    """`["parquet,bin", "mds"]` -> ["parquet", "bin", "mds"]"""
+    """Split values at commas: `["parquet,bin", "mds"]` -> ["parquet", "bin", "mds"]."""
     return [word.strip() for text in texts for word in text.split(",")] if texts else None
 
 
 def way_of(texts: Sequence[str] | None) -> str | None:
-    """Return the setting rewrite.way: `paraphrase=0.2` means `rewrite=0.2` with rewrite.way = "paraphrase"."""
+    """Return the setting rewrite.way. In --variants, `paraphrase=0.2` means `rewrite=0.2` in the way "paraphrase"."""
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
     ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:
-        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}, but a build can use only one of them.")
+        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}, but a build can use only one of the two.")
     return next(iter(ways), None)
 
 
 def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
-    """`rename,noise=0.9` -> {"rename": 0.5, "noise": 0.9}"""
+    """Parse the values of --variants: `rename,noise=0.9` -> {"rename": 0.5, "noise": 0.9}."""
     rates: dict[str, float] = {}
     for text in ",".join(texts or ()).split(",") if texts else ():
         kind, has_rate, number = text.strip().partition("=")
@@ -259,7 +259,7 @@ def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
 
 
 def middles_of(texts: Sequence[str] | None) -> dict[str, float] | None:
-    """`syntax,lines=0.5` -> {"syntax": 1.0, "lines": 0.5}"""
+    """Parse the values of --fim-middles: `syntax,lines=0.5` -> {"syntax": 1.0, "lines": 0.5}."""
     shares: dict[str, float] = {}
     for word in words_of(texts) or ():
         kind, has_share, number = word.partition("=")

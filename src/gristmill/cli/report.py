@@ -13,22 +13,22 @@ from gristmill.core.names import path_text, printable
 def report(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "report DIR | OLD NEW [options]",
-        "Write an HTML report of a dataset: one file with charts and their data, which needs no network. For two "
-        "datasets, report on NEW and begin with its differences from OLD. Needs gristmill[report].",
+        "Write an HTML report of a dataset: one file with charts and all their data, which works offline. With two "
+        "datasets, the report describes NEW and begins with its differences from OLD. Needs gristmill[report].",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
-    parser.add_argument("other", metavar="NEW", nargs="?", help="a later dataset, to compare with the first")
+    parser.add_argument("other", metavar="NEW", nargs="?", help="a later dataset, to compare with OLD")
     parser.add_argument(
         "--source",
         metavar="SOURCE",
         action="append",
         default=[],
-        help="source to read dropped near-duplicates from, to show their differences; repeatable, in the order of the "
-        "build (default: the sources of the build, if they still exist)",
+        help="source with the dropped near-duplicates, whose differences are shown; repeatable, in the order given to "
+        "gristmill build (default: the sources of the build, if they still exist)",
     )
     parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html in the dataset)")
-    parser.add_argument("--open", action="store_true", help="open it in the browser")
-    add_output_options(parser, "its path")
+    parser.add_argument("--open", action="store_true", help="open the report in the browser")
+    add_output_options(parser, "the path of the report")
     given = parser.parse_intermixed_args(arguments)
     with signals_held("gristmill.views.report.report"):
         progress = gristmill.Progress(quiet=given.quiet or given.json)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gristmill.config.config import Config
 
 SAME_OPTIONS = (
-    "All four steps take the options of gristmill build. Give every step the same ones, best in a --config file. All "
-    "machines must share the work folder DIR.work."
+    "All four steps take the options of gristmill build. Give every step the same options, best in a --config file. "
+    "All machines must share the work folder DIR.work."
 )
 
 
@@ -36,7 +36,9 @@ def prepare(arguments: Sequence[str]) -> int:
 
 def decide(arguments: Sequence[str]) -> int:
     given, config = _parsed(
-        "decide", "Step 2 of 4, once: find duplicates, assign splits, cut shared spans, lay out the output.", arguments
+        "decide",
+        "Step 2 of 4, on one machine: find duplicates, assign splits, cut shared spans, lay out the output.",
+        arguments,
     )
     with signals_held("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import decide_all  # noqa: PLC0415
@@ -52,7 +54,9 @@ def shape(arguments: Sequence[str]) -> int:
 
 
 def finish(arguments: Sequence[str]) -> int:
-    given, config = _parsed("finish", "Step 4 of 4, once: write digests, files.jsonl and the manifest.", arguments)
+    given, config = _parsed(
+        "finish", "Step 4 of 4, on one machine: write digests, files.jsonl and the manifest.", arguments
+    )
     with signals_held("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import finish_all  # noqa: PLC0415
     manifest = finish_all(config, _progress(given))
@@ -66,10 +70,12 @@ def _parsed(
     usage = f"{name} SOURCE... --out DIR {'--shard I/N ' if takes_shard else ''}[options]"
     parser = parser_for(usage, f"{text} {SAME_OPTIONS}")
     if takes_shard:
-        parser.add_argument("--shard", metavar="I/N", help="part of the work, counted from 1, like 3/16")
+        parser.add_argument(
+            "--shard", metavar="I/N", help="shard to process and number of shards, like 3/16; I is counted from 1"
+        )
     given, values = parse_settings(parser, arguments, "the result")
     if takes_shard and given.shard is None:
-        raise ConfigError(f"{name} needs --shard I/N. Use --shard 1/1 for all of it.")
+        raise ConfigError(f"{name} needs --shard I/N. Use --shard 1/1 for all of the work.")
     return given, load_config(values, given.config)
 
 

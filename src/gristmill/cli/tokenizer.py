@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gristmill
-from gristmill.cli.parsers import parse_settings, parser_for, planned_out, print_notes, whole
+from gristmill.cli.parsers import parse_settings, parse_whole_number, parser_for, planned_out, print_notes
 from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.config.options import Option, build_command
@@ -21,18 +21,21 @@ PATTERNS = ("cl100k", "qwen2", "gpt2")
 TEMPLATES = ("roberta", "none")
 DEFAULT_SIZE = 32_000
 
-OUT = Option("--out", "out", "DIR", "new folder for the tokenizer, or a file that ends in .json")
-DECIDING = Option(
-    "--tokenizer", "tokenizer.name", "NAME", "tokenizer for finding duplicates, assigning splits and cutting spans"
-)
-COMPARED = Option(
+OUTPUT = Option("--out", "out", "DIR", "new folder for the tokenizer, or a file that ends in .json")
+SPLITTING_TOKENIZER = Option(
     "--tokenizer",
     "tokenizer.name",
     "NAME",
-    "tokenizer to compare, as in build; repeatable (default: codebert, or the dataset's)",
+    "existing tokenizer for finding duplicates, assigning splits and cutting spans",
+)
+COMPARED_TOKENIZERS = Option(
+    "--tokenizer",
+    "tokenizer.name",
+    "NAME",
+    "tokenizer to compare, as in gristmill build (default: the tokenizer of DATASET, or codebert)",
     is_repeatable=True,
 )
-COUNTED_FOR = Option("--out", "out", "DIR", "dataset whose splits to use, as in plan")
+SPLITS_FROM = Option("--out", "out", "DIR", "dataset whose splits are used, as in gristmill plan")
 
 
 def tokenizer(arguments: Sequence[str]) -> int:
@@ -62,21 +65,25 @@ def train(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "tokenizer train SOURCE...|DATASET --out DIR|FILE.json [options]",
         "Train a byte-level BPE tokenizer on the files that a build with the same options would put into train, "
-        "cleaned and redacted. The splits are written next to the tokenizer, for the build that uses it. For a "
-        "DATASET, its train split is used. For example: gristmill tokenizer train my-repo --out my-tokenizer",
+        "cleaned and redacted, or on the train split of a DATASET. The splits are written next to the tokenizer, for "
+        "the build that uses the tokenizer. For example: gristmill tokenizer train my-repo --out my-tokenizer",
     )
     group = parser.add_argument_group("vocabulary")
     group.add_argument(
-        "--size", metavar="N", type=whole, default=DEFAULT_SIZE, help=f"number of tokens (default: {DEFAULT_SIZE})"
+        "--size",
+        metavar="N",
+        type=parse_whole_number,
+        default=DEFAULT_SIZE,
+        help=f"number of tokens in the vocabulary (default: {DEFAULT_SIZE})",
     )
     group.add_argument(
         "--pattern",
         metavar="|".join(PATTERNS),
         choices=PATTERNS,
         default=PATTERNS[0],
-        help="regular expression that splits text into words; no token spans two words. cl100k groups digits by three "
-        "and joins a leading sign to its word. qwen2 is the same with single digits. gpt2 is CodeBERT's (default: "
-        "cl100k)",
+        help="regular expression that splits text into words; no token spans two words. cl100k splits numbers into "
+        "groups of three digits, and joins a punctuation mark to the word after it. qwen2 is like cl100k, but splits "
+        "numbers into single digits. gpt2 is the expression of CodeBERT (default: cl100k)",
     )
     group.add_argument(
         "--template",
@@ -85,7 +92,7 @@ def train(arguments: Sequence[str]) -> int:
         default=TEMPLATES[0],
         help="special tokens around each window: <s> and </s> (roberta), or none (default: roberta)",
     )
-    instead = {"out": OUT, "tokenizer.name": DECIDING}
+    instead = {"out": OUTPUT, "tokenizer.name": SPLITTING_TOKENIZER}
     given, values = parse_settings(parser, arguments, "the result", instead)
     if "out" not in values:
         raise ConfigError("no output folder is given. Try: gristmill tokenizer train SOURCE --out my-tokenizer")
@@ -106,7 +113,7 @@ def train(arguments: Sequence[str]) -> int:
 
 
 def _build_command(values: dict[str, Any], config: "Config", toml: Path | None) -> str:
-    """Return the build command that uses the new tokenizer and keeps its splits."""
+    """Return the command that builds with the new tokenizer and with the splits that it was trained on."""
     with signals_held("gristmill.lab.vocabulary.location"):
         from gristmill.lab.vocabulary.corpus import find_dataset_source  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.vocabulary.location import splits_argument  # noqa: PLC0415
@@ -124,11 +131,12 @@ def _build_command(values: dict[str, Any], config: "Config", toml: Path | None) 
 def show(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "tokenizer show SOURCE...|DATASET --tokenizer A --tokenizer B ... [options]",
-        "Count the tokens that several tokenizers need for the files of a build: bytes per token by split and "
-        "language, windows, and supported features. The splits are those of the first tokenizer that gristmill "
-        "trained. For example: gristmill tokenizer show my-repo --tokenizer codebert --tokenizer my-tokenizer",
+        "Count the tokens that several tokenizers need for the files of a build. Prints bytes per token by split and "
+        "language, the number of windows, and supported features. If gristmill trained one of the tokenizers, the "
+        "default splits are those of the first such tokenizer. For example: gristmill tokenizer show my-repo "
+        "--tokenizer codebert --tokenizer my-tokenizer",
     )
-    instead = {"out": COUNTED_FOR, "tokenizer.name": COMPARED}
+    instead = {"out": SPLITS_FROM, "tokenizer.name": COMPARED_TOKENIZERS}
     given, values = parse_settings(parser, arguments, "the table", instead, is_answer=True)
     names = values.pop("tokenizer.name", ())
     config = load_config(values, given.config, out=planned_out(values.get("sources", ())))

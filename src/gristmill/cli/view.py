@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.cli.parsers import add_output_options, parse_whole_number, parser_for
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
@@ -16,11 +16,14 @@ def view(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "view DIR [--port N] [--no-browser]",
         "Browse a dataset in a browser: windows with filters and search, token boundaries and overlaps, files and why "
-        "each was kept or dropped. Serves only this machine, until Ctrl-C. For example: gristmill view dataset",
+        "each file was kept or dropped. The viewer serves only this machine, until Ctrl-C. For example: gristmill view "
+        "dataset",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
-    parser.add_argument("--port", metavar="N", type=whole, default=0, help="port to listen on (default: a free one)")
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument(
+        "--port", metavar="N", type=parse_whole_number, default=0, help="port to listen on (default: a free one)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address, but do not open a browser")
     add_output_options(parser, "the address", is_answer=True)
     given = parser.parse_args(arguments)
     if not 0 <= given.port <= LARGEST_PORT:

@@ -1,4 +1,4 @@
-"""The configuration of a build: its sections, its fingerprint, and loading it from options and TOML.
+"""The configuration of a build: all settings, their fingerprint, and loading from options and TOML.
 
 Settings have the same names in Python, in gristmill.toml and in error messages.
 """
@@ -49,17 +49,22 @@ from gristmill.core.records import LABELED_KINDS, VARIANTS
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration of a build: `Config(sources=["my-repo"], out="dataset")`."""
+    """Configuration of a build: `Config(sources=["my-repo"], out="dataset")`.
+
+    Only `sources` and `out` are required. Other settings are grouped in sections, each with a class of its own:
+    `Config(sources=["my-repo"], out="dataset", window=WindowConfig(length=1024))`. Invalid settings raise ConfigError.
+    """
 
     sources: Sequence[str]
     """Sources to read: folders, git work trees, files, tables (.parquet, .jsonl), git URLs, and addresses that begin
     with s3://, hf:// or https://."""
     out: str
-    """Dataset folder. It must be new, empty, or an earlier dataset, which is replaced when the new one is complete."""
+    """Dataset folder: a new or empty folder, an earlier dataset, or a new prefix like s3://bucket/dataset. An earlier
+    dataset is replaced when the new dataset is complete."""
     preset: PresetName | None = None
-    """Purpose of the rows: `mlm` for masked models, `causal` for causal models, or `fim` for causal models that fill in
-    the middle. It sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `fim` if `fim.rate` is
-    above 0; otherwise `mlm` if the tokenizer has a mask token, and `causal` if it does not."""
+    """Purpose of the rows: `mlm` for masked models, `causal` for causal models, or `fim` for causal models that also
+    learn fill-in-the-middle. The preset sets the defaults of overlap, packing, special tokens and `fim.rate`. Default:
+    `fim` if `fim.rate` is above 0; otherwise `mlm` if the tokenizer has a mask token, and `causal` if not."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
     window: WindowConfig = msgspec.field(default_factory=WindowConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
@@ -90,11 +95,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         is_rewriting = self.variants.needs_model
         if is_rewriting and self.rewrite.endpoint is None:
             raise ConfigError(
-                "--variants rewrite needs the model's endpoint. Try --rewrite-endpoint http://localhost:8000/v1."
+                "--variants rewrite needs the endpoint of a language model. Try --rewrite-endpoint "
+                "http://localhost:8000/v1."
             )
         if is_rewriting and self.secrets.action == "keep":
             raise ConfigError(
-                "--variants rewrite sends redacted texts only. Leave it out, or leave out --secrets keep."
+                "--variants rewrite sends only redacted texts, so it cannot be combined with --secrets keep. Leave out "
+                "one of the two."
             )
 
     def _check_packing(self) -> None:
@@ -128,13 +135,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             )
         if conflict := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
             raise ConfigError(
-                f"--rows documents has no ids, which --format {conflict} needs. Try --format "
+                f"--rows documents has no ids, and --format {conflict} needs ids. Try --format "
                 f"{' or '.join(DOCUMENT_FORMATS)}, or --rows windows."
             )
 
     @property
     def _uses_fim(self) -> bool:
-        """True if documents are rewritten for fill in the middle, by `fim.rate` or by the preset."""
+        """True if `fim.rate` or the preset requests fill-in-the-middle."""
         return self.fim.is_enabled or (self.preset == "fim" and self.fim.rate is None)
 
     @property
@@ -149,7 +156,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_text(self) -> bool:
-        """True if a column is computed from the text, not from the ids alone."""
+        """True if at least one column is computed from the text, not only from the ids."""
         return any(COLUMNS[name].needs_text for name in self.window_columns)
 
     @property
@@ -158,11 +165,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds_shared_spans(self) -> bool:
-        """True if shared spans are searched for, either for decontamination or to refuse variants that add one."""
+        """True if the build searches for shared spans, for decontamination or to reject variants that add any."""
         return self.split.finds_shared_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that change the output, without paths of this machine."""
+        """Return the settings that change the output. They contain no paths of this machine."""
         sections = [field.name for field in fields_of(Config) if is_section(field.type)]
         names = [name for name in sections if name not in {"tokenizer", "run"}]
         settings: dict[str, Any] = {"preset": self.preset}
@@ -170,18 +177,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
-        # The endpoint does not matter. Lengths are included only if set, so that other datasets keep their fingerprint.
+        # The endpoint does not change the output. Unset lengths are left out, so that old fingerprints stay valid.
         rewrite = settings["rewrite"]
         lengths = {name: rewrite[name] for name in ("max_tokens", "context_tokens") if rewrite[name] is not None}
         settings["rewrite"] = {"model": rewrite["model"], "way": rewrite["way"], **lengths}
-        settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order matters
-        del settings["output"]["formats"]  # each format has the same windows
-        del settings["secrets"]["salt"]  # it would allow guessing redacted values
+        settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # the order matters
+        del settings["output"]["formats"]  # all formats have the same windows
+        del settings["secrets"]["salt"]  # the salt would allow guessing redacted values
         return settings
 
 
 def fingerprint(config: Config, *inputs: str) -> str:
-    """Return a digest of everything that decides the output. `inputs` are digests of inputs that are not settings."""
+    """Return a digest of everything that determines the output. `inputs` are digests of all other inputs."""
     encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 
@@ -203,24 +210,24 @@ def default_of(setting: str) -> Any:
 
 
 def choices_of(setting: str) -> tuple[str, ...] | None:
-    """Return the allowed values of a setting, like ("keep", "shift", "drop"). None if they cannot be listed."""
+    """Return the allowed values of a setting, like ("keep", "shift", "drop"), or None if they cannot be listed."""
     return literal_values(field_of(setting).type)
 
 
 def field_of(setting: str) -> msgspec.structs.FieldInfo:
-    """Return the field of a dotted setting."""
+    """Return the field of a setting, given by its dotted name."""
     section, _, name = setting.rpartition(".")
     owner: Any = field_of(section).type if section else Config
     return next(field for field in fields_of(owner) if field.name == name)
 
 
-# Loading a Config from options and a TOML file. An unknown name is refused, with the nearest known name.
+# Loading a Config from options and a TOML file. The error for an unknown name suggests the nearest known name.
 
 
 def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str | None = None) -> Config:
     """Load a Config from dotted settings (`{"window.overlap": 128}`), which override those of an optional TOML file.
 
-    Paths in the TOML file are relative to its folder. `out` is used if neither names an output folder.
+    Paths in the TOML file are relative to its folder. `out` is the output folder if no setting names one.
     """
     tree = _read_toml(toml) if toml is not None else {}
     if out is not None:
@@ -249,11 +256,11 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
         raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{allowed}") from None
 
 
-def _merged(before: Any, value: Any) -> Any:
-    """Return the new value. Tables are merged: entries that only the old table has come first."""
-    if not isinstance(before, dict) or not isinstance(value, dict):
+def _merged(old_value: Any, value: Any) -> Any:
+    """Return the new value. If both values are tables, merge them: entries that only the old table has come first."""
+    if not isinstance(old_value, dict) or not isinstance(value, dict):
         return value
-    return {name: old for name, old in before.items() if name not in value} | value
+    return {name: old for name, old in old_value.items() if name not in value} | value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -279,14 +286,14 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 
 
 def _did_you_mean(name: str, prefix: str) -> str:
-    """Suggest the nearest setting of the section, or one with the same name in another section."""
+    """Return a sentence that suggests the nearest setting, or a setting with the same name in a different section."""
     known = [*setting_names(), *(field.name for field in fields_of(Config))]
     near = nearest_name(prefix + name, known)
     near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)
     if near:
         return f"Did you mean {near!r}?"
     siblings = sorted(dotted for dotted in known if dotted.startswith(prefix)) if prefix else known
-    return f"Known here: {', '.join(siblings)}."
+    return f"Known settings: {', '.join(siblings)}."
 
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
@@ -304,6 +311,6 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
             section[name] = resolved(section[name])
     tokenizer = tree.get("tokenizer")
     if isinstance(tokenizer, dict) and isinstance(tokenizer.get("name"), str):
-        # The name may be a Hub id. It is a path if something exists at that path.
+        # The name is a path if a file or folder exists there. Otherwise it may be a Hub id.
         path = resolved(tokenizer["name"])
         tokenizer["name"] = path if tokenizer["name"] != "codebert" and os.path.lexists(path) else tokenizer["name"]

@@ -13,7 +13,7 @@ from gristmill.core.records import VARIANTS, VariantKind
 
 
 class Option(NamedTuple):
-    """One option of a command: its setting and help text. Its default is that of the setting (config.settings)."""
+    """One option of a command, with its setting and help text. Its default is the default of the setting."""
 
     flag: str
     setting: str
@@ -23,11 +23,11 @@ class Option(NamedTuple):
     kind: type = str
     is_repeatable: bool = False
     default: str | None = None
-    """Default in the help text, if the setting's own default is None."""
+    """Default for the help text, if the default of the setting is None."""
 
 
 def _variant_kinds() -> str:
-    ways = f" (or its way, {', '.join(way for way in REWRITE_WAYS if '_' not in way)})"
+    ways = f" (or its method, {' or '.join(way for way in REWRITE_WAYS if '_' not in way)})"
     *most, last = [f"{kind}{ways if kind is VariantKind.REWRITE else ''}" for kind in VARIANTS]
     return f"{', '.join(most)} or {last}"
 
@@ -42,7 +42,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--tokenizer",
             "tokenizer.name",
             "NAME",
-            "'codebert', which is included in the package, a tokenizer.json, a folder with one, or a Hub id like "
+            "'codebert' (included in the package), a tokenizer.json, a folder that contains one, or a Hub id like "
             "'org/name' or 'org/name@revision'",
         ),
         Option(
@@ -56,8 +56,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--preset",
             "preset",
             "mlm|causal|fim",
-            "purpose of the rows: masked models, causal models, or causal models that fill in the middle; sets the "
-            "defaults of --overlap, --pack, --special-tokens and --fim",
+            "purpose of the rows: masked models (mlm), causal models (causal), or causal models that also learn "
+            "fill-in-the-middle (fim); sets the defaults of --overlap, --pack, --special-tokens and --fim",
             default="fim with --fim; otherwise mlm if the tokenizer has a mask token, and causal if not",
         ),
     ),
@@ -66,50 +66,52 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--rows",
             "output.rows",
             "windows|documents",
-            "content of rows: windows of ids, or the text of a file, for trainers that tokenize themselves",
+            "content of rows: ids (windows), or the text of a file, for trainers that tokenize themselves (documents)",
         ),
         Option(
             "--control-spellings",
             "output.control_spellings",
             "respell|drop|keep",
-            "with --rows documents, treatment of text that looks like a control token, such as <|endoftext|>: insert a "
-            "space and record where (respell), drop the file, or keep the text",
+            "with --rows documents, treatment of text that a trainer's tokenizer would turn into a control token, such "
+            "as <|endoftext|>: insert a space and record its position (respell), drop the file (drop), or keep the "
+            "text (keep)",
         ),
         Option("--window", "window.length", "N", "maximum number of ids per window, special tokens included", int),
         Option(
             "--overlap",
             "window.overlap",
             "N",
-            "number of content tokens that consecutive windows of a file share",
+            "number of content tokens that two consecutive windows of a file share",
             int,
-            default="half of --window with --preset mlm; 0 with --pack or other presets",
+            default="half of --window with --preset mlm; 0 with other presets, or if rows are packed",
         ),
         Option(
             "--tail",
             "window.tail",
             "keep|shift|drop",
-            "treatment of a file's last window: keep it short, shift it back to full length, or drop it if it has "
-            "fewer than 32 new tokens",
+            "treatment of a file's last window, which is often short: leave it short (keep), move its start back until "
+            "it has full length (shift), or drop it if it has fewer than 32 new tokens (drop)",
         ),
         Option(
             "--pack",
             "window.pack",
             "none|best-fit|repo",
-            "for causal training: fill each row with windows of several files (best-fit), or put a repository's files "
-            "one after another, with the tokenizer's markers (repo)",
+            "packing of rows: fill each row with windows of several files (best-fit), concatenate the files of a "
+            "repository, with the tokenizer's markers (repo), or put one window into each row (none)",
             default="none with --preset mlm, otherwise best-fit",
         ),
         Option(
             "--repo-order",
             "window.repo_order",
             "path|imports|shuffle",
-            "with --pack repo, order of a repository's files: by path, each file after those it imports, or shuffled",
+            "with --pack repo, order of a repository's files: by path (path), each file after the files that it "
+            "imports (imports), or random (shuffle)",
         ),
         Option(
             "--repo-order-seed",
             "window.repo_order_seed",
             "N",
-            "with --repo-order shuffle, seed of the order, for example a different one for each epoch",
+            "with --repo-order shuffle, seed of the order; use a different seed for each epoch",
             int,
         ),
         Option(
@@ -125,13 +127,13 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "window.end_token",
             "NAME|none",
             "token after each document, in rows with --special-tokens documents and in token streams",
-            default="that of the model's family, like <|endoftext|>",
+            default="the token that the tokenizer's model family uses, like <|endoftext|>",
         ),
         Option(
             "--format",
             "output.formats",
             "NAME",
-            f"format to write, one or several of {', '.join(FORMATS)}; each has the same rows (default: jsonl)",
+            f"format to write, one or several of {', '.join(FORMATS)}; all have the same rows (default: jsonl)",
             is_repeatable=True,
         ),
         Option("--pad", "output.pad", None, "pad rows to the window length and add the column attention_mask"),
@@ -140,7 +142,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--compress",
             "output.compress",
             "none|zstd",
-            "compression of JSONL: zstd writes .jsonl.zst, which can be read row by row",
+            "compression of JSONL: zstd writes .jsonl.zst files, from which single rows can be read",
         ),
     ),
     "sampling": (
@@ -148,7 +150,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-windows",
             "sampling.max_windows",
             "N",
-            "maximum number of windows in all splits together, without variants; a proportional sample of each group",
+            "maximum number of windows in all splits together, without variants; if there are more, each group of "
+            "files is sampled in proportion to its windows",
             int,
             default="all windows",
         ),
@@ -156,22 +159,23 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--weights",
             "sampling.preset",
             "code",
-            "predefined weights: source 2, tests 1, docs and data 0.5",
+            "predefined weights: source code 2, tests 1, docs and data 0.5",
             default="none",
         ),
         Option(
             "--weight",
             "sampling.weights",
             "WHAT=N",
-            "draw windows of matching files N times as often as those of weight 1; WHAT is a pattern like 'src/**', "
-            "language:rust, folder:tests, repo:NAME, or a group of the preset like code:tests; the last match counts",
+            "draw windows of matching files N times as often as windows of weight 1; WHAT is a pattern like 'src/**', "
+            "language:rust, folder:tests, repo:NAME, or a group of the preset like code:tests; if several match a "
+            "file, the last one determines its weight",
             is_repeatable=True,
         ),
         Option(
             "--target-windows",
             "sampling.target_windows",
             "N",
-            "number of windows in train, with repeats and without variants",
+            "number of windows in train, including repeats but not variants",
             int,
             default="each window once",
         ),
@@ -179,23 +183,24 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-epochs",
             "sampling.max_epochs",
             "N",
-            "maximum number of times that a window is in train; other groups make up for a group that is too small",
+            "maximum number of times that a window is in train; if a group of files reaches this limit, other groups "
+            "supply the missing windows",
             int,
         ),
         Option(
             "--weights-only",
             "sampling.weights_only",
             None,
-            "write each row's weight instead of drawing windows by weight",
+            "write the weight of each row, for a trainer that samples rows, instead of drawing windows by weight",
         ),
         Option("--sample-seed", "sampling.seed", "N", "seed that decides which windows are drawn", int),
     ),
-    "fill in the middle, for causal models (middles by syntax need gristmill[variants])": (
+    "fill-in-the-middle, for causal models (middles by syntax need gristmill[variants])": (
         Option(
             "--fim",
             "fim.rate",
             "RATE",
-            "share of train's documents to rewrite as prefix, suffix and middle, window by window; held-out files are "
+            "share of train's documents whose windows are rewritten as prefix, suffix and middle; held-out files are "
             "not rewritten",
             float,
             default="0.5 with --preset fim, otherwise 0",
@@ -204,16 +209,17 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--fim-spm",
             "fim.spm",
             "SHARE",
-            "share of rewritten windows with the suffix first (SPM); in the others the prefix is first (PSM)",
+            "share of rewritten windows with the suffix first (SPM); the remaining ones have the prefix first (PSM)",
             float,
-            default="the share that the model's family was trained with",
+            default="the share that the tokenizer's model family was trained with",
         ),
         Option(
             "--fim-middles",
             "fim.middles",
             "KIND[=SHARE]",
-            f"kinds of middles, separated by commas: {', '.join(MIDDLES)}; a node of the syntax tree, complete lines, "
-            f"or any characters (default: {', '.join(f'{kind}={share:g}' for kind, share in MIDDLES.items())})",
+            "kinds of middles, separated by commas: syntax (a node of the syntax tree), lines (complete lines), "
+            "characters (between two random positions); default: "
+            f"{', '.join(f'{kind}={share:g}' for kind, share in MIDDLES.items())}",
             is_repeatable=True,
         ),
         Option(
@@ -222,50 +228,78 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "maximum number of tokens in a middle",
             int,
-            default="half of the window",
+            default="half of --window",
         ),
-        Option("--fim-seed", "fim.seed", "N", "seed that decides which documents are rewritten, and where", int),
+        Option(
+            "--fim-seed",
+            "fim.seed",
+            "N",
+            "seed that decides which documents are rewritten, and where their windows are divided",
+            int,
+        ),
     ),
     f"variants of train files, added to train (all but {WITHOUT_GRAMMAR} need gristmill[variants])": (
         Option(
             "--variants",
             "variants.rates",
             "KIND[=RATE]",
-            f"{VARIANT_KINDS}, separated by commas; RATE is the share of train files, 0.5 if it is not given",
+            f"kinds of variants, separated by commas: {VARIANT_KINDS}; RATE is the share of train files that get a "
+            "variant (default: 0.5)",
             is_repeatable=True,
         ),
         Option(
             "--variant-seed",
             "variants.seed",
             "N",
-            "seed that decides which files get variants, and how they are changed",
+            "seed that decides which files get variants, and how the variants differ from the files",
             int,
         ),
         Option(
             "--rewrite-endpoint",
             "rewrite.endpoint",
             "URL",
-            "OpenAI-compatible endpoint of the language model that rewrites, like http://localhost:8000/v1; its key is "
-            "read from GRISTMILL_REWRITE_KEY",
+            "OpenAI-compatible endpoint of the language model that writes rewrite variants, like "
+            "http://localhost:8000/v1; the API key is read from GRISTMILL_REWRITE_KEY",
             default="none",
         ),
-        Option("--rewrite-model", "rewrite.model", "NAME", "name of the model", default="the first one listed"),
-        Option("--rewrite-concurrency", "rewrite.concurrency", "N", "maximum number of concurrent requests", int),
-        Option("--rewrite-timeout", "rewrite.timeout_seconds", "SECONDS", "time limit for a complete answer", float),
-        Option("--rewrite-retries", "rewrite.retries", "N", "number of retries after a transient error", int),
+        Option(
+            "--rewrite-model",
+            "rewrite.model",
+            "NAME",
+            "name of the model at the endpoint",
+            default="the first model listed",
+        ),
+        Option(
+            "--rewrite-concurrency",
+            "rewrite.concurrency",
+            "N",
+            "maximum number of concurrent requests to the endpoint",
+            int,
+        ),
+        Option(
+            "--rewrite-timeout",
+            "rewrite.timeout_seconds",
+            "SECONDS",
+            "time limit for a complete answer of the model",
+            float,
+        ),
+        Option(
+            "--rewrite-retries", "rewrite.retries", "N", "number of retries of a request after a transient error", int
+        ),
         Option(
             "--rewrite-max-tokens",
             "rewrite.max_tokens",
             "N",
-            "maximum number of tokens in an answer, where three bytes count as a token",
+            "maximum number of tokens in an answer of the model",
             int,
-            default="twice the tokens of the text, at least 4,096",
+            default="twice the tokens of the text, estimated as one per three bytes, and at least 4,096",
         ),
         Option(
             "--rewrite-context",
             "rewrite.context_tokens",
             "N",
-            "context length of the model in tokens, for question and answer; a text that does not fit is not sent",
+            "context length of the model in tokens, for prompt and answer together; a text is not sent if its prompt "
+            "leaves no room for an answer as long as the text",
             int,
             default="all texts are sent",
         ),
@@ -276,36 +310,37 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--splits",
             "split.previous",
             "FILE",
-            "keep files in the split they have in this files.jsonl",
-            default="the one in --out, if it exists",
+            "keep files in the splits that this files.jsonl records",
+            default="files.jsonl in --out, if it exists",
         ),
-        Option("--fresh-splits", "split.fresh", None, "ignore the splits of an earlier build"),
+        Option("--fresh-splits", "split.fresh", None, "assign new splits instead of keeping those of an earlier build"),
         Option(
             "--seed",
             "split.seed",
             "N",
-            "seed that decides the split of each file (windows are drawn with --sample-seed)",
+            "seed that decides the split of each file; to draw different windows, use --sample-seed",
             int,
         ),
         Option(
             "--split-by",
             "split.by",
             "file|directory|repo",
-            "unit that is never divided between splits: a file, the files of a folder, or a source; near-duplicates "
-            "are not divided either",
+            "unit that is never divided between splits: a file, all files of a directory, or all files of a source "
+            "(repo); near-duplicates are always in the same split",
         ),
         Option(
             "--decontaminate",
             "split.decontaminate",
             "cut|drop|train|off",
             "treatment of spans of 50 or more tokens that train shares with a held-out file: cut them out of the "
-            "held-out file, drop the held-out windows that touch one, cut them out of train, or keep them (off)",
+            "held-out file (cut), drop the held-out windows that contain part of a span (drop), cut them out of train "
+            "(train), or keep them (off)",
         ),
         Option(
             "--decontaminate-against",
             "split.against",
             "FILE",
-            "cut spans of 50 or more tokens that are in this benchmark (JSONL, Parquet or text) out of train",
+            "cut spans of 50 or more tokens out of train if they are in this benchmark file (JSONL, Parquet or text)",
             is_repeatable=True,
         ),
     ),
@@ -314,33 +349,39 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--near-duplicates",
             "duplicates.near",
             "drop|group|keep",
-            "treatment of files that share 0.7 or more of their 5-grams: drop all but one, keep them in one split "
-            "(group), or keep them without a search",
+            "treatment of near-duplicates, which are files that share 0.7 or more of their 5-grams: drop all but one "
+            "(drop), keep them in the same split (group), or do not search for them (keep)",
         ),
         Option(
             "--secrets",
             "secrets.action",
             "redact|drop|keep",
-            "treatment of keys, tokens and passwords: replace them with placeholders, drop the file, or do not search",
+            "treatment of keys, tokens and passwords: replace them with placeholders (redact), drop the file (drop), "
+            "or do not search for them (keep)",
         ),
         Option("--redact-emails", "secrets.emails", None, "treat e-mail addresses as secrets"),
         Option(
             "--license-allow",
             "licenses.allow",
             "IDS",
-            "read only files with these SPDX licenses, like 'MIT,Apache-2.0'",
+            "keep only files with these SPDX licenses, like 'MIT,Apache-2.0'",
             is_repeatable=True,
         ),
     ),
     "selection of files": (
         Option(
-            "--include", "scan.include", "GLOB", "read only files that match, as in a .gitignore", is_repeatable=True
+            "--include",
+            "scan.include",
+            "GLOB",
+            "read only files that match this .gitignore pattern",
+            is_repeatable=True,
         ),
         Option(
             "--exclude",
             "scan.exclude",
             "GLOB",
-            "leave out files that match; '!GLOB' brings back files that are excluded by default",
+            "leave out files that match this .gitignore pattern; '!GLOB' brings back files that are excluded "
+            "by default",
             is_repeatable=True,
         ),
         Option(
@@ -351,7 +392,11 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             is_repeatable=True,
         ),
         Option(
-            "--max-file-bytes", "scan.max_file_bytes", "N", "maximum bytes in a file; larger files are dropped", int
+            "--max-file-bytes",
+            "scan.max_file_bytes",
+            "N",
+            "maximum size of a file in bytes; larger files are dropped",
+            int,
         ),
     ),
     "tables as sources (Parquet and JSONL)": (
@@ -365,35 +410,37 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--runner",
             "run.runner",
             "local|ray",
-            "worker processes on this machine, or workers of a Ray cluster; the result is the same",
+            "workers: processes on this machine (local), or workers of a Ray cluster (ray); does not change the result",
         ),
         Option(
             "--ray-address",
             "run.ray_address",
             "ADDRESS",
-            "address of the cluster's head, like 10.0.0.1:6379, or 'auto'",
-            default="a cluster started on this machine",
+            "with --runner ray, address of the cluster's head, like 10.0.0.1:6379, or 'auto' for the cluster that this "
+            "machine belongs to",
+            default="a new cluster on this machine",
         ),
         Option("--workers", "run.workers", "auto|N", "number of worker processes; does not change the result"),
         Option(
             "--device",
             "run.device",
             "cpu|cuda",
-            "device for tokenizing: the CPU in each worker, or one NVIDIA GPU for all workers (needs gristmill[gpu]); "
-            "the result is the same, and a build is less than 10%% faster",
+            "device for tokenizing: the CPU in each worker (cpu), or one NVIDIA GPU for all workers (cuda, needs "
+            "gristmill[gpu]); with cuda, the result is the same, and a build is less than 10%% faster",
         ),
         Option(
             "--batch-bytes",
             "run.batch_bytes",
             "N",
-            "maximum bytes of source files that a worker processes at a time",
+            "maximum number of bytes of source files that a worker processes at a time",
             int,
         ),
         Option(
             "--cache-bytes",
             "run.cache_bytes",
             "N",
-            "maximum bytes of the cache in DIR.work, so that the next build processes only changes; 0 for no cache",
+            "maximum size in bytes of the cache in DIR.work, with which the next build processes only changed files; 0 "
+            "disables the cache",
             int,
         ),
         Option(
@@ -406,14 +453,15 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--task-seconds",
             "run.task_seconds",
             "N",
-            "time limit for a batch; after that, its worker counts as hung",
+            "time limit for a batch of files, in seconds; a worker that takes longer is considered hung, and a new "
+            "worker retries the batch",
             int,
         ),
         Option(
             "--max-expansion",
             "run.max_expansion",
             "N",
-            "maximum size of an unpacked table, as a multiple of its own size",
+            "maximum size of an unpacked table, as a multiple of its packed size",
             int,
         ),
     ),
@@ -429,7 +477,7 @@ def all_options() -> list[Option]:
 
 
 def add_options(parser: argparse.ArgumentParser, replacements: Mapping[str, Option] = NO_REPLACEMENTS) -> None:
-    """Add the options to a parser. `replacements` has options that replace others, keyed by setting."""
+    """Add the options to a parser. Options in `replacements`, keyed by setting, replace those of the table."""
     for title, options in BUILD_OPTIONS.items():
         group = parser.add_argument_group(title)
         for build_option in options:

@@ -15,7 +15,7 @@ from gristmill.core.errors import ConfigError
 
 class Preset(NamedTuple):
     text: str
-    """Purpose, for the reference."""
+    """Purpose of the preset, for the reference."""
     overlap_share: float
     """Overlap as a share of the window length, if rows are not packed."""
     pack: Literal["none", "best-fit"]
@@ -26,7 +26,7 @@ class Preset(NamedTuple):
 PRESETS: dict[PresetName, Preset] = {
     "mlm": Preset("masked models: CodeBERT, UniXcoder, ModernBERT", 0.5, "none", "template", 0.0),
     "causal": Preset("causal models: StarCoder 2, Qwen coder, Llama", 0.0, "best-fit", "documents", 0.0),
-    "fim": Preset("causal models that also fill in the middle, for editors", 0.0, "best-fit", "documents", 0.5),
+    "fim": Preset("causal models that also learn fill-in-the-middle, for editors", 0.0, "best-fit", "documents", 0.5),
 }
 
 
@@ -37,7 +37,7 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
     """
     name = config.preset or ("fim" if config.fim.is_enabled else default_preset(has_mask=has_mask))
     preset, window, fim = PRESETS[name], config.window, config.fim
-    if config.has_documents:  # rows have no windows
+    if config.has_documents:  # rows are not windows
         preset = preset._replace(overlap_share=0.0, pack="none")
     pack = window.pack or preset.pack
     overlap = window.overlap

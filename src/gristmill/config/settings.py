@@ -17,7 +17,7 @@ SEED_LIMIT = 1 << 63
 EPOCHS_LIMIT = 1000
 MAX_WEIGHT = 1_000_000
 MAX_TOKENS = 1 << 30
-"""Limit for a language model's answer and context."""
+"""Maximum of the settings rewrite.max_tokens and rewrite.context_tokens."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 PresetName = Literal["mlm", "causal", "fim"]
 NO_END_TOKEN = "none"
@@ -27,7 +27,7 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Choice of the tokenizer."""
 
     name: str = "codebert"
-    """Tokenizer: `codebert`, which is included in the package, a tokenizer.json, a folder with one, or a Hub id like
+    """Tokenizer: `codebert` (included in the package), a tokenizer.json, a folder that contains one, or a Hub id like
     `org/name` or `org/name@revision`."""
     cache_dir: str | None = None
     """Folder for tokenizers from the Hub. Default: the Hugging Face cache."""
@@ -37,27 +37,29 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Windows of a file's ids, and how rows are made of them."""
+    """Windows, which are slices of a file's ids, and how rows are made from windows."""
 
     length: int = 512
     """Maximum number of ids in a window, special tokens included."""
     overlap: int | None = None
-    """Number of content tokens that two consecutive windows of a file share. Default: half of the window with preset
-    `mlm`, 0 with other presets and if rows are packed."""
+    """Number of content tokens that two consecutive windows of a file share. Default: half of `length` with
+    preset `mlm`; 0 with other presets, or if rows are packed."""
     tail: Literal["keep", "shift", "drop"] = "keep"
-    """Treatment of a file's last window: `keep` it short, `shift` it back to full length, or `drop` it if it has fewer
-    than `min_fresh` new tokens."""
+    """Treatment of a file's last window, which is often short: `keep` leaves it short, `shift` moves its start back
+    until it has full length, `drop` removes it if it has fewer than `min_fresh` new tokens."""
     min_fresh: int = 32
-    """With tail `drop`, minimum number of new tokens in a file's last window. A file's only window is always kept."""
+    """With tail `drop`, minimum number of tokens in a file's last window that are in no earlier window. A file's only
+    window is always kept."""
     pack: Literal["none", "best-fit", "repo"] | None = None
-    """Packing of rows: `best-fit` fills each row with windows of several files of one split, `repo` puts the files of a
-    repository one after another between the tokenizer's markers, `none` puts one window into a row. Default: `none`
-    with preset `mlm`, otherwise `best-fit`."""
+    """Packing of rows: `best-fit` fills each row with windows of several files of one split, `repo` concatenates the
+    files of a repository, with the tokenizer's markers for repositories and files, `none` puts one window into each
+    row. Default: `none` with preset `mlm`, otherwise `best-fit`."""
     repo_order: Literal["path", "imports", "shuffle"] = "path"
-    """With pack `repo`, order of a repository's files in each split: `path` sorts by path, `imports` puts each file
-    after the files that it imports (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line;
-    cycles are broken), `shuffle` is random. Import order is not the default, because the evidence for it is mixed:
-    DeepSeek-Coder (arXiv 2401.14196) orders files by imports, StarCoder 2 (arXiv 2402.19173) at random."""
+    """With pack `repo`, order of a repository's files in each split: `path` sorts files by path, `imports` puts each
+    file after the files that it imports, `shuffle` shuffles files. Imports are found line by line in Python, Go, Rust,
+    TypeScript, JavaScript, Java, C and C++, and import cycles are broken. Import order is not the default, because the
+    evidence for it is mixed: DeepSeek-Coder (arXiv 2401.14196) orders files by imports, StarCoder 2 (arXiv 2402.19173)
+    shuffles them."""
     repo_order_seed: int = 0
     """Seed of repo_order `shuffle`. For a different order in each epoch, build one dataset per epoch: a build that
     differs only in this seed does not read or tokenize files again."""
@@ -67,7 +69,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     with preset `mlm`, otherwise `documents`."""
     end_token: str | None = None
     """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` means no
-    token. Default: the token that the model's family uses between texts."""
+    token. Default: the token that the tokenizer's model family uses between texts."""
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
@@ -76,7 +78,10 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
             require_at_least(0, "window.overlap", self.overlap)
         require_at_least(1, "window.min_fresh", self.min_fresh)
         if self.is_packed and self.tail != "keep":
-            raise ConfigError(f"--pack {self.pack} keeps every tail, so it cannot be combined with --tail {self.tail}.")
+            raise ConfigError(
+                f"--pack {self.pack} keeps the last window of every file, so it cannot be combined with "
+                f"--tail {self.tail}. Leave out one of the two."
+            )
         require_at_least(-SEED_LIMIT, "window.repo_order_seed", self.repo_order_seed, most=SEED_LIMIT - 1)
         if self.repo_order != "path" and self.pack != "repo":
             raise ConfigError(
@@ -85,43 +90,47 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.repo_order_seed and self.repo_order != "shuffle":
             raise ConfigError(
-                f"--repo-order-seed {self.repo_order_seed} needs --repo-order shuffle. Add that, or leave out the seed."
+                f"--repo-order-seed {self.repo_order_seed} needs --repo-order shuffle. Add --repo-order shuffle, or "
+                "leave out the seed."
             )
         if self.pack == "repo" and self.overlap:
-            raise ConfigError(f"--pack repo has no overlap, so it cannot be combined with --overlap {self.overlap}.")
+            raise ConfigError(
+                f"--pack repo has no overlap, so it cannot be combined with --overlap {self.overlap}. Leave out one of "
+                "the two."
+            )
 
     @property
     def is_packed(self) -> bool:
-        """True if a row holds windows of several files."""
+        """True if a row may hold windows of several files."""
         return self.pack not in {None, "none"}
 
     @property
     def num_overlap_tokens(self) -> int:
-        """The overlap, after a preset has set it."""
-        assert self.overlap is not None, "config.presets.with_preset sets it"
+        """The overlap in tokens, which config.presets.with_preset must have set."""
+        assert self.overlap is not None, "config.presets.with_preset must set the overlap first"
         return self.overlap
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows and files of the dataset."""
+    """Content of the dataset's rows, and format of its files."""
 
     rows: Literal["windows", "documents"] = "windows"
-    """Content of rows: `windows` are ids, ready to train on. `documents` are texts, one row per file, for trainers that
-    tokenize themselves. A file that was cut has a row for each piece between its cuts."""
+    """Content of rows: `windows` are ids, ready to train on. `documents` are texts, for trainers that tokenize
+    themselves: one row per file, or one row per remaining piece if spans were cut out of the file."""
     control_spellings: Literal["respell", "drop", "keep"] = "respell"
-    """With rows `documents`, treatment of text that looks like a control token, such as `<|endoftext|>`, which a
-    trainer's tokenizer would turn into that token: `respell` inserts a space and records where, `drop` drops the file,
-    `keep` keeps the text."""
+    """With rows `documents`, treatment of text that a trainer's tokenizer would turn into a control token, such as
+    `<|endoftext|>`: `respell` inserts a space and records its position, `drop` drops the file, `keep` keeps the
+    text."""
     formats: Sequence[str] = ("jsonl",)
-    """Formats to write, one or several from the table of formats. Each holds the same rows."""
+    """Formats to write: one or several names from the table of formats. All formats hold the same rows."""
     pad: bool = False
     """Pad `input_ids` to the window length and add the column `attention_mask`."""
     with_text: bool = False
     """Add each window's text to its row. Rows of documents always have their text."""
     compress: Literal["none", "zstd"] = "none"
-    """Compression of JSONL files: `zstd` writes .jsonl.zst in independent frames."""
+    """Compression of JSONL files: `zstd` writes .jsonl.zst files, from which single rows can be read."""
     shard_bytes: int = 512 * MIB
-    """Maximum bytes in a data file, before compression. A larger split is written as several files."""
+    """Maximum size of a data file in bytes, before compression. A larger split is written as several files."""
 
     def __post_init__(self) -> None:
         set_text_tuple(self, "output.", "formats")
@@ -143,26 +152,27 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Division of files into train, validation and test, and removal of text that they share."""
+    """Division of files into train, validation and test, and removal of text that splits share."""
 
     shares: str = "85/10/5"
     """Percentages of the tokens for train/validation/test."""
     seed: int = 0
     """Seed that decides the split of each file."""
     previous: str | None = None
-    """The files.jsonl of an earlier build, whose splits are kept. Default: the one in the output folder, if it
-    exists."""
+    """Path of the files.jsonl of an earlier build. Files stay in the splits that it records. Default: files.jsonl in
+    the output folder, if it exists."""
     fresh: bool = False
-    """Ignore the splits of an earlier build."""
+    """Assign new splits instead of keeping those of an earlier build."""
     by: Literal["file", "directory", "repo"] = "file"
-    """Unit that is never divided between splits: a `file`, the files of a `directory`, or a source (`repo`).
-    Near-duplicates are never divided either."""
+    """Unit that is never divided between splits: a `file`, all files of a `directory`, or all files of a source
+    (`repo`). Near-duplicates are always in the same split."""
     decontaminate: Literal["cut", "drop", "train", "off"] = "cut"
-    """Treatment of spans of 50 or more tokens that train shares with a held-out file: `cut` them out of the held-out
-    file, `drop` the held-out windows that touch one, cut them out of `train`, or keep them (`off`)."""
+    """Treatment of spans of 50 or more tokens that train shares with a held-out file: `cut` cuts them out of the
+    held-out file, `drop` drops the held-out windows that contain part of a span, `train` cuts them out of train, `off`
+    keeps them."""
     against: Sequence[str] = ()
     """Files with benchmark texts (.jsonl, .jsonl.zst, .parquet or plain text). Spans of 50 or more tokens that train
-    shares with them are cut out of train."""
+    shares with these texts are cut out of train."""
 
     def __post_init__(self) -> None:
         set_text_tuple(self, "split.", "against")
@@ -173,7 +183,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds_shared_spans(self) -> bool:
-        """True if spans that train shares with other texts are searched for."""
+        """True if the build searches for spans that train shares with held-out files or benchmarks."""
         return self.decontaminate != "off" or bool(self.against)
 
     def fractions(self) -> dict[Split, float]:
@@ -205,7 +215,7 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of files in the sources."""
 
     include: Sequence[str] = ()
-    """Patterns as in a .gitignore. If any are given, only matching files are read."""
+    """Patterns as in a .gitignore. If patterns are given, only matching files are read."""
     exclude: Sequence[str] = ()
     """Patterns as in a .gitignore. Matching files are left out. `!pattern` brings back files that are excluded by
     default."""
@@ -213,9 +223,9 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Leave out files that are never source code: dependencies, build outputs, lock files, images, archives,
     weights."""
     languages: Sequence[str] = ()
-    """Names of languages, like `python`. If any are given, only files in these languages are read."""
+    """Names of languages, like `python`. If names are given, only files in these languages are read."""
     max_file_bytes: int = MIB
-    """Maximum bytes in a file. Larger files are dropped."""
+    """Maximum size of a file in bytes. Larger files are dropped."""
     notebooks: Literal["cells", "raw"] = "cells"
     """Text of Jupyter notebooks: their code and markdown `cells`, or their `raw` JSON."""
 
@@ -223,7 +233,7 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("include", "exclude", "languages"):
             set_text_tuple(self, "scan.", field)
             if any(SURROGATES.search(text) for text in getattr(self, field)):
-                raise ConfigError(f"scan.{field} must be UTF-8. Match other names with ? or *.")
+                raise ConfigError(f"scan.{field} must be UTF-8. Match a name that is not UTF-8 with ? or *.")
         check_types(self, "scan.")
         require_at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
@@ -250,7 +260,8 @@ class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
 class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Cleaning rules, which drop files.
 
-    `true` applies a rule with its own limits, `false` turns it off, and a number is its limit in every language.
+    `true` applies a rule with its default limits, `false` turns the rule off, and a number is the limit in all
+    languages.
 
     [rules]
     generated = false
@@ -263,15 +274,16 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     vendored: bool = True
     """Drop third-party code: files in a folder named vendor, third_party or similar."""
     lock_file: bool = True
-    """Drop lock files, which list pinned dependencies. They are detected by name."""
+    """Drop lock files, which list pinned dependencies. Lock files are detected by name."""
     generated: bool = True
-    """Drop files that a program wrote, detected by their first lines or name, and source maps."""
+    """Drop generated files, which are detected by their first lines or name, and source maps."""
     minified: bool | float = True
-    """Drop minified files: detected by name, or with few lines of more than this many bytes on average."""
+    """Drop minified files, which are detected by name, or by few lines with more than this many bytes on average."""
     one_line: bool | float = True
-    """Drop files that are a single line of more than this many bytes."""
+    """Drop files that consist of a single line of more than this many bytes."""
     encoded_data: bool | float = True
-    """Drop files with base64, hex or escapes in a run of more than this many bytes, or in half of the file."""
+    """Drop files with more than this many consecutive bytes of base64, hex or escapes, or with such data in half of
+    the file."""
     too_short: bool | float = True
     """Drop files with fewer than this many bytes that are not whitespace."""
     mean_line: bool | float = True
@@ -279,9 +291,9 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     longest_line: bool | float = True
     """Drop files with a line of more than this many bytes."""
     alphabetic: bool | float = True
-    """Drop files if less than this share of their text, without whitespace, is letters."""
+    """Drop files if the share of letters in the text, without whitespace, is below this limit."""
     languages: dict[str, dict[str, bool | float]] = {}
-    """Settings of rules per language. They take precedence over the settings for all languages."""
+    """Settings of rules for single languages. They take precedence over the settings for all languages."""
 
     def __post_init__(self) -> None:
         check_types(self, "rules.")
@@ -294,21 +306,25 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
                 if name not in names:
                     raise ConfigError(f"{place}: there is no rule {name!r}. Known: {', '.join(sorted(names))}.")
                 if name in switches and not isinstance(value, bool):
-                    raise ConfigError(f"{place}.{name} must be true or false, as it has no limit, got {value!r}.")
+                    raise ConfigError(
+                        f"{place}.{name} must be true or false, because the rule has no limit, got {value!r}."
+                    )
                 if not isinstance(value, bool) and not 0 <= value < float("inf"):
-                    raise ConfigError(f"{place}.{name} must be 0 or more, or false to turn it off, got {value!r}.")
+                    raise ConfigError(
+                        f"{place}.{name} must be 0 or more, or false to turn the rule off, got {value!r}."
+                    )
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Secrets in files: keys, tokens and passwords."""
 
     action: Literal["redact", "drop", "keep"] = "redact"
-    """Treatment of secrets: `redact` replaces each with a placeholder, `drop` drops the file, `keep` does not
-    search."""
+    """Treatment of secrets: `redact` replaces each secret with a placeholder, `drop` drops the file, `keep` does not
+    search for secrets."""
     emails: bool = False
     """Treat e-mail addresses as secrets."""
     salt: str = ""
-    """Salt of the short hashes that identify redacted values. Set one before you publish a dataset."""
+    """Salt of the short hashes that identify redacted values. Set a salt before you publish a dataset."""
 
     def __post_init__(self) -> None:
         check_types(self, "secrets.")
@@ -318,7 +334,8 @@ class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of files by license."""
 
     allow: Sequence[str] = ()
-    """SPDX ids of allowed licenses. If any are given, files with another or an unknown license are dropped."""
+    """SPDX ids of allowed licenses. If ids are given, files with any other license or an unknown license are
+    dropped."""
 
     def __post_init__(self) -> None:
         set_text_tuple(self, "licenses.", "allow")
@@ -326,11 +343,11 @@ class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Near-duplicate files."""
+    """Treatment of near-duplicate files."""
 
     near: Literal["drop", "group", "keep"] = "drop"
-    """Treatment of files that share 0.7 or more of their 5-grams: `drop` all but one, keep them in one split (`group`),
-    or `keep` them without a search."""
+    """Treatment of near-duplicates, which are files that share 0.7 or more of their 5-grams: `drop` drops all but one,
+    `group` keeps them in the same split, `keep` does not search for near-duplicates."""
 
     def __post_init__(self) -> None:
         check_types(self, "duplicates.")
@@ -345,21 +362,22 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_windows: int | None = None
-    """Maximum number of windows in all splits together, without variants. If there are more, each group of files gives
-    a proportional sample. Default: all windows."""
+    """Maximum number of windows in all splits together, without variants. If there are more, each group of files is
+    sampled in proportion to its windows. Default: all windows."""
     preset: Literal["code"] | None = None
-    """Predefined weights: `code` weighs source code 2, tests 1, docs and data 0.5. Default: no weights."""
+    """Predefined weights: `code` gives source code the weight 2, tests 1, docs and data 0.5. Default: no weights."""
     weights: dict[str, float] = {}
-    """Weights of train files, by a pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a folder of a source),
-    `repo:NAME`, or a group of the preset like `code:tests`. Windows of weight 2 are drawn twice as often as windows of
-    weight 1: the share of a group in train is its natural share times its weight, scaled to a total of 100 %. If
-    several entries match a file, the last one counts."""
+    """Weights of train files. A key is a pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a folder of a
+    source), `repo:NAME`, or a group of the preset like `code:tests`. Windows of weight 2 are drawn twice as often as
+    windows of weight 1: the share of a group in train is its natural share times its weight, scaled to a total of
+    100 %. If several keys match a file, the last matching key determines the weight."""
     target_windows: int | None = None
-    """Number of windows in train, with repeats and without variants. Default: each window once."""
+    """Number of windows in train, including repeats but not variants. Default: each window once."""
     max_epochs: int = 4
-    """Maximum number of times that a window is in train. Other groups make up for a group that is too small."""
+    """Maximum number of times that a window is in train. If a group of files reaches this limit, other groups supply
+    the missing windows."""
     weights_only: bool = False
-    """Write each row's weight, for a trainer that samples, instead of drawing windows by weight."""
+    """Write the weight of each row, for a trainer that samples rows, instead of drawing windows by weight."""
     seed: int = 0
     """Seed that decides which windows are drawn."""
 
@@ -388,16 +406,16 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> bool:
-        """True if train is drawn by weights or to a size, so that a window may be in it several times."""
+        """True if windows of train are drawn by weight or to a target size. A window may then have several rows."""
         return (self.is_weighted or self.target_windows is not None) and not self.weights_only
 
 
 MIDDLES = {"syntax": 0.5, "lines": 0.25, "characters": 0.25}
-"""Kinds of middles for fill in the middle, with their default shares."""
+"""Kinds of middles for fill-in-the-middle, with their default shares."""
 
 
 class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Fill in the middle: a share of train's documents is rewritten as prefix, suffix and middle, window by window.
+    """Fill-in-the-middle: the windows of some train documents are rewritten as prefix, suffix and middle.
 
     [fim.middles]
     syntax = 0.5
@@ -406,19 +424,19 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rate: float | None = None
-    """Share of train's documents that are rewritten. Held-out files are not rewritten. Default: 0.5 with preset `fim`,
-    otherwise 0."""
+    """Share of train's documents that are rewritten for fill-in-the-middle. Held-out files are not rewritten. Default:
+    0.5 with preset `fim`, otherwise 0."""
     spm: float | None = None
-    """Share of rewritten windows with the suffix first (SPM). In the others the prefix is first (PSM). Default: the
-    share that the model's family was trained with."""
+    """Share of rewritten windows with the suffix first (SPM). The remaining rewritten windows have the prefix first
+    (PSM). Default: the share that the tokenizer's model family was trained with."""
     middles: dict[str, float] = {}
     """Shares of the kinds of middles: `syntax` is a syntax node (statement, block, body or arguments, found by
-    tree-sitter), `lines` are complete lines, `characters` are any characters. In a file without a grammar, lines
-    replace syntax. Default: syntax 0.5, lines 0.25, characters 0.25."""
+    tree-sitter), `lines` are complete lines, `characters` are the characters between two random positions. If
+    there is no grammar for a file, `lines` replaces `syntax`. Default: syntax 0.5, lines 0.25, characters 0.25."""
     max_middle: int | None = None
-    """Maximum number of tokens in a middle. Default: half of the window."""
+    """Maximum number of tokens in a middle. Default: half of the window length."""
     seed: int = 0
-    """Seed that decides which documents are rewritten, and where they are divided."""
+    """Seed that decides which documents are rewritten, and where their windows are divided."""
 
     def __post_init__(self) -> None:
         check_types(self, "fim.")
@@ -442,7 +460,7 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_enabled(self) -> bool:
-        """True if documents are rewritten."""
+        """True if documents are rewritten for fill-in-the-middle."""
         return bool(self.rate)
 
     @property
@@ -451,22 +469,22 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Variants of train files, added to train. A kind of variant is made if it has a rate.
+    """Variants of train files, which are added to train. Each kind of variant with an entry in `rates` is made.
 
     [variants.rates]
     rename = 0.5
     """
 
     rates: dict[VariantKind, float] = {}
-    """Kinds of variants, each with the share of train files that get one."""
+    """Kinds of variants to make, each with the share of train files that get a variant of this kind."""
     seed: int = 0
-    """Seed that decides which files get variants, and how they are changed."""
+    """Seed that decides which files get variants, and how the variants differ from the files."""
     noise_mask: float = 0.15
-    """Share of a window's tokens that are masked. Each masked span becomes one mask token."""
+    """In `noise` variants, share of a window's tokens that are masked. Each masked span becomes one mask token."""
     noise_span: float = 3.0
-    """Average number of tokens in a masked span."""
+    """In `noise` variants, average number of tokens in a masked span."""
     noise_delete: float = 0.05
-    """Share of a window's tokens that are deleted."""
+    """In `noise` variants, share of a window's tokens that are deleted."""
 
     def __post_init__(self) -> None:
         refuse_unknown_variants(self.rates)
@@ -496,7 +514,7 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
 def conditions_met(
     window: WindowConfig, output: OutputConfig, sampling: SamplingConfig, fim: FimConfig, variants: VariantsConfig
 ) -> frozenset[When]:
-    """Return the conditions that hold for this configuration. They decide which columns rows have."""
+    """Return the conditions that hold for this configuration. The conditions decide which columns rows have."""
     conditions = {
         When.ALWAYS: True,
         When.WINDOWS: output.rows == "windows",
@@ -522,7 +540,7 @@ REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
 
 
 NO_FIM_VARIANT = (
-    "fill in the middle is not a variant: it rewrites a share of train's documents and adds no copies. "
+    "fill-in-the-middle is not a variant: it rewrites a share of train's documents and adds no copies. "
     "Try --fim 0.5, or fim.rate = 0.5 in the configuration file."
 )
 
@@ -540,27 +558,27 @@ def refuse_unknown_variants(rates: object) -> None:
 
 
 class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Language model that writes `rewrite` variants. You run it, with an OpenAI-compatible endpoint."""
+    """Language model that writes `rewrite` variants. You run the model, behind an OpenAI-compatible endpoint."""
 
     endpoint: str | None = None
     """URL of the endpoint, like http://localhost:8000/v1. Redacted texts are sent there and nowhere else."""
     model: str | None = None
     """Name of the model at the endpoint. Default: the first model that the endpoint lists."""
     way: Literal["paraphrase", "back_translation"] = "paraphrase"
-    """Method: `paraphrase` rewrites the code directly, `back_translation` describes it and writes code from the
-    description."""
+    """Method: `paraphrase` rewrites the code directly, `back_translation` describes the code and writes new code from
+    the description."""
     concurrency: int = 8
     """Maximum number of concurrent requests."""
     timeout_seconds: float = 120.0
-    """Time limit for a complete answer, in seconds."""
+    """Time limit for a complete answer of the model, in seconds."""
     retries: int = 3
-    """Number of retries after a transient error."""
+    """Number of retries of a request after a transient error."""
     max_tokens: int | None = None
-    """Maximum number of tokens in an answer, where three bytes count as a token. Default: twice the tokens of the text,
-    at least 4,096."""
+    """Maximum number of tokens in an answer. Default: twice the tokens of the text, but at least 4,096. Three bytes of
+    the text are counted as one token."""
     context_tokens: int | None = None
-    """Context length of the model in tokens, for question and answer together. A text that leaves no room for an answer
-    of its own length is not sent. Default: all texts are sent."""
+    """Context length of the model in tokens, for prompt and answer together. A text is not sent if its prompt leaves no
+    room for an answer as long as the text. Default: all texts are sent."""
 
     def __post_init__(self) -> None:
         check_types(self, "rewrite.")
@@ -579,26 +597,29 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     runner: Literal["local", "ray"] = "local"
     """Workers: processes on this machine (`local`), or workers of a Ray cluster (`ray`)."""
     ray_address: str | None = None
-    """With runner `ray`, address of the cluster's head, or `auto` for the cluster that this machine is in. Default: a
-    cluster started on this machine."""
+    """With runner `ray`, address of the cluster's head, or `auto` for the cluster that this machine belongs to.
+    Default: a new cluster on this machine."""
     workers: int | Literal["auto"] = "auto"
-    """Number of worker processes. `auto` is the number of cores, or fewer if there is little to do."""
+    """Number of worker processes. `auto` starts one per core, or fewer if there is little to do."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Device for tokenizing: `cpu` in each worker, or `cuda` on one NVIDIA GPU for all workers (extra `gpu`). The ids
-    are the same. A complete build is less than 10 % faster, because tokenizing is a small part of it."""
+    """Device for tokenizing: `cpu` in each worker, or `cuda` on one NVIDIA GPU for all workers (extra `gpu`). Both
+    give the same ids. With `cuda`, a build is less than 10 % faster, because tokenizing is a small part of a build."""
     batch_bytes: int = MIB
-    """Maximum bytes of source files in a batch, which a worker processes at once. A larger file is a separate batch."""
+    """Maximum number of bytes of source files in a batch, which one worker processes at a time. A larger file is a
+    batch by itself."""
     batch_files: int = 1000
     """Maximum number of files in a batch."""
     cache_bytes: int = 10 << 30
-    """Maximum bytes of the cache in DIR.work, which lets the next build process only changed files. 0 for no cache."""
+    """Maximum size in bytes of the cache in DIR.work, with which the next build processes only changed files. 0
+    disables the cache."""
     skip_failed: bool = False
     """Drop a file that cannot be read, or on which a worker dies or hangs, instead of stopping the build."""
     task_seconds: int = 600
-    """Time limit for a batch, in seconds. After that, the worker counts as hung and another one retries the batch."""
+    """Time limit for a batch, in seconds. A worker that takes longer is considered hung, and a new worker retries the
+    batch."""
     max_expansion: int = 100
-    """Maximum size of an unpacked table, as a multiple of its own size. 1 GiB is always allowed, and a row counts as at
-    least 512 bytes."""
+    """Maximum size of an unpacked table, as a multiple of its packed size. 1 GiB is always allowed. Each row is counted
+    as at least 512 bytes."""
 
     def __post_init__(self) -> None:
         check_types(self, "run.")
@@ -608,11 +629,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         require_at_least(1, "run.batch_files", self.batch_files)
         require_at_least(0, "run.cache_bytes", self.cache_bytes)
         if self.ray_address is not None and self.runner != "ray":
-            raise ConfigError("--ray-address needs --runner ray.")
+            raise ConfigError("--ray-address needs --runner ray. Add --runner ray, or leave out --ray-address.")
         if self.device == "cuda" and self.runner != "local":
             raise ConfigError(
-                f"--device cuda needs --runner local, whose workers share one machine's GPU, got --runner "
-                f"{self.runner}. Leave out one of the two."
+                f"--device cuda needs --runner local, because all workers share one GPU, got --runner {self.runner}. "
+                "Leave out one of the two."
             )
         require_at_least(1, "run.task_seconds", self.task_seconds)
         require_at_least(1, "run.max_expansion", self.max_expansion)

@@ -12,7 +12,7 @@ from gristmill.core.errors import ConfigError
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a section. Cached, because msgspec takes a tenth of a millisecond."""
+    """Return the fields of a section. The result is cached, because msgspec takes a tenth of a millisecond."""
     return msgspec.structs.fields(kind)
 
 
@@ -21,7 +21,7 @@ def is_section(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def literal_values(kind: Any) -> tuple[str, ...] | None:
-    """Return the values of a Literal type, which may be optional. None for any other type."""
+    """Return the values of a Literal type or of an optional Literal type, or None for any other type."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     parts = [part for part in get_args(kind) if part is not type(None)]
@@ -29,7 +29,7 @@ def literal_values(kind: Any) -> tuple[str, ...] | None:
 
 
 def check_types(section: msgspec.Struct, prefix: str) -> None:
-    """Raise ConfigError if a field has a wrong type or value, as TOML would: `WindowConfig(tail="cut")`."""
+    """Convert paths to strings. Raise ConfigError if a field has a wrong type or value: `WindowConfig(tail="cut")`."""
     for field in fields_of(type(section)):
         value = getattr(section, field.name)
         if isinstance(value, os.PathLike):
@@ -69,7 +69,7 @@ def set_text_tuple(section: msgspec.Struct, prefix: str, field: str) -> None:
 
 
 def require_between(least: float, most: float, name: str, value: float) -> None:
-    """Raise ConfigError if the value is outside the range, whose limits are included."""
+    """Raise ConfigError if the value is below `least` or above `most`."""
     if not least <= value <= most:
         raise ConfigError(f"{name} must be from {least:g} to {most:g}, got {value:g}.")
 

@@ -1,7 +1,7 @@
 """COLUMNS: the table of all columns that a row can have.
 
-Formats, cards, checks and the reference read names, types and descriptions from it. CONTRIBUTING.md explains how to add
-a column.
+Formats, cards, checks and the reference read names, types and descriptions from this table. CONTRIBUTING.md explains
+how to add a column.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 class When(StrEnum):
-    """Option that adds a column to rows. `conditions_met` returns those that hold for a configuration."""
+    """Condition under which rows have a column. `conditions_met` returns all conditions that a configuration meets."""
 
     ALWAYS = ""
     WINDOWS = "`--rows windows`, the default"
@@ -51,7 +51,8 @@ class When(StrEnum):
 
 
 STEP_2_CONDITIONS = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
-"""Conditions of columns that step 2 fills. Step 1 measures rows without them, so its parts fit any weights."""
+"""Conditions of the columns that step 2 fills. Step 1 measures rows without these columns, so that its results can be
+used with any weights."""
 
 
 class Column(NamedTuple):
@@ -65,13 +66,13 @@ class Column(NamedTuple):
     dtype: str = "int32"
     """For Kind.NUMBERS, the smallest type that holds every value. The type of `input_ids` depends on the tokenizer."""
     hub_dtype: str | None = None
-    """Type in the card for the Hugging Face Hub, or None if it is the same."""
+    """Type in the dataset card for the Hugging Face Hub. None if it is the same as `dtype`."""
     padding: int | None = None
     """Value at padding positions. None if the column does not have one number per id."""
     needs_text: bool = False
-    """True if the column is computed from the text. Step 1 then stores the text with the ids."""
+    """True if the column is computed from the text, so step 1 must store the text with the ids."""
     has_few_values: bool = False
-    """True if consecutive rows mostly have the same text. Tables then store it dictionary-encoded."""
+    """True if consecutive rows mostly have the same value, so table formats store the column dictionary-encoded."""
 
     @property
     def is_per_window(self) -> bool:
@@ -85,22 +86,23 @@ _COLUMNS = (
         Kind.NUMBERS,
         When.WINDOWS,
         "the window's ids, special tokens included",
-        "not padded without `--pad`; with `--pack`, the ids of several windows, or a slice of a repository's files",
+        "padded only with `--pad`; with `--pack best-fit`, the ids of several windows; with `--pack repo`, a slice of "
+        "the concatenated files of a repository",
     ),
     Column(
         SEGMENT_IDS,
         Kind.NUMBERS,
         When.PACK,
-        "number of the packed window that each id belongs to",
-        "counted from 1; with `--pack repo`, number of the repository; 0 for padding",
+        "for each id, the number of its window in the row, counted from 1",
+        "with `--pack repo`, the number of its repository in the row; 0 for padding",
         padding=0,
     ),
     Column(
         POSITION_IDS,
         Kind.NUMBERS,
         When.PACK,
-        "position of each id in its window",
-        "counted from 0; with `--pack repo`, position in its repository",
+        "position of each id in its window, counted from 0",
+        "with `--pack repo`, position in the part of its repository that is in the row; 0 for padding",
         padding=0,
     ),
     Column(
@@ -108,8 +110,8 @@ _COLUMNS = (
         Kind.OBJECTS,
         When.PACK,
         "the windows packed into the row",
-        "one object per part of a file, in order: the columns of an unpacked row except its ids, and `at` and "
-        "`length`; its tokens are `input_ids[at : at + length]`",
+        "one object per part of a file, in the order of the row: all columns of an unpacked row except `input_ids`, "
+        "and also `at` and `length`; the tokens of the part are `input_ids[at : at + length]`",
     ),
     Column(
         "path",
@@ -123,8 +125,8 @@ _COLUMNS = (
         "repo",
         Kind.TEXT,
         When.ALWAYS,
-        "the source of the file",
-        "name of its folder, or the repository that a table gives",
+        "name of the source of the file",
+        "name of the source folder, or the repository that a table row names",
         has_few_values=True,
     ),
     Column(
@@ -139,7 +141,7 @@ _COLUMNS = (
         Kind.NUMBERS,
         When.ALWAYS,
         "lines, counted from 1, on which the window's first and last token begin",
-        "in a variant with another text, lines of that text",
+        "in a variant with a changed text, lines of the changed text",
         hub_dtype="int64",
     ),
     Column(
@@ -147,22 +149,23 @@ _COLUMNS = (
         Kind.NUMBER,
         When.ALWAYS,
         "index of the window's first content token in the file's tokens, from 0",
-        "in a variant with another text, index in the tokens of that text",
+        "in a variant with a changed text, index in the tokens of the changed text",
     ),
     Column(
         "tokens",
         Kind.NUMBER,
         When.DOCUMENTS,
-        "number of tokens in the text, by the dataset's tokenizer",
-        "counted in the complete file; a piece between two cuts may have a few more or fewer if tokenized alone",
+        "number of tokens in the text, counted with the dataset's tokenizer",
+        "the complete file is tokenized; a piece between two cuts may have a few more or fewer tokens if tokenized "
+        "alone",
     ),
     Column(
         "fresh",
         Kind.NUMBER,
         When.WINDOWS,
         "number of the window's tokens that are in no earlier window of the file",
-        "they are its last tokens; in a variant, only windows of that variant count; in `noise`, all tokens are fresh; "
-        "with fill in the middle, number of the file's tokens in the row",
+        "always the last tokens of the window; in a variant, compared with windows of the same variant; in `noise`, "
+        "all tokens; with fill-in-the-middle, the number of tokens from the file",
     ),
     Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
     Column(
@@ -170,17 +173,17 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the row's text",
-        "the first column with `--rows documents`; with fill in the middle, sentinels included; a character that is "
-        "split between two windows is in the first",
+        "the first column with `--rows documents`; with fill-in-the-middle, sentinels included; a character whose "
+        "bytes are in two windows is in the text of the first window",
         needs_text=True,
     ),
-    Column("repeat", Kind.NUMBER, When.DRAWN, "number of earlier occurrences of the window, from 0"),
+    Column("repeat", Kind.NUMBER, When.DRAWN, "number of earlier rows with the same window; 0 for the first"),
     Column(
         LABELS,
         Kind.NUMBERS,
         When.NOISE,
-        "the clean window, padded with -100",
-        "in a noise row, the ids before the noise; in other rows, a copy of the ids",
+        "the ids of the window without noise, padded with -100",
+        "a copy of `input_ids` in all rows except those of `noise`",
         padding=IGNORED_LABEL,
     ),
     Column(
@@ -188,14 +191,14 @@ _COLUMNS = (
         Kind.FRACTION,
         When.WEIGHTS,
         "relative frequency with which a trainer should draw the row",
-        "1 on average, unless `--max-epochs` limits it",
+        "1 on average over all rows, unless `--max-epochs` limits the weights",
     ),
     Column(
         "variant",
         Kind.TEXT,
         When.VARIANTS,
         "kind of variant; empty for the file itself",
-        "`path` and `repo` are those of the file",
+        "`path` and `repo` are those of the original file",
         has_few_values=True,
     ),
     Column(
@@ -218,7 +221,7 @@ _COLUMNS = (
         Kind.TEXT,
         When.FIM,
         "kind of the middle: a kind of syntax node, `lines` or `characters`",
-        "statement, block, body, arguments, lines or characters; empty without one",
+        "statement, block, body, arguments, lines or characters; empty if the row has no middle",
         has_few_values=True,
     ),
     Column(
@@ -226,19 +229,20 @@ _COLUMNS = (
         Kind.NUMBER,
         When.FIM,
         "number of tokens at the end of the row that are the middle",
-        "a following end token is not counted",
+        "an end token after the middle is not counted",
     ),
 )
 COLUMNS = {column.name: column for column in _COLUMNS}
-"""Keyed by name, in the order of the columns in a row.
+"""All columns, keyed by name, in the order of a row.
 
 `formats.document_columns.FILLERS` fills the columns of a window, `formats.batch.stored` fills `attention_mask`, and
 `formats.packed_rows` fills the columns of packed rows."""
 
 PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
-"""Columns with one number per id, with their value at padding positions."""
+"""Columns with one number per id, each with its value at padding positions."""
 SEGMENT_POSITION_KEYS = ("at", "length")
-"""Further keys of a segment: position and number of its tokens in the row, special tokens excluded."""
+"""Keys of a segment that are not columns: index of its first token in the row, and number of its tokens, both without
+special tokens."""
 
 
 def window_columns(conditions: Collection[When]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Parse the comma-separated numbers of many rows (`12,345,6`) at once, strictly.
+"""Parse the comma-separated numbers of many rows (`12,345,6`) at once.
 
-It reads 200 MB/s per core, while orjson with a list reads 75. The eight bytes before each comma are one 64-bit word,
-whose digits are combined in three steps, as pairs, fours and eights:
+parse_numbers() reads 200 MB/s per core. orjson reads 75 MB/s, because it makes a list. The eight bytes before each
+comma are loaded as one 64-bit word, and three steps combine the digits of the word into pairs, fours and eights:
 https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html
 """
 
@@ -17,9 +17,9 @@ Numbers = npt.NDArray[np.int64]
 
 
 def parse_numbers(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
-    """Parse all numbers of all texts. Return None if a text has anything but plain digits and commas.
+    """Return all numbers of all texts, and the index of each text's first number, followed by the total count.
 
-    The second array has the index of each text's first number and, as its last entry, the total count.
+    Return None if a text is anything but numbers of 1 to 8 digits, without leading zeros, separated by commas.
     """
     joined = b"%b%b," % (b"0" * MAX_DIGITS, b",".join(texts))
     characters = np.frombuffer(joined, np.uint8)

@@ -1,11 +1,11 @@
-"""Optional dependencies: raise with the install command if one is missing, before anything slow starts."""
+"""Optional dependencies: before anything slow starts, raise an error with the install command if one is missing."""
 
 from importlib.util import find_spec
 
 from gristmill.core.errors import MissingExtraError
 
 DISPLAY_NAMES = {"torch": "PyTorch"}
-"""Names of packages in messages, if they differ from the import name."""
+"""Names of packages in messages, if different from the import name."""
 
 
 def require(feature: str, extra: str, *packages: str) -> None:

@@ -21,7 +21,7 @@ from gristmill.core.records import (
 )
 
 MAX_ROW_BYTES = 64 << 20
-"""Maximum bytes in a line. A longer line was not written by gristmill."""
+"""Maximum number of bytes in a line. gristmill never writes a longer line."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 Kind = TypeVar("Kind")
@@ -35,18 +35,18 @@ class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Count = 0
     windows: Count = 0
     own_windows: tuple[Count, ...] = ()
-    """Numbers of the windows that are equal to windows of the file and therefore left out."""
+    """Indices, from 0, of the variant's windows that are equal to windows of the file and therefore get no rows."""
     draw: tuple[Count, Count] | None = None
     text_sha256: str | None = None
     missing: WhyNoVariant | None = None
 
 
 class FimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A file chosen for fill in the middle: its rewritten windows, or the reason why there are none."""
+    """A file chosen for fill-in-the-middle: its rewritten windows, or the reason why there are none."""
 
     seed: int | None = None
     rewritten: Count = 0
-    """Windows with a middle. The other windows of the file are unchanged."""
+    """Number of windows with a middle. The remaining windows of the file are unchanged."""
     missing: WhyNotRewritten | None = None
 
 
@@ -57,7 +57,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     status: Literal["kept", "dropped"]
     split: Split | None
-    """If the file was dropped after the splits were made, the split that it would be in."""
+    """Split of the file. If the file was dropped after splits were assigned, the split that it would be in."""
     group: str | None
     language: str | None
     encoding: str | None
@@ -70,12 +70,13 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     draw: tuple[Count, Count] | None
     """Number of rows per window, and number of windows with one more row. Null if each window has one row."""
     left_tokens: Count | None
-    """Tokens that are in no row because their windows were not drawn."""
+    """Number of tokens that are in no row because their windows were not drawn."""
     weight: float | None
     fim: FimRow | None
     variants: tuple[VariantRow, ...]
     sha256: str | None
-    """Digest of the file's bytes. Null if secrets were redacted, because it would confirm a guess."""
+    """Digest of the file's bytes. Null if secrets were redacted, because the digest would confirm a guess of a
+    secret."""
     text_sha256: str | None
     license: str | None
     license_from: str | None
@@ -87,8 +88,8 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     measures: dict[str, float | str | None] | None
     redactions: tuple[Redaction, ...]
     respellings: tuple[Respelling, ...]
-    """Spaces inserted into the text of control tokens, in rows of documents. Without these spaces, the text is that of
-    the file after redaction."""
+    """Spaces that were inserted into the text of control tokens, in rows of documents. Without these spaces, the text
+    of the rows is the text of the file after redaction."""
     cuts: tuple[Cut, ...]
 
     @property
@@ -106,21 +107,21 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_file_rows(path: Path) -> Iterator[FileRow]:
-    """Read the rows in path order, one at a time, because there may be a hundred thousand."""
+    """Yield the rows in path order. They are read one at a time, because there may be a hundred thousand."""
     return (row for _, row in read_file_lines(path))
 
 
 def read_file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
-    """Read the rows in path order, each with its stored line. Raise DatasetError if the file is damaged."""
+    """Yield each stored line and its row, in path order. Raise DatasetError if the file is damaged."""
     for line, row in decode_lines(path, FileRow):
         if row.split is None if row.status == "kept" else row.reason is None:
-            what = f"{row.name!r} is {row.status} without a split or a reason"
+            what = f"{row.name!r} is {row.status}, but has no {'split' if row.status == 'kept' else 'reason'}"
             raise DatasetError(f"{str(path)!r} is damaged: {what}. Build the dataset again.")
         yield line, row
 
 
 def decode_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
-    """Decode each line as a `kind`, a record with the columns to read, and yield it with its line."""
+    """Yield each line and its record. `kind` is the type of the record, with the columns to read."""
     decoder = msgspec.json.Decoder(kind)
     try:
         with open_plain(path) as stream:

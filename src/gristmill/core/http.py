@@ -1,4 +1,4 @@
-"""HTTP client for the rewrite endpoint: send one request and read its answer before one deadline.
+"""HTTP client for the rewrite endpoint: send a request and read the complete answer before a deadline.
 
 Data is sent to the given URL only: redirects are not followed and proxies are not used. Each request opens a new
 connection, whose cost is negligible because a model takes seconds to answer.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BODY_BYTES = 8 << 20
-"""Limit that keeps a server from filling the memory. A model writes far less."""
+"""Maximum size of an answer, so that a server cannot fill the memory. A model writes far less."""
 CONNECT_SECONDS = 10.0
-"""Timeout for each address of the host, because the deadline does not limit connecting."""
+"""Timeout for connecting to each address of the host. The deadline does not limit connecting."""
 POLL_SECONDS = 0.2
 """Maximum wait on a socket before checking whether to stop."""
 
@@ -35,20 +35,20 @@ KEY_STATUSES = frozenset({401, 403})
 
 
 class Fault(StrEnum):
-    """Kind of failure, which decides what to do next."""
+    """Kind of failure. It decides whether the caller tries again."""
 
     TRANSIENT = "passing"
     """A retry may succeed."""
     PERMANENT = "lasting"
-    """A retry fails, with any text."""
+    """A retry would fail with any text."""
     TEXT_SPECIFIC = "of_this_text"
-    """A retry with the same text fails. Another text may succeed."""
+    """A retry with the same text would fail. A different text may succeed."""
 
 
 class NoAnswerError(Exception):
-    """The server gave no usable answer. Callers handle it, so users never see it.
+    """The server gave no usable answer. Callers handle this error, so users never see it.
 
-    The reason quotes nothing from the server, which might repeat the text or the key.
+    `reason` quotes nothing from the server, because an answer might repeat the text or the key.
     """
 
     def __init__(self, fault: Fault, reason: str, retry_after: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Request(NamedTuple):
     timeout_seconds: float
     """Time limit for the complete exchange, from the first byte sent to the last byte received."""
     key_variable: str
-    """Environment variable with the key. Errors name it if the server refuses the key."""
+    """Name of the environment variable with the key, for the message if the server refuses the key."""
 
 
 def send_request(request: Request, stop: threading.Event) -> bytes:
@@ -82,8 +82,11 @@ def send_request(request: Request, stop: threading.Event) -> bytes:
     deadline = _Deadline(request.timeout_seconds, stop)
     try:
         deadline.next_wait()
-        with closing(_connect(address, request.timeout_seconds)) as connection, closing(connection.sock) as connected:
-            connection.sock = cast("Any", _BoundedSocket(connected, deadline))
+        with (
+            closing(_connect(address, request.timeout_seconds)) as connection,
+            closing(connection.sock) as plain_socket,
+        ):
+            connection.sock = cast("Any", _BoundedSocket(plain_socket, deadline))
             connection.request("GET" if request.body is None else "POST", address.path, request.body, request.headers)
             return _read_body(connection.getresponse(), request.key_variable)
     except TimeoutError:
@@ -115,7 +118,7 @@ def _read_body(response: HTTPResponse, key_variable: str) -> bytes:
         raise _refusal(response, key_variable)
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
-        raise NoAnswerError(Fault.PERMANENT, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
+        raise NoAnswerError(Fault.PERMANENT, f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
     if response.length:  # read() with a limit does not report an incomplete body
         raise IncompleteRead(b"", response.length)
     return body
@@ -124,7 +127,7 @@ def _read_body(response: HTTPResponse, key_variable: str) -> bytes:
 def _refusal(response: HTTPResponse, key_variable: str) -> NoAnswerError:
     status = response.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        reason = f"HTTP {status} is a redirect, which is not followed: set the URL that it leads to"
+        reason = f"HTTP {status} is a redirect, and redirects are not followed: set the URL that the redirect leads to"
         return NoAnswerError(Fault.PERMANENT, reason)
     reason = f"HTTP {status} {responses.get(status, '')}".rstrip()
     if status in KEY_STATUSES:
@@ -138,9 +141,12 @@ def _refusal(response: HTTPResponse, key_variable: str) -> NoAnswerError:
 
 def _describe(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}): set SSL_CERT_FILE to the trusted ones"
+        return (
+            f"the server's certificate is not trusted ({error.verify_message}): set SSL_CERT_FILE to a file of trusted "
+            "certificates"
+        )
     if isinstance(error, ssl.SSLError):
-        return "no TLS connection: try http:// instead"
+        return "the TLS connection failed: try http:// instead"
     if isinstance(error, gaierror):
         return "no such host"
     if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
@@ -154,38 +160,38 @@ class _Deadline:
         self._stop = stop
 
     def next_wait(self) -> float:
-        left = self._ends_at - time.monotonic()
+        seconds_left = self._ends_at - time.monotonic()
         if self._stop.is_set():
             raise StoppedError
-        if left <= 0:
+        if seconds_left <= 0:
             raise TimeoutError
-        return min(left, POLL_SECONDS)
+        return min(seconds_left, POLL_SECONDS)
 
 
 class _BoundedSocket:
-    """Socket with one deadline, for http.client. A socket's own timeout starts again with each byte received."""
+    """Socket with one deadline, for http.client. The timeout of a plain socket starts again with each byte received."""
 
-    def __init__(self, connected: socket, deadline: _Deadline) -> None:
-        self._connected = connected
+    def __init__(self, plain_socket: socket, deadline: _Deadline) -> None:
+        self._socket = plain_socket
         self._deadline = deadline
 
     def sendall(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            self._connected.settimeout(self._deadline.next_wait())
+        unsent = memoryview(data)
+        while unsent:
+            self._socket.settimeout(self._deadline.next_wait())
             with suppress(TimeoutError):
-                left = left[self._connected.send(left) :]
+                unsent = unsent[self._socket.send(unsent) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_BoundedReader(self._connected, self._deadline))
+        return io.BufferedReader(_BoundedReader(self._socket, self._deadline))
 
     def close(self) -> None:
         """Do nothing. http.client calls this before the body is read, and `send_request` closes the socket."""
 
 
 class _BoundedReader(io.RawIOBase):
-    def __init__(self, connected: socket, deadline: _Deadline) -> None:
-        self._connected = connected
+    def __init__(self, plain_socket: socket, deadline: _Deadline) -> None:
+        self._socket = plain_socket
         self._deadline = deadline
 
     def readable(self) -> bool:
@@ -193,6 +199,6 @@ class _BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         while True:
-            self._connected.settimeout(self._deadline.next_wait())
+            self._socket.settimeout(self._deadline.next_wait())
             with suppress(TimeoutError):
-                return self._connected.recv_into(buffer)
+                return self._socket.recv_into(buffer)

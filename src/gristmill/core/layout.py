@@ -1,7 +1,7 @@
 """File names in a dataset folder, and atomic writes: a file with its final name is complete, even after a power cut.
 
 A file system may write a rename to disk long before the content of the renamed file. So a file is synced before it gets
-its final name, and its folder is synced before anything old is deleted. Files that contain a digest are not synced:
+its final name, and the folder is synced before older files are deleted. Files that contain a digest are not synced:
 every reader checks the digest, and a damaged file is made again.
 """
 
@@ -31,15 +31,16 @@ REPORT = "report.html"
 REPORT_MARK = '<meta name="generator" content="gristmill report">'
 README = "README.md"
 CROISSANT = "croissant.json"
-"""README.md and croissant.json are written from the manifest, which does not list them because people edit a README."""
+"""README.md and croissant.json are written from the manifest. The manifest does not list them, because people edit
+README.md."""
 CARDS = (README, CROISSANT)
 SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
 TEMPORARY_NAME = re.compile(r"(.+)\.\d+-[0-9a-f]{8}\.tmp", re.DOTALL)
 EXPORT_PREFIX = ".export-"
-"""Prefix of the folder inside the dataset folder where an export writes another format."""
+"""Prefix of the temporary folder, inside the dataset folder, to which an export writes new formats."""
 MOVED_NAMES = "taken"
-"""File in that folder with the names of the files that are moved into the dataset."""
+"""File in the temporary folder of an export that lists the names to move into the dataset folder."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 SYNCS_AT_ONCE = 8
@@ -57,7 +58,7 @@ def with_digest_line(card: bytes) -> bytes:
 
 
 def is_unchanged_card(path: Path) -> bool:
-    """Return True if gristmill wrote the card and it has not been changed since."""
+    """Return True if gristmill wrote the card and the card has not been changed since."""
     try:
         content = read_plain(path) if path.is_file() else b""
     except OSError:
@@ -66,13 +67,13 @@ def is_unchanged_card(path: Path) -> bool:
 
 
 def is_report(path: Path) -> bool:
-    """Return True if `gristmill report` wrote the page. Raise OSError if it cannot be read."""
+    """Return True if `gristmill report` wrote the page. Raise OSError if the page cannot be read."""
     with open_plain(path) as stream:
         return REPORT_MARK.encode() in stream.read(2000)
 
 
 def is_dataset_folder(folder: Path) -> bool:
-    """Return True if the folder looks like a dataset. Only reading its manifest can confirm it."""
+    """Return True if the folder looks like a dataset. The manifest may still be invalid."""
     try:
         with open_plain(folder / MANIFEST) as stream:
             return b'"gristmill"' in stream.read(200) and (folder / FILES).is_file()
@@ -96,13 +97,14 @@ def unfinished_file_name(name: str) -> str | None:
 
 
 def partly_exported_names(export_folder: Path, files: Iterable[str]) -> set[str]:
-    """Return the names that an interrupted export has moved into the dataset folder, where no manifest lists them.
+    """Return names that an interrupted export moved into the dataset folder, but did not add to the manifest.
 
-    `export_folder` is the folder of the export, `files` are the names that the manifest lists.
+    `export_folder` is the temporary folder of the export. `files` are the names in the manifest.
     """
-    known = {name.partition("/")[0] for name in files}
-    taken = read_plain_text(export_folder / MOVED_NAMES).splitlines() if (export_folder / MOVED_NAMES).is_file() else ()
-    return {name for name in taken if name not in known and not os.path.lexists(export_folder / name)}
+    manifest_names = {name.partition("/")[0] for name in files}
+    path = export_folder / MOVED_NAMES
+    names_to_move = read_plain_text(path).splitlines() if path.is_file() else ()
+    return {name for name in names_to_move if name not in manifest_names and not os.path.lexists(export_folder / name)}
 
 
 def write_atomically(
@@ -110,7 +112,7 @@ def write_atomically(
 ) -> None:
     """Write the file under a temporary name and rename it. Concurrent writers use different temporary names.
 
-    `is_synced=False` is for a file that contains a digest, or whose folder is synced completely before it is used.
+    Use `is_synced=False` if the file contains a digest, or if the complete folder is synced before the file is used.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
@@ -129,7 +131,7 @@ def write_atomically(
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush all files below the folder to disk, then the folders, with the given folder last."""
+    """Flush all files below the folder to disk, then all folders below it, and finally the folder itself."""
     files: list[str] = []
     folders: list[str] = []
     for parent, _, names in os.walk(folder):
@@ -149,7 +151,7 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Flush the folder's entries to disk, unless it cannot be opened or its file system does not support that."""
+    """Flush the folder's entries to disk. Do nothing if access is denied or the file system does not support it."""
     try:
         _sync_and_close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
@@ -168,7 +170,7 @@ def _sync(descriptor: int) -> None:
     if sys.platform == "darwin":  # on macOS, fsync leaves the data in the disk's cache
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:  # the file system does not support it
+        except OSError:  # the file system does not support F_FULLFSYNC
             pass
         else:
             return

@@ -34,11 +34,12 @@ from gristmill.core.records import (
 Kind = TypeVar("Kind")
 
 FORMAT = 4
+"""Version of the manifest's structure."""
 BUILD = "gristmill build"
 MAX_ROWS = 1 << 48
 MAX_NUMBER = 1 << 63
 MAX_ENTRIES = 1000
-"""Maximum number of phases, and of kinds of secrets. Real datasets have a few."""
+"""Maximum number of phases, and of kinds of secrets, in a manifest. Real datasets have a few."""
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     found: int
     is_table: bool = False
-    """True if the source is a table, whose rows are files. `found` counts the files of all its repositories."""
+    """True if the source is a table, whose rows are files. For a table, `found` covers all its repositories."""
 
 
 class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     texts: int
     texts_too_short: int
-    """Texts of fewer than 50 tokens, which cannot contain a shared span."""
+    """Number of texts with fewer than 50 tokens, which cannot contain a shared span."""
     tokens_cut: int
 
 
@@ -85,13 +86,14 @@ class PreviousSplits(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     num_files_kept_in_place: int
     num_files_moved: int
-    """Files moved into the split of their group. `moved_from` in files.jsonl records their earlier split."""
+    """Number of files that were moved into the split of their group. files.jsonl has their earlier split
+    (`moved_from`)."""
 
 
 class NearDuplicates(msgspec.Struct, frozen=True, kw_only=True):
     clusters: int
     files: int
-    """Files in all clusters."""
+    """Number of files in all clusters."""
     dropped: int
 
 
@@ -106,7 +108,7 @@ class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Train files with one weight. Shares are fractions of the tokens in train's windows."""
+    """A group of train files with the same weight. Shares are fractions of the tokens in train's windows."""
 
     name: str
     weight: float
@@ -115,23 +117,24 @@ class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
     natural_share: float
     requested_share: float
     realised_share: float
-    """Share in the dataset, variants included."""
+    """Actual share in the dataset, variants included."""
     windows: int
     """Number of rows, including repeats but not variants."""
     epochs: float
     """Average number of rows per window."""
     largest_repeat: int
     shadowed_files: int
-    """For a group without files, the number of files that match it but also a later weight."""
+    """For a group without files: the number of files that match this group, but are in a later group that matches
+    too."""
 
 
 class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
     natural_windows: dict[Split, int]
     wanted_windows: dict[Split, int]
     windows: dict[Split, int]
-    """Rows in the dataset, without variants."""
+    """Number of rows in the dataset, without variants."""
     groups: list[WeightFacts]
-    """Empty if neither weights nor a size of train are configured."""
+    """Groups of train files by weight. Empty if neither weights nor `--target-windows` are set."""
 
 
 class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,47 +142,47 @@ class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     rate: float
     chosen: int
-    """Train files chosen for this kind."""
+    """Number of train files chosen for this kind."""
     made: int
     windows: int
     tokens: int
     missing: dict[WhyNoVariant, int]
-    """Chosen files without a variant, counted by reason."""
+    """Number of chosen files without a variant, by reason."""
     model: str | None = None
     """Language model that wrote the variants."""
 
 
 class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents of train that are rewritten for fill in the middle."""
+    """Documents of train that are rewritten for fill-in-the-middle."""
 
     rate: float
     chosen: int
-    """Train files chosen for rewriting."""
+    """Number of train files chosen for rewriting."""
     rewritten: int
     forms: dict[FimForm, int]
-    """Rewritten windows by order of their parts, each counted once."""
+    """Number of rewritten windows by order of their parts. A window with several rows is counted once."""
     middles: dict[MiddleKind, int]
-    """Rewritten windows by kind of middle."""
+    """Number of rewritten windows by kind of middle."""
     plain: int
-    """Windows of rewritten files without a middle, because they are too short or only whitespace."""
+    """Number of windows in rewritten files that have no middle, because they are too short or only whitespace."""
     missing: dict[WhyNotRewritten, int]
-    """Chosen files that are not rewritten, counted by reason."""
+    """Number of chosen files that are not rewritten, by reason."""
 
 
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Average number of times that train contains each token of its files."""
 
     shown: float
-    """Occurrences in unchanged windows. 1 without sampling."""
+    """Average number of occurrences in unchanged windows. 1 without sampling."""
     varied: float
-    """Occurrences in variants."""
+    """Average number of occurrences in variants."""
     effective: float
-    """Sum of both, with each occurrence in a variant counted as `variant_worth`."""
+    """`shown` + `variant_worth` * `varied`."""
     variant_worth: float
     most: float
     """Highest value of `effective` for a single file."""
     most_in: str
-    """The file with that value."""
+    """File with the highest value of `effective`."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,37 +192,37 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     dropped_by_reason: dict[DropReason, int]
     tail_tokens_dropped: int
     redactions: dict[str, int]
-    """Redacted secrets, by kind."""
+    """Number of redacted secrets, by kind."""
     respellings: dict[str, int] = {}
-    """Spaces inserted into the text of control tokens, by token, in rows of documents."""
+    """Number of spaces inserted into the text of control tokens, by token, in rows of documents."""
     licenses: dict[str, int]
-    """Kept files by SPDX id."""
+    """Number of kept files, by SPDX id."""
 
 
 class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: int
-    """Files with at least one row, their own or that of a variant."""
+    """Number of files with at least one row, including rows of variants."""
     groups: int
-    """Groups of these files."""
+    """Number of groups of files in the split. The files of a group are always in the same split."""
     windows: int
     """Number of rows, including repeats and variants."""
     tokens: int
-    """Distinct content tokens: each token of a file counts once, without those that were cut."""
+    """Number of distinct content tokens: each token of a file is counted once, and cut tokens are not counted."""
     emitted_tokens: int
-    """Ids in all rows, including overlaps, special tokens and padding."""
+    """Number of ids in all rows, including overlaps, special tokens and padding."""
     share: float
-    """Fraction of all content tokens in this split. The settings record the requested share."""
+    """Fraction of all content tokens that is in this split. The settings record the requested share."""
 
 
 class OrderFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Imports between files of the same repository and split, with `--repo-order imports`."""
 
     repos: int
-    """Repositories with imports between their files."""
+    """Number of repositories with imports between their files."""
     imports: int
-    """Pairs of files in which one file imports the other."""
+    """Number of pairs of files in which one file imports the other."""
     broken: int
-    """Imports in a cycle whose imported file comes after the importing file."""
+    """Number of imports whose imported file comes after the importing file. This happens only in import cycles."""
 
 
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,7 +230,7 @@ class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: int
     segments: int
-    """Parts of files in these rows."""
+    """Number of segments in the rows. A segment is a part of a file."""
     ids: int
     """Number of ids, without padding."""
     empty_share: float
@@ -242,7 +245,7 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     rows: int | None = None
     split: Split | None = None
     format: str | None = None
-    """Format of a data file or of a file that belongs to one. None for other files."""
+    """Format that the file belongs to. None for files that belong to no format, such as files.jsonl."""
 
 
 def file_facts(path: Path) -> FileFacts:
@@ -257,13 +260,14 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     documents: int = 0
     documents_on_cpu: int = 0
-    """Documents that the GPU left to the CPU: NFC might change them, or the GPU has no room for their new words."""
+    """Number of documents that the CPU encoded, because NFC might change them or the GPU had no room for their new
+    words."""
     bytes: int = 0
     seconds_busy: float = 0.0
     seconds_ready: float = 0.0
-    """Time from when the GPU was ready to the end of step 1. Before that, the CPU did the work."""
+    """Time from when the GPU was ready to the end of step 1. Until the GPU is ready, the CPU does the work."""
     trouble: str | None = None
-    """Reason why the CPU took over from the GPU. None if the GPU completed all its work."""
+    """Reason why the CPU took over from the GPU. None if the GPU did not fail."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +284,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Record of a dataset, stored as manifest.json: settings, sources, versions, counts and digests.
+
+    `build` returns the manifest, and `open_dataset(folder).manifest` reads it. Everything except `run` is the same for
+    the same input.
+    """
+
     format: int
+    """Version of the manifest's structure."""
     gristmill: str
     fingerprint: str
     settings: dict[str, Any]
@@ -293,7 +304,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingFacts | None
     """None if every window is in the dataset once."""
     fim: FimFacts | None
-    """None if no document is rewritten for fill in the middle."""
+    """None if no document is rewritten for fill-in-the-middle."""
     variants: dict[VariantKind, VariantFacts]
     epochs: EpochFacts
     columns: list[str]
@@ -302,9 +313,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     formats: list[str]
     """Formats of the dataset. Each contains all rows."""
     content_sha256: str
-    """Digest of split, path, start and ids of every window. It is the same in every format."""
+    """Digest of the split, repository, path, start and ids of every window. The same in every format."""
     shards: dict[Split, list[int]]
-    """Number of rows in each data file of a split, in formats that have several."""
+    """Number of rows in each data file of a split, for formats that can have several data files per split."""
     counts: Counts
     splits: dict[Split, SplitFacts]
     packing: dict[Split, PackingFacts] | None
@@ -313,12 +324,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileFacts]
     warnings: list[str]
     made_by: str = BUILD
-    """Command that made the dataset. Rows from elsewhere have a ForeignRows record instead of a manifest."""
+    """Command that made the dataset. Rows that were not made by a build have a ForeignRows record instead of a
+    manifest."""
     run: Run
 
     @property
     def num_files_with_rows(self) -> int:
-        """Number of kept files with at least one row. A file of a bench may be in several splits but counts once."""
+        """Number of kept files with at least one row. A file in several splits, as bench writes, is counted once."""
         return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
     @property
@@ -333,7 +345,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def preset(self) -> str:
-        """Name of the preset: the kind of model that the rows are for."""
+        """Name of the preset, or an empty string if the manifest records none."""
         found = self.settings.get("preset")
         return found if isinstance(found, str) else ""
 
@@ -351,7 +363,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return length
 
     def _repr_html_(self) -> str:
-        """Return HTML for a notebook. `views` is imported by name, because it is a higher layer."""
+        """Return HTML for a notebook. `gristmill.views` is imported by name, because `core` must not depend on it."""
         return str(importlib.import_module("gristmill.views.notebook").manifest_html(self))
 
 
@@ -362,13 +374,13 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     windows: int
     """Number of rows."""
     tokens: int
-    """Distinct content tokens, as far as rows name their file."""
+    """Number of distinct content tokens. Rows that do not name a file are treated as windows of one file."""
     emitted_tokens: int
-    """Ids in all rows, including overlaps, special tokens and padding."""
+    """Number of ids in all rows, including overlaps, special tokens and padding."""
 
 
 class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of rows that were not made by a build, used instead of a manifest to read, train on and compare them."""
+    """Record of rows that were not made by a build. Reading, training and comparing accept it instead of a manifest."""
 
     format: int
     gristmill: str
@@ -405,7 +417,7 @@ class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RowsRecord = Manifest | ForeignRows
-"""Record of rows, made by a build or not."""
+"""Record of a folder's rows: a Manifest if a build made them, otherwise a ForeignRows."""
 
 
 def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
@@ -416,30 +428,30 @@ def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
 
 
 def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
-    """Raise ConfigError if rows have no ids. `what` names the command or option that needs them."""
+    """Raise ConfigError if rows have no ids. `what` names the command or option that needs ids."""
     if record.has_documents:
         raise ConfigError(
-            f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. "
-            "Build it with --rows windows for this."
+            f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, and {what} needs ids. "
+            "Build the dataset with --rows windows."
         )
 
 
 def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
-    """Raise ConfigError unless each row is a window of one file. `what` names the command or option that needs it."""
+    """Raise ConfigError unless each row is a window of one file. `what` names the command or option that needs this."""
     require_ids(record, folder, what)
     if record.packing is not None:
         raise ConfigError(
             f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} cannot separate. "
-            "Build it with --pack none for this."
+            "Build the dataset with --pack none."
         )
 
 
 class OpenedBuild:
-    """One build of a dataset, as opened by a reader. Another build may replace it in the folder at any time."""
+    """The build of a dataset that a reader opened. A later build may replace the dataset in the folder at any time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._stamp = self._current_stamp()  # taken before reading, so that a later check notices a rebuild in between
+        self._stamp = self._current_stamp()  # before reading, so that a later check notices a rebuild in between
         self.record = read_record(folder)
         self._identity = _identity_of(self.record)
 
@@ -450,7 +462,7 @@ class OpenedBuild:
 
     @contextmanager
     def guard_reading(self) -> Iterator[None]:
-        """Raise DatasetError on exit if another build has replaced this one."""
+        """Raise DatasetError on exit if a later build has replaced this one."""
         try:
             yield
         except Exception:
@@ -459,7 +471,7 @@ class OpenedBuild:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Raise DatasetError if another build is in the folder. The same build with further formats is accepted."""
+        """Raise DatasetError if the folder now has a different build. The same build with more formats is accepted."""
         stamp = self._current_stamp()
         if stamp == self._stamp:
             return
@@ -481,7 +493,7 @@ class OpenedBuild:
         return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
     def __getstate__(self) -> tuple[Path, tuple[int, int, int] | None, tuple[str, str]]:
-        """Leave out the manifest, because an edition is pickled with every file that another process reads."""
+        """Return the state without the manifest, because the state is pickled with every file that a worker reads."""
         return self._folder, self._stamp, self._identity
 
     def __setstate__(self, state: tuple[Path, tuple[int, int, int] | None, tuple[str, str]]) -> None:
@@ -490,7 +502,7 @@ class OpenedBuild:
 
 @contextmanager
 def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
-    """Raise DatasetError if data files cannot be read or were replaced. Without an edition, check nothing."""
+    """Raise DatasetError if data files cannot be read or were replaced. If `edition` is None, check nothing."""
     if edition is None:
         yield
         return
@@ -503,7 +515,7 @@ def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
 
 @contextmanager
 def open_data_file(path: Path, edition: OpenedBuild | None) -> Iterator[BinaryIO]:
-    """Open a data file of this build. An open file can still be read after it is replaced."""
+    """Open a data file, and check that it belongs to `edition`. It stays readable even if it is replaced later."""
     with ExitStack() as stack:
         with guard_reading(edition):
             stream = stack.enter_context(open_plain(path))
@@ -511,18 +523,18 @@ def open_data_file(path: Path, edition: OpenedBuild | None) -> Iterator[BinaryIO
 
 
 def _identity_of(record: RowsRecord) -> tuple[str, str]:
-    """Return the digests that identify a build: equal settings, sources and rows give equal bytes."""
+    """Return the digests that identify a build. Equal settings, sources and rows give equal digests."""
     return record.fingerprint, record.content_sha256
 
 
 def write_manifest(manifest: RowsRecord, folder: Path, *, is_synced: bool = True) -> None:
-    """Write manifest.json. `is_synced=False` is for a folder that is synced completely before it is used."""
+    """Write manifest.json. Use `is_synced=False` if the complete folder is synced before it is used."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     write_atomically(folder / MANIFEST, content, is_synced=is_synced)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest. Raise DatasetError if it is damaged or the rows were not made by a build."""
+    """Read the manifest. Raise DatasetError if the manifest is damaged or the rows were not made by a build."""
     head = _read_json(folder)
     made_by = head.get("made_by", BUILD)
     if made_by != BUILD:
@@ -531,25 +543,23 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_record(folder: Path) -> RowsRecord:
-    """Read the record of a folder's rows, made by a build or not. Raise DatasetError if it is damaged."""
+    """Read the record of a folder's rows, whether or not a build made them. Raise DatasetError if it is damaged."""
     head, path = _read_json(folder), folder / MANIFEST
     if head.get("made_by", BUILD) == BUILD:
         return _parse_manifest(head, path)
     rows = _convert(head, ForeignRows, path)
     if not 1 <= rows.window_length <= MAX_WINDOW_LENGTH:
-        raise DatasetError(f"{str(path)!r} is damaged: no window has {rows.window_length} ids.")
+        raise DatasetError(f"{str(path)!r} is damaged: it records the impossible window length {rows.window_length}.")
     _check_values(rows, path)
     return rows
 
 
 def _no_manifest_error(folder: Path, made_by: Any) -> DatasetError:
-    return DatasetError(
-        f"{str(folder)!r} was made by {made_by}, not by {BUILD}: it has no record of files to compare its rows with."
-    )
+    return DatasetError(f"{str(folder)!r} was made by {made_by}, not by {BUILD}, so it has no record of files.")
 
 
 def _read_json(folder: Path) -> dict[str, Any]:
-    """Read manifest.json into a dict. Raise DatasetError if it is missing or is not a manifest."""
+    """Read manifest.json into a dict. Raise DatasetError if the file is missing or is not a manifest."""
     path = folder / MANIFEST
     try:
         content = read_plain(path)
@@ -564,9 +574,12 @@ def _read_json(folder: Path) -> dict[str, Any]:
         if "gristmill" not in head:
             raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} was not written by gristmill.")
         if head.get("format") != FORMAT:
-            raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
+            raise DatasetError(
+                f"{str(folder)!r} has format {head.get('format')!r}, but this version of gristmill reads only format "
+                f"{FORMAT}. Build the dataset again."
+            )
         if any(abs(number) > MAX_NUMBER for number in _integers(head)):
-            raise DatasetError(f"{str(path)!r} is damaged: it has numbers that are too large.")
+            raise DatasetError(f"{str(path)!r} is damaged: it contains numbers that are too large.")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
     return head
@@ -582,7 +595,7 @@ def _convert(head: dict[str, Any], kind: type[Kind], path: Path) -> Kind:
 def _parse_manifest(head: dict[str, Any], path: Path) -> Manifest:
     manifest = _convert(head, Manifest, path)
     if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
-        raise DatasetError(f"{str(path)!r} is damaged: it records the formats {manifest.formats!r}.")
+        raise DatasetError(f"{str(path)!r} is damaged: it records the impossible formats {manifest.formats!r}.")
     if any(not 0 <= rows < MAX_ROWS for shards in manifest.shards.values() for rows in shards):
         raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")
     if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MAX_ENTRIES:
@@ -600,10 +613,10 @@ def _integers(tree: Any) -> Iterator[int]:
 
 
 def _check_values(record: RowsRecord, path: Path) -> None:
-    """Raise DatasetError for impossible numbers, which would fail later, and for files outside the folder."""
+    """Raise DatasetError if a number is impossible and would cause an error later, or a file is outside the folder."""
     facts = record.tokenizer
-    named = (facts.pad_id, facts.end_id, facts.mask_id)
-    ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in named if one is not None)]
+    optional_ids = (facts.pad_id, facts.end_id, facts.mask_id)
+    ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in optional_ids if one is not None)]
     if not 0 < facts.vocab_size <= MAX_VOCAB_SIZE or any(not 0 <= one < MAX_VOCAB_SIZE for one in ids):
         raise DatasetError(f"{str(path)!r} is damaged: it records impossible token ids.")
     if any(not 0 <= one.windows < MAX_ROWS for one in record.splits.values()):
@@ -611,4 +624,6 @@ def _check_values(record: RowsRecord, path: Path) -> None:
     for name, file in record.files.items():
         is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
         if not is_path or not 0 <= (file.rows or 0) < MAX_ROWS:
-            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {file.rows} rows.")
+            raise DatasetError(
+                f"{str(path)!r} is damaged: it lists the impossible file {name!r} with {file.rows} rows."
+            )

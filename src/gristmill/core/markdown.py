@@ -16,14 +16,14 @@ def escape_markdown(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Format code that can be copied, inside more backticks than it contains. Names in cards use `name_as_code`."""
+    """Format a text as code, inside more backticks than the text contains. For names in cards, use `name_as_code`."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if len(fence) > 1 else ""
     return f"{fence}{space}{printable(text)}{space}{fence}"
 
 
 def code_in_table(text: str) -> str:
-    """Format code for a table cell, where a bar must be escaped."""
+    """Format code for a table cell, where each `|` must be escaped."""
     return code(text).replace("|", "\\|")
 
 
@@ -33,7 +33,7 @@ LEFT, RIGHT = ":--", "--:"
 def table_lines(
     headings: Sequence[str], rows: Iterable[Sequence[str]], sides: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """Yield the lines of a table whose cells are Markdown. `sides` has LEFT or RIGHT for each column."""
+    """Yield the lines of a table whose cells are Markdown. `sides` aligns each column: LEFT or RIGHT."""
     for line in (headings, sides or ["---"] * len(headings), *rows):
         yield f"| {' | '.join(line)} |"
 
@@ -78,7 +78,7 @@ def name_as_code(name: object) -> str:
 
 
 def literal(value: object) -> str:
-    """Format a value almost as Python or TOML do: `[["src/**",3.0]]`."""
+    """Format a value as compact JSON, which looks almost like Python or TOML: `[["src/**",3.0]]`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

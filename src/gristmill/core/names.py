@@ -14,14 +14,14 @@ import shlex
 from collections.abc import Iterable
 
 MIN_LENGTH = 3
-"""Minimum length of a name with suggestions. Otherwise, every name of the same length would be near."""
+"""Minimum length of an unknown name for a suggestion. Almost every short name is similar to a shorter one."""
 MAX_CHANGED_FRACTION = 0.25
 ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
 ES_PLURALS = {"batches": "batch"}
 SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
-# As git parses it: a user, and a colon before any slash. `C:\\x` and `a:b` are paths.
+# An SSH address as git accepts it: user@host, and a colon before any slash. `C:\\x` and `a:b` are paths.
 SCP_ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
 
 
@@ -51,7 +51,7 @@ def system_path(text: str) -> str:
 
 
 def counted(num: int | str, one: str, many: str = "") -> str:
-    """Format a count: `1 file`, `2,075 files`. `many` is an irregular plural. A `num` of type str is not changed."""
+    """Format a count: `1 file`, `2,075 files`. `many` is the plural, if irregular. A string `num` is used as it is."""
     number = num if isinstance(num, str) else f"{num:,}"
     return f"{number} {one if number == '1' else many or f'{one}s'}"
 
@@ -75,10 +75,10 @@ def printable(text: str) -> str:
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that the user probably meant, or None if no known name is near.
+    """Return the known name that the user probably meant, or None if no known name is similar to `word`.
 
-    It is the only known name that starts with the word, or the most similar one. At most one character in four may be
-    replaced, missing, added, or swapped with its neighbor.
+    If exactly one known name starts with `word`, return that name. Otherwise return the most similar known name, in
+    which at most one character in four is replaced, missing, added, or swapped with its neighbor.
     """
     names = {name.lower(): str(name) for name in known}
     lowered = word.lower()
@@ -92,19 +92,19 @@ def nearest_name(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a sentence that suggests the nearest known name, or `otherwise` if there is none."""
+    """Return a sentence that suggests the nearest known name, or `otherwise` if no known name is similar."""
     near = nearest_name(word, known)
     return f"Did you mean {near!r}?" if near is not None else otherwise
 
 
 def _distance(one: str, other: str) -> int:
-    """Count replaced, deleted, inserted and swapped characters (optimal string alignment distance)."""
-    before: list[int] = []
+    """Return the number of replaced, deleted, inserted and swapped characters (optimal string alignment distance)."""
+    row_above: list[int] = []
     row = list(range(len(other) + 1))
     for i, char in enumerate(one):
-        row_before, before, row = before, row, [i + 1]
+        second_row_above, row_above, row = row_above, row, [i + 1]
         for j, other_char in enumerate(other):
-            row.append(min(before[j] + (char != other_char), before[j + 1] + 1, row[j] + 1))
+            row.append(min(row_above[j] + (char != other_char), row_above[j + 1] + 1, row[j] + 1))
             if i and j and (char, one[i - 1]) == (other[j - 1], other_char):
-                row[-1] = min(row[-1], row_before[j - 1] + 1)
+                row[-1] = min(row[-1], second_row_above[j - 1] + 1)
     return row[-1]

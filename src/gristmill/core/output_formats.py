@@ -1,6 +1,6 @@
 """FORMATS: the table of all formats that a dataset's rows can be written in.
 
-Configuration, command line, manifest, cards, checks and the reference read it. The code of each format is a module of
+The configuration, command line, manifest, cards, checks and reference use this table. The code of each format is in
 `gristmill.formats`. CONTRIBUTING.md explains how to add a format.
 """
 
@@ -10,22 +10,22 @@ from typing import NamedTuple
 class OutputFormat(NamedTuple):
     name: str
     module: str
-    """Module in `gristmill.formats`. Its constant with the format's name in capitals is the Format."""
+    """Name of the module in `gristmill.formats`. Its constant PARQUET, for example, is the Format of `parquet`."""
     text: str
-    """Description for the reference, with the programs that read the format."""
+    """Description for the reference, with the programs that can read the format."""
     snippet: tuple[str, ...]
     """Python code that reads the rows, for the dataset's card: an import line and an expression.
 
-    `{split}` is the first split with rows, `{id_type}` the NumPy type of the ids, `{files}` a dict of each split's
-    files, and `{builder}` the `datasets_builder`."""
+    `{split}` is the first split with rows, `{id_type}` the NumPy type of the ids, `{files}` a dict with the
+    files of each split, and `{builder}` the `datasets_builder`."""
     extra: str | None = None
     """Extra in pyproject.toml that installs the packages that the format needs."""
     datasets_builder: str | None = None
-    """Name of the format in `datasets.load_dataset`. None if that does not read it with the correct column types.
+    """Name of the format in `datasets.load_dataset`. None if `load_dataset` does not read the correct column types.
 
-    `load_dataset(DIR)` reads the first format of this table that a dataset has."""
+    `load_dataset(DIR)` reads the format of the dataset that comes first in this table."""
     media_type: str | None = None
-    """Media type of its files, for Croissant."""
+    """Media type of the format's files, for croissant.json."""
     takes_documents: bool = False
     """True if the format can also hold rows of documents, which have no ids."""
 
@@ -59,7 +59,7 @@ _FORMATS = (
     OutputFormat(
         "arrow",
         "arrow",
-        "a folder that `datasets.load_from_disk` maps into memory",
+        "a folder that `datasets.load_from_disk` memory-maps",
         ("from datasets import load_from_disk", 'load_from_disk("DIR/arrow")'),
         extra="arrow",
     ),
@@ -72,13 +72,13 @@ _FORMATS = (
     OutputFormat(
         "bin",
         "token_streams",
-        "the same ids as raw uint16 or uint32, for nanoGPT",
+        "the ids of `npy` as raw uint16 or uint32, for nanoGPT",
         ("import numpy", 'numpy.memmap("DIR/bin/{split}.bin", numpy.{id_type}, mode="r")'),
     ),
     OutputFormat(
         "megatron",
         "megatron",
-        "the same ids with an index, for Megatron-Core's `IndexedDataset`",
+        "the ids of `npy` with an index, for Megatron-Core's `IndexedDataset`",
         (
             "from megatron.core.datasets.indexed_dataset import IndexedDataset",
             'IndexedDataset("DIR/megatron/{split}")',
@@ -98,5 +98,5 @@ _FORMATS = (
     ),
 )
 FORMATS = {one.name: one for one in _FORMATS}
-"""Keyed by name. gristmill can read each format, and reads the first of these that a dataset has."""
+"""All formats, keyed by name. If a dataset has several formats, gristmill reads the one that is first in this table."""
 DOCUMENT_FORMATS = tuple(one.name for one in _FORMATS if one.takes_documents)

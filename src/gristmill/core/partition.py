@@ -11,7 +11,7 @@ NUM_HASHES = 1 << 32
 def consecutive_groups(
     items: Iterable[Item], size_of: Callable[[Item], int], limit: int, max_items: int | None = None
 ) -> Iterator[list[Item]]:
-    """Yield non-empty groups of consecutive items. An item larger than the limit forms its own group."""
+    """Yield non-empty groups of consecutive items, up to `limit` in size. A larger item is a group by itself."""
     group: list[Item] = []
     size = 0
     for item in items:
@@ -31,10 +31,10 @@ def stable_groups(
     limit: int,
     max_items: int | None = None,
 ) -> Iterator[list[Item]]:
-    """Yield groups of consecutive items, such that a new or changed item changes only the groups next to it.
+    """Yield groups of consecutive items. A new or changed item changes only the groups next to it.
 
-    A hash of an item's name decides whether it begins a new group. The probability grows with the item's size, so
-    that groups are half as large as the limit on average. `consecutive_groups` divides a group that exceeds the limit.
+    A hash of an item's name decides whether the item begins a new group. The probability of a new group grows with the
+    size of the item, so groups are half as large as the limit on average. A group that exceeds the limit is divided.
     """
 
     def begins_run(item: Item) -> bool:

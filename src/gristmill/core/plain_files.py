@@ -4,7 +4,7 @@ Opening a FIFO blocks until another process writes to it, and opening a device m
 file is checked first, the file is opened without blocking, and the type is checked again, because another process may
 have replaced the file in between.
 
-Before a library gets a path, call `require_plain`, or `require_plain_files` for a folder.
+Call `require_plain` before passing the path of a file to a library, and `require_plain_files` for a folder.
 """
 
 import os
@@ -30,11 +30,11 @@ class NotPlainError(OSError):
         super().__init__(0, f"it is {kind}, not a regular file", os.fspath(path))
 
     def __str__(self) -> str:
-        return f"{self.strerror}: {self.filename!r}"
+        return f"{self.filename!r}: {self.strerror}"
 
 
 def open_plain(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading bytes. Raise OSError for anything else, including an impossible name."""
+    """Open a regular file for reading bytes. Raise OSError for anything else, or if no file can have this name."""
     return os.fdopen(open_descriptor(path), "rb")
 
 
@@ -84,7 +84,7 @@ def open_descriptor(path: str | os.PathLike[str], *, follow_links: bool = True) 
 
 
 class FolderReader:
-    """Reader that keeps the last folder open, so that its path is resolved and checked once for all files in it."""
+    """Reader of regular files. It keeps the last folder open, so that the folder's path is checked only once."""
 
     def __init__(self) -> None:
         self._path: str | None = None
@@ -97,9 +97,11 @@ class FolderReader:
         self._close()
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Read a regular file. Return None if its path contains a link, if it changes meanwhile, or if anything fails.
+        """Read a regular file. Return None if the caller must read the file in a slower and safer way.
 
-        This takes half of the system calls of `open_descriptor` followed by a check of the opened file.
+        None means that the path contains a link, that the file is larger than `max_bytes` or changed while it was read,
+        or that an error occurred. This method needs half as many system calls as `open_descriptor` and a check of the
+        opened file.
         """
         folder, _, name = path.rpartition("/")
         try:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 5.0
 
 MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""The map method of a runner. Results are in the order of the tasks."""
+"""Type of a runner's map method. Results have the order of the tasks."""
 
 
 class Step:
-    """A running phase. This class prints nothing, its subclasses do."""
+    """A running phase of a command. This class prints nothing. Its subclasses print bars or lines."""
 
     def __init__(self, name: str, total: int, unit: str) -> None:
         self.name, self.total, self.unit, self.done = name, total, unit, 0
@@ -51,7 +51,7 @@ class Step:
 
 
 class _LineStep(Step):
-    """Phase that prints a line every few seconds, and one at its end if it took over a second. For logs."""
+    """Phase in a log: prints a line every five seconds, and a line at the end of a phase that took over a second."""
 
     def __init__(self, name: str, total: int, unit: str, stream: TextIO) -> None:
         super().__init__(name, total, unit)
@@ -63,10 +63,10 @@ class _LineStep(Step):
         if now - self._last_line_at >= SECONDS_BETWEEN_LINES:
             self._last_line_at = now
             rate = self.done / (now - self.started_at)
-            left = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
-            of = f"{self.done:,} of " if self.total else ""
+            time_left = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
+            done_of = f"{self.done:,} of " if self.total else ""
             print(
-                f"{self.name}: {of}{counted_units(self.total or self.done, self.unit)}{left}",
+                f"{self.name}: {done_of}{counted_units(self.total or self.done, self.unit)}{time_left}",
                 file=self._stream,
                 flush=True,
             )
@@ -79,7 +79,7 @@ class _LineStep(Step):
 
 
 class _BarStep(Step):
-    """Phase with a progress bar. For terminals."""
+    """Phase on a terminal: shows a progress bar."""
 
     def __init__(self, name: str, total: int, unit: str, bars: "RichProgress") -> None:
         super().__init__(name, total, unit)
@@ -101,7 +101,11 @@ class _BarStep(Step):
 
 
 class Progress:
-    """Progress of all phases of a command."""
+    """Display of a long operation's progress, for functions such as `build` and `check`.
+
+    `Progress(quiet=False)` shows bars on a terminal and prints lines to a log. The default prints nothing. `stream`
+    defaults to stderr. Afterwards, `seconds` has the time of each phase.
+    """
 
     def __init__(self, *, quiet: bool = True, stream: TextIO | None = None) -> None:
         self._quiet = quiet
@@ -110,7 +114,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str, total: int = 0, unit: str = "files") -> Iterator[Step]:
-        """Run one phase and add its time to `seconds`. A total of 0 means unknown."""
+        """Display and time one phase. A `total` of 0 means that the total is unknown."""
         step = self._step(name, total, unit)
         try:
             yield step
@@ -119,7 +123,7 @@ class Progress:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - step.started_at
 
     def note(self, text: str) -> None:
-        """Print a note of one line."""
+        """Print a one-line note, unless `quiet`."""
         if not self._quiet:
             print(f"gristmill: note: {text}", file=self._stream, flush=True)
 

@@ -1,12 +1,13 @@
 """Records of the pipeline: one small record per state of a file.
 
-There may be a hundred thousand of each, so they hold plain values only and are not tracked by the garbage collector.
+A build may keep a hundred thousand records in memory. They hold only plain values, so the garbage collector does not
+need to track them.
 
     SourceFile          a file that was found
-    Document            its text, after reading, decoding and cleaning
-    TokenizedDocument   its ids and facts, as stored in a part of the work folder
-    PreparedDocument    the location of its ids, and its license
-    PlacedDocument      its split, cuts, draw and variants
+    Document            the text of a file, after reading, decoding and cleaning
+    TokenizedDocument   a document as stored in a part of the work folder, next to its ids
+    PreparedDocument    a document in memory, with the location of its ids and its license
+    PlacedDocument      a document, or a variant of a document, with its split, cuts and draw
     Drop                a file that is not in the dataset, with the reason
 """
 
@@ -16,14 +17,14 @@ from typing import Any, Literal, NamedTuple, Self
 import msgspec
 
 FileKey = tuple[str, str]
-"""(repo, path)"""
+"""Key of a file: (repo, path)."""
 Range = tuple[int, int]
 """Half-open range of token indices: (start, end)."""
 
 
 MAX_WINDOW_LENGTH = 1 << 20
 NO_LIMIT = 1 << 40
-"""Window length that is enough for any document."""
+"""Window length that no document exceeds."""
 MAX_VOCAB_SIZE = 1 << 24
 
 
@@ -34,7 +35,7 @@ class Split(StrEnum):
 
 
 class DropStage(StrEnum):
-    """Stages that a file passes. A dropped file does not reach the stage of its reason."""
+    """Stages that a kept file passes. A dropped file does not reach the stage of its drop reason."""
 
     READ = "read as text"
     CLEAN = "clean"
@@ -43,7 +44,7 @@ class DropStage(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Reason why a file is not in the dataset: its name, the stage that the file does not reach, and its meaning."""
+    """Reason why a file is not in the dataset, with the stage that the file does not reach and a text for users."""
 
     stage: DropStage
     meaning: str
@@ -63,28 +64,36 @@ class DropReason(StrEnum):
     )
     EXCLUDED_BY_USER = "excluded_by_user", DropStage.READ, "matches an --exclude pattern"
     NOT_INCLUDED = "not_included", DropStage.READ, "matches no --include pattern"
-    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "its language is not one of --language"
-    SYMLINK = "symlink", DropStage.READ, "a symbolic link; its target is read at its own path, if that is in the source"
-    OUTSIDE_SOURCE = "outside_source", DropStage.READ, "listed by the repository, but its path leads out of the source"
+    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "in a language that is not one of --language"
+    SYMLINK = "symlink", DropStage.READ, "a symbolic link; a target inside the source is read separately"
+    OUTSIDE_SOURCE = (
+        "outside_source",
+        DropStage.READ,
+        "listed by the repository, but with a path that leads outside the source",
+    )
     NOT_A_FILE = "not_a_file", DropStage.READ, "a FIFO, a socket, a device, or a submodule that is not checked out"
     TOO_LARGE = "too_large", DropStage.READ, "larger than --max-file-bytes"
-    UNREADABLE = "unreadable", DropStage.READ, "the system refused to open or read it"
-    VANISHED = "vanished", DropStage.READ, "listed, but missing when the build tried to read it"
-    CHANGED_WHILE_READ = "changed_while_read", DropStage.READ, "changed during each of three attempts to read it"
-    EMPTY = "empty", DropStage.READ, "no bytes, or only a byte order mark"
+    UNREADABLE = "unreadable", DropStage.READ, "the system refused to open or read the file"
+    VANISHED = "vanished", DropStage.READ, "found in the source, but missing when the build tried to read the file"
+    CHANGED_WHILE_READ = "changed_while_read", DropStage.READ, "changed during each of three attempts to read the file"
+    EMPTY = "empty", DropStage.READ, "contains no bytes, or only a byte order mark"
     BINARY = "binary", DropStage.READ, "neither UTF-8, nor UTF-16 with a byte order mark, nor clearly Latin-1"
-    BAD_ROW = "bad_row", DropStage.READ, "a table's row without text"
+    BAD_ROW = "bad_row", DropStage.READ, "a table row without text"
     BAD_NOTEBOOK = "bad_notebook", DropStage.READ, "a notebook that cannot be divided into cells"
     VENDORED = "vendored", DropStage.CLEAN, "third-party code: in a folder named vendor, third_party or similar"
-    LOCK_FILE = "lock_file", DropStage.CLEAN, "pinned dependencies"
-    GENERATED = "generated", DropStage.CLEAN, "written by a program, by its first lines or name, or a source map"
+    LOCK_FILE = "lock_file", DropStage.CLEAN, "a lock file, which lists pinned dependencies"
+    GENERATED = "generated", DropStage.CLEAN, "a source map, or a generated file, recognized by its first lines or name"
     MINIFIED = "minified", DropStage.CLEAN, "minified for a browser"
     ONE_LINE = "one_line", DropStage.CLEAN, "a single long line"
-    ENCODED_DATA = "encoded_data", DropStage.CLEAN, "a long run of base64, hex or escapes, or mostly consisting of them"
-    TOO_SHORT = "too_short", DropStage.CLEAN, "only whitespace, or hardly more"
-    MEAN_LINE_TOO_LONG = "mean_line_too_long", DropStage.CLEAN, "its lines are too long on average"
-    LINE_TOO_LONG = "line_too_long", DropStage.CLEAN, "its longest line is too long"
-    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic", DropStage.CLEAN, "too few letters"
+    ENCODED_DATA = (
+        "encoded_data",
+        DropStage.CLEAN,
+        "contains a long run of base64, hex or escapes, or consists mostly of such data",
+    )
+    TOO_SHORT = "too_short", DropStage.CLEAN, "contains only whitespace, or hardly anything else"
+    MEAN_LINE_TOO_LONG = "mean_line_too_long", DropStage.CLEAN, "lines are too long on average"
+    LINE_TOO_LONG = "line_too_long", DropStage.CLEAN, "contains a line that is too long"
+    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic", DropStage.CLEAN, "contains too few letters"
     HOLDS_SECRET = (
         "holds_secret",
         DropStage.CLEAN,
@@ -95,24 +104,28 @@ class DropReason(StrEnum):
         DropStage.CLEAN,
         "contains the text of a control token, and --control-spellings is drop or the text cannot be respelled",
     )
-    LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "its license is unknown or not in --license-allow"
-    NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer gives no tokens for it"
-    CONTROL_TOKEN = "control_token", DropStage.CLEAN, "the tokenizer would turn its text into a control token"
+    LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "license is unknown, or not in --license-allow"
+    NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer produces no tokens for the text"
+    CONTROL_TOKEN = "control_token", DropStage.CLEAN, "the tokenizer would turn part of the text into a control token"
     EXACT_DUPLICATE = (
         "exact_duplicate",
         DropStage.DISTINCT,
-        "the same text as an earlier file in path order, which is kept",
+        "has the same text as a kept file that is earlier in path order",
     )
     NEAR_DUPLICATE = (
         "near_duplicate",
         DropStage.DISTINCT,
-        "shares 0.7 or more of its 5-grams with the first file of its cluster, which is kept",
+        "shares 0.7 or more of its 5-grams with a kept file of the same cluster",
     )
-    CONTAMINATED = "contaminated", DropStage.KEPT, "nearly all of it is also in another split or in a benchmark"
+    CONTAMINATED = (
+        "contaminated",
+        DropStage.KEPT,
+        "nearly all of the text is also in a different split or in a benchmark",
+    )
     FAILED = (
         "failed",
         DropStage.READ,
-        "reading it failed or its worker died in each of three attempts; with --skip-failed",
+        "with --skip-failed: in each of three attempts, the file could not be read or the worker died",
     )
 
 
@@ -120,21 +133,21 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A file that was found in a source."""
 
     repo: str
-    """Name of the source folder, or the repository that a table's row gives."""
+    """Name of the source folder, or the repository that a table row names."""
     path: str
     """Path relative to the source, separated by `/` and escaped as core/names.py describes."""
     location: str
-    """Path to open. It is not written to any output."""
+    """Path to open. No output contains this path."""
     size: int
     offset: int | None = None
-    """Offset inside the file at `location`. None for the complete file."""
+    """Byte offset of the text in the file at `location`. None if the text is the complete file."""
     license: str | None = None
-    """SPDX expression or NOASSERTION that a table gives. None if it gives none."""
+    """SPDX expression, or NOASSERTION, that a table row names. None if no table names a license."""
     may_be_translation: bool = False
-    """True if the name does not distinguish a Qt translation from TypeScript. Then its content decides."""
+    """True if the name fits both a Qt translation and TypeScript. The content of the file must decide."""
     stamp: int | None = None
-    """Hash of its inode, size and times. Equal stamps mean equal content. None if these are unknown, or if the file is
-    so new that another change might not change its times."""
+    """Hash of the file's inode, size and times. Equal stamps mean equal content. None if inode, size or times are
+    unknown, or if the file is so new that another change might not change its times."""
 
 
 class Redaction(msgspec.Struct, frozen=True, gc=False):
@@ -143,11 +156,11 @@ class Redaction(msgspec.Struct, frozen=True, gc=False):
     kind: str
     line: int
     start: int
-    """Byte offset in the text before redaction."""
+    """Byte offset of the secret in the text before redaction."""
     end: int
-    """Byte offset in the text before redaction."""
+    """Byte offset after the secret, in the text before redaction."""
     hash: str
-    """Four hex digits of a salted hash. They distinguish two values but do not confirm a guess."""
+    """Four hex digits of a salted hash of the secret: enough to distinguish two values, too few to confirm a guess."""
 
 
 class Respelling(msgspec.Struct, frozen=True, gc=False):
@@ -157,34 +170,34 @@ class Respelling(msgspec.Struct, frozen=True, gc=False):
     """Text of the control token, like `<|endoftext|>`."""
     line: int
     at: int
-    """Byte offset of the space in the redacted text before respelling."""
+    """Byte offset at which the space is inserted, in the redacted text before respelling."""
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A range of tokens that is cut out because it also occurs in `shared_with`."""
+    """A range of tokens that is cut out of a file, because the range also occurs in `shared_with`."""
 
     start: int
     end: int
     shared_with: str
     first_line: int = 0
-    """Line on which the first token begins. 0 until it is known."""
+    """Line on which the first token begins, from 1. 0 if unknown."""
     last_line: int = 0
-    """Line on which the last token begins. 0 until it is known."""
+    """Line on which the last token begins, from 1. 0 if unknown."""
 
 
 class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Number of rows for a file's windows."""
+    """Number of rows that each window of a file gets."""
 
     passes: int
-    """Number of rows for each window."""
+    """Number of rows that every window gets."""
     extra: int
     """Number of windows that get one more row."""
     seed: int
-    """Decides which windows get one more row."""
+    """Seed that decides which windows get one more row."""
 
 
 class VariantKind(StrEnum):
-    """Kind of variant. Rows of variants follow those of the file itself, in this order."""
+    """Kind of variant. The rows of a file come first, then those of its variants, in the order of this enum."""
 
     RENAME = "rename"
     COMMENTS = "comments"
@@ -194,24 +207,25 @@ class VariantKind(StrEnum):
 
 
 class VariantTraits(NamedTuple):
-    """Properties of a kind of variant. variants/kinds.py has the function that makes it."""
+    """Properties of a kind of variant. The functions that make variants are in variants/kinds.py."""
 
     description: str
     """Description of the change to the file."""
     makes: Literal["text", "windows"]
-    """`text`: another text, cut into windows. `windows`: independent windows, made from parts of the file."""
+    """`text` if the variant is a changed text, which is cut into windows like a file. `windows` if the variant consists
+    of independent windows, each made from a part of the file."""
     keeps: tuple[Literal["tree", "meaning"], ...] = ()
-    """Properties that never change: the syntax tree, the meaning of the program."""
+    """Properties of the file that the variant preserves: the syntax tree, the meaning of the program."""
     needs_grammar: bool = False
-    """True if it needs a grammar for the file's language."""
+    """True if making the variant needs a grammar for the file's language."""
     needs_mask: bool = False
-    """True if it needs a tokenizer with a mask token."""
+    """True if making the variant needs a tokenizer with a mask token."""
     has_labels: bool = False
-    """True if its ids are not those of a text. The column `labels` has the ids of the text."""
+    """True if the ids of the variant are not those of a text. The ids of the text are in the column `labels`."""
     needs_model: bool = False
-    """True if a language model writes it, so that another answer gives another text."""
+    """True if a language model writes the variant, so its text may differ from build to build."""
     settings: tuple[str, ...] = ()
-    """Settings that only this kind uses. A name that ends with a dot is a complete section."""
+    """Settings that only this kind uses. A name with a trailing dot stands for a complete section."""
 
 
 VARIANTS: dict[VariantKind, VariantTraits] = {
@@ -228,7 +242,7 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
         needs_grammar=True,
     ),
     VariantKind.FORMAT: VariantTraits(
-        "other indentation, quotes or blank lines",
+        "different indentation, quotes or blank lines",
         makes="text",
         keeps=("meaning",),
         needs_grammar=True,
@@ -241,8 +255,8 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
         settings=("rewrite.",),
     ),
     VariantKind.NOISE: VariantTraits(
-        "spans masked and tokens deleted in `input_ids`; the clean window in `labels` (in other rows, a copy of the "
-        "ids; -100 for padding)",
+        "spans masked and tokens deleted in `input_ids`; the ids without noise are in `labels`, which has a copy of "
+        "`input_ids` in all other rows, and -100 for padding",
         makes="windows",
         needs_mask=True,
         has_labels=True,
@@ -251,29 +265,29 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
 }
 
 INDEPENDENT_WINDOW_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
-"""Kinds whose windows are independent: consecutive windows are not consecutive in a text."""
+"""Kinds of variants with independent windows: consecutive windows are not consecutive in a text."""
 LABELED_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
-"""Kinds whose ids are not those of a text."""
+"""Kinds of variants whose ids are not those of a text, and whose rows therefore have `labels`."""
 
 
 class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Kind and origin of a document that is a variant of a file."""
+    """Kind of a variant, and the relation of its windows to the file."""
 
     kind: VariantKind
     seed: int
-    """The same seed and file give the same variant."""
+    """Seed of random choices. The same seed and file give the same variant, unless a language model writes it."""
     edges: tuple[int, ...] = ()
-    """For independent windows, the index of each window's first id, and the total number of ids."""
+    """For independent windows: the index of each window's first id, followed by the total number of ids."""
     file_ranges: tuple[Range, ...] = ()
-    """For independent windows, the range of the file's tokens that each was made from."""
+    """For independent windows: the range of the file's tokens that each window was made from."""
     num_file_tokens: int = 0
     """Number of tokens in the file itself."""
     own: tuple[int, ...] = ()
-    """For another text, numbers of the windows that are equal to windows of the file. They get no rows."""
+    """For a changed text: indices of the windows that are equal to windows of the file and therefore get no rows."""
 
     @property
     def is_text(self) -> bool:
-        """True if it is another text, cut into windows like a file. Otherwise its windows are independent."""
+        """True if the variant is a text that is cut into windows like a file. False if its windows are independent."""
         return self.kind not in INDEPENDENT_WINDOW_KINDS
 
     @property
@@ -297,22 +311,25 @@ class WhyNoVariant(Reason):
     """Reason why a file that was chosen for a variant has none."""
 
     FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file and must not return in a variant"
-    LANGUAGE_NOT_KNOWN = "language_not_known", "there is no grammar for its language"
-    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding its ids does not give back its exact text"
-    NOTHING_TO_VARY = "nothing_to_vary", "it has no names, comments or layout to change"
-    SYNTAX_ERRORS = "syntax_errors", "its grammar finds syntax errors or cannot parse it"
+    LANGUAGE_NOT_KNOWN = "language_not_known", "there is no grammar for the language of the file"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding the ids of the file does not give its exact text"
+    NOTHING_TO_VARY = "nothing_to_vary", "the file has no names, comments or layout to change"
+    SYNTAX_ERRORS = "syntax_errors", "the grammar cannot parse the file, or finds syntax errors"
     MORE_ERRORS = "more_errors", "the variant has more syntax errors than the file"
-    HOLDS_SECRET = "holds_secret", "the variant contains what looks like a secret"
-    CONTROL_TOKEN = "control_token", "the tokenizer gives no tokens for the variant, or a control token"
+    HOLDS_SECRET = "holds_secret", "the variant contains a possible secret"
+    CONTROL_TOKEN = "control_token", "the tokenizer produces no tokens for the variant, or produces a control token"
     NO_ANSWER = "no_answer", "the endpoint did not answer; the next build asks again"
-    ANSWER_REFUSED = "answer_refused", "the answer is not code, is the same code, or has more syntax errors"
+    ANSWER_REFUSED = "answer_refused", "the answer is not code, is the code of the file, or has more syntax errors"
     TEXT_TOO_LONG = (
         "text_too_long",
-        "it was not sent, because it and an answer of its length do not fit into the model's context",
+        "the file was not sent, because the file and an answer of the same length do not fit into the model's context",
     )
-    DUPLICATE = "duplicate", "the same text is already in the corpus"
-    SHARES_SPAN = "shares_span", "it shares 50 tokens with a held-out file or a benchmark, unlike the file itself"
-    FAILED = "failed", "its worker died or hung in each of three attempts; with --skip-failed"
+    DUPLICATE = "duplicate", "the text of the variant is already in the corpus"
+    SHARES_SPAN = (
+        "shares_span",
+        "the variant shares 50 tokens with a held-out file or a benchmark, and the file itself does not",
+    )
+    FAILED = "failed", "with --skip-failed: the worker died or hung in each of three attempts"
 
 
 class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -323,7 +340,7 @@ class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class FimForm(StrEnum):
-    """Order of the parts of a window that is rewritten for fill in the middle."""
+    """Order of the parts of a window that is rewritten for fill-in-the-middle."""
 
     PSM = "psm"
     """Prefix, suffix, middle."""
@@ -332,7 +349,7 @@ class FimForm(StrEnum):
 
 
 class MiddleKind(StrEnum):
-    """Kind of text that is the middle in fill in the middle."""
+    """Kind of text that is the middle of a fill-in-the-middle window."""
 
     STATEMENT = "statement"
     """A statement, declaration or definition, such as a function, a class or an import."""
@@ -346,30 +363,31 @@ class MiddleKind(StrEnum):
 
 
 class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A window of a rewritten document. Its middle is last, or it has no form and is unchanged."""
+    """A window of a document that was rewritten for fill-in-the-middle. A window whose `form` is None is unchanged."""
 
     start: int
-    """Index of its first token in the file."""
+    """Index of the window's first token in the file."""
     end: int
-    """Index after its last token in the file."""
+    """Index after the window's last token in the file."""
     num_ids: int
-    """Number of ids, sentinels included."""
+    """Number of ids in the window, sentinels included."""
     form: FimForm | None = None
     middle: MiddleKind | None = None
     num_middle_tokens: int = 0
 
 
 class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A document's rewriting for fill in the middle. Its part stores the ids of these windows one after another."""
+    """Windows of a document that was rewritten for fill-in-the-middle. The part stores the ids of these windows."""
 
     seed: int
-    """The same seed and text give the same windows."""
+    """Seed of random choices. The same seed and text give the same windows."""
     windows: tuple[FimWindow, ...]
     adds_closing_ids: bool
-    """True if the closing ids follow each rewritten window. Otherwise the window's ids include the end token."""
+    """True if the closing ids must be added after each rewritten window. False if the window's ids include
+    the end token."""
     num_file_tokens: int
     file_part: str
-    """Part with the ids of the original file."""
+    """Name of the part that stores the ids of the original file."""
     file_part_offset: int
     file_part_bytes: int
 
@@ -379,16 +397,16 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class WhyNotRewritten(Reason):
-    """Reason why a file that was chosen for fill in the middle is not rewritten."""
+    """Reason why a file that was chosen for fill-in-the-middle is not rewritten."""
 
-    FILE_WAS_CUT = "file_was_cut", "spans were cut out of it"
-    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding its ids does not give back its exact text"
+    FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding the ids of the file does not give its exact text"
     SPELLS_CONTROL_TOKEN = (
         "spells_control_token",
-        "rows have a text, and in this one a reader would mistake the text of a control token for a sentinel",
+        "rows have a text, and the file contains the text of a control token, which could be mistaken for a sentinel",
     )
-    NO_MIDDLE = "no_middle", "it is too short, or one of its windows is only whitespace"
-    FAILED = "failed", "its worker died or hung in each of three attempts; with --skip-failed"
+    NO_MIDDLE = "no_middle", "the file is too short, or one of its windows is only whitespace"
+    FAILED = "failed", "with --skip-failed: the worker died or hung in each of three attempts"
 
 
 class NotRewritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -410,7 +428,8 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
     text_sha256: str | None = None
     group: str | None = None
     split: Split | None = None
-    """Split that it would be in, if it was dropped after the splits were made. Later builds use the same split."""
+    """If the file was dropped after splits were assigned: the split that it would be in. Later builds reuse this
+    split."""
     moved_from: Split | None = None
     twin: str | None = None
     similarity: float | None = None
@@ -422,7 +441,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
 
     @classmethod
     def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
-        """Make a Drop with the known facts of the file. `more` sets further fields."""
+        """Return a Drop with all facts that `file` has. `more` sets further fields."""
         names: tuple[str, ...] = ()
         if isinstance(file, PreparedDocument):
             names = ("language", "text_sha256", "num_tokens", "license", "license_from")
@@ -439,7 +458,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     text: bytes
     """UTF-8 without a byte order mark. Line ends are those of the file."""
     encoding: str
-    """`text.decode().encode(encoding)` gives the bytes of the file (of a UTF-16 file, without its byte order mark)."""
+    """`text.decode().encode(encoding)` gives the bytes of the file, without the byte order mark of a UTF-16 file."""
     language: str
     size: int
     """Number of bytes in the file."""
@@ -447,7 +466,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the file's bytes, as `sha256sum` prints it. None if secrets were redacted, because the digest would
     confirm a guess of the redacted value."""
     is_unmodified: bool = False
-    """True if the text is the file's bytes: not decoded, not cells of a notebook, nothing redacted or respelled."""
+    """True if the text is exactly the bytes of the file: nothing was converted, redacted or respelled."""
     measures: bytes | None = None
     """Measurements of the cleaning rules, as JSON."""
     redactions: tuple[Redaction, ...] = ()
@@ -479,26 +498,27 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like
 
 
 class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Facts about a document that step 1 finds and all later steps keep."""
+    """Facts about a document that step 1 of a build finds and all later steps keep."""
 
     repo: str
     path: str
     language: str
     size: int
     text_sha256: str
-    """Digest of the tokenized text. It identifies a file independently of its encoding, name or notebook outputs."""
+    """Digest of the tokenized text. Files that differ only in encoding, name or notebook outputs have the same
+    digest."""
     num_tokens: int
     num_newlines: int
     part_bytes: int
     num_windows: int
     num_emitted_tokens: int
-    """Tokens in all its windows, special tokens and padding included."""
+    """Number of tokens in all windows of the document, special tokens and padding included."""
     num_window_tokens: int
-    """The file's own tokens in all its windows. A token in two windows counts twice."""
+    """Number of the file's tokens in all windows of the document. A token in two windows is counted twice."""
     num_tail_tokens_dropped: int
     num_row_bytes: int
-    """Exact size of its rows in the output, so that the offset of every piece is known before it is written. In its
-    part, the size excludes columns that step 2 fills."""
+    """Exact number of bytes of the document's rows in the output. The offset of every piece of the output is computed
+    from these sizes before anything is written. In a TokenizedDocument, columns that step 2 fills are not included."""
 
     @property
     def key(self) -> FileKey:
@@ -510,18 +530,18 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
 
 
 class TokenizedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A document as stored in its part. The offset of its ids follows from the documents before it."""
+    """A document as stored in a part of the work folder. The sizes of earlier documents give the offset of its ids."""
 
     header_license: str | None
-    """License of the SPDX tag in its header."""
+    """License in the SPDX tag of the file's header."""
     named_license: str | None
-    """License family that its first lines name in words."""
+    """License family that the first lines of the file name in words."""
     declared_license: str | None
-    """License that a table gives."""
+    """License that a table row names."""
 
 
 class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Facts about a document that are kept in memory, a few hundred bytes. Everything else is in its part."""
+    """Facts about a document that stay in memory, a few hundred bytes. The part stores everything else."""
 
     part: str
     part_offset: int
@@ -531,41 +551,42 @@ class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array
 
 
 class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A document in its split. Step 2 may cut spans out of it, change how often its windows occur, or make variants."""
+    """A document with its split. Step 2 may cut spans out of it, sample its windows, or make variants of it."""
 
     group: str
-    """Group of files that must be in the same split."""
+    """Name of the group of files that must be in the same split."""
     split: Split
     moved_from: Split | None
-    """Split of an earlier build, if it was another."""
+    """Split in an earlier build, if that split was different. None otherwise."""
     cuts: tuple[Cut, ...] = ()
     drops_touched_windows: bool = False
-    """True if windows that touch a cut are dropped, instead of cutting the ranges out."""
+    """True if windows that contain a token of a cut are dropped. False if only the tokens of cuts are removed."""
     num_cut_tokens: int = 0
-    """Tokens that are in no window because they are in a span that is also in another split or in a benchmark."""
+    """Number of tokens that are in no window, because they are in a span that also occurs in a different split or in a
+    benchmark."""
     draw: Draw | None = None
     """None if each window has one row."""
     num_undrawn_tokens: int = 0
-    """Tokens that are in no row because their windows were not drawn."""
+    """Number of tokens that are in no row because their windows were not drawn."""
     weight: float = 1.0
-    """Weight of its rows, with --weights-only."""
+    """Weight of the document's rows, with --weights-only."""
     variant: Variant | None = None
-    """None if it is the file itself."""
+    """None if the document is the file itself."""
     fim: Fim | None = None
-    """None if it is not rewritten for fill in the middle."""
+    """None if the document is not rewritten for fill-in-the-middle."""
 
     @property
     def num_file_tokens(self) -> int:
-        """Tokens of the file's text. Differs from num_tokens if the document was rewritten."""
+        """Number of tokens in the file's text. Differs from `num_tokens` after rewriting for fill-in-the-middle."""
         return self.num_tokens if self.fim is None else self.fim.num_file_tokens
 
     @property
     def num_uncut_tokens(self) -> int:
-        """Tokens of the file that are in at least one row: not cut, and drawn."""
+        """Number of the file's tokens that are in at least one row: not cut, and drawn."""
         return self.num_file_tokens - self.num_cut_tokens - self.num_undrawn_tokens
 
     def before_rewriting(self) -> "PlacedDocument":
-        """Return the document before it was rewritten, except that its sizes remain those of the rewritten one."""
+        """Return the document before fill-in-the-middle, except for row counts and sizes, which are not restored."""
         if self.fim is None:
             return self
         return msgspec.structs.replace(
@@ -579,7 +600,7 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Facts about a document that are only written to files.jsonl. They are kept on disk."""
+    """Facts about a document that are needed only for files.jsonl, and are therefore kept on disk."""
 
     sha256: str | None
     """Same as Document.sha256."""

@@ -1,4 +1,4 @@
-"""Schema: columns, sizes and special ids of a dataset's rows, known before a row is read."""
+"""Schema: columns, sizes and special ids of a dataset's rows, as recorded in the manifest."""
 
 from typing import NamedTuple
 
@@ -20,12 +20,13 @@ from gristmill.core.manifest import Manifest
 
 IDS_AT_ONCE = 1 << 22
 DOCUMENT_IDS = 1 << 14
-"""Assumed ids in a document, well above the mean of 8,100 in the standard library. Readers and Parquet's row groups
-therefore hold 256 documents, which the Hub's viewer displays even if each has 1 MiB, the default file limit."""
+"""Assumed number of ids in a document, well above the mean of 8,100 in Python's standard library. Readers and Parquet
+row groups therefore hold 256 documents. The Hub's viewer displays such a row group even if every document takes 1 MiB,
+the default maximum of a file."""
 
 
 class Schema(NamedTuple):
-    """Columns, sizes and special ids of rows, known before a row is read."""
+    """Columns, sizes and special ids of rows."""
 
     columns: tuple[str, ...]
     """Columns in the order of a row. `input_ids` is first, or `text` if rows are documents."""
@@ -53,7 +54,8 @@ class Schema(NamedTuple):
         is_known = first in {IDS, TEXT} and set(others) <= COLUMNS.keys() - {IDS, first}
         if not is_known or not (SEGMENTS in others or set(others) >= {"repo", "path", "start"}):
             raise DatasetError(
-                f"the manifest is damaged: it records the impossible columns {', '.join(manifest.columns)[:200]}."
+                f"the manifest is damaged: it records the impossible columns {', '.join(manifest.columns)[:200]}. "
+                "Build the dataset again."
             )
         return cls(
             columns=tuple(manifest.columns),
@@ -97,7 +99,7 @@ class Schema(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """True if a row holds windows of several files."""
+        """True if a row may hold windows of several files."""
         return SEGMENTS in self.columns
 
     @property

@@ -1,6 +1,7 @@
 """Random numbers that are the same on every machine. Python's own generator may change between versions.
 
-dice = Dice(seed, "rename", "src/app.py"); dice.below(6)
+rng = SeededRandom(seed, "rename", "src/app.py")
+rng.integer_below(6)
 """
 
 import hashlib
@@ -17,7 +18,7 @@ STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def stable_hash(*names: object) -> int:
-    """Hash the names to a 64-bit number. Equal names give equal numbers."""
+    """Hash the names to a 64-bit number, the same on every machine."""
     text = "\0".join(map(str, names))
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
@@ -28,7 +29,7 @@ def random_fraction(*names: object) -> float:
 
 
 def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the output of SplitMix64 for each of these states."""
+    """Return the output of SplitMix64 for each state."""
     bits: npt.NDArray[np.uint64] = states ^ (states >> np.uint64(30))
     bits *= np.uint64(FIRST)
     bits ^= bits >> np.uint64(27)
@@ -52,17 +53,17 @@ class SeededRandom:
         return mixed ^ (mixed >> 31)
 
     def bits_array(self, count: int) -> npt.NDArray[np.uint64]:
-        """Return the next `count` numbers of 64 random bits as an array."""
+        """Return an array of `count` numbers, each with 64 random bits."""
         states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
         self._state = (self._state + count * STEP) & MASK
         return mix(states)
 
     def integer_below(self, limit: int) -> int:
-        """Return an integer from 0 to limit - 1. The bias of one in 2 ** 64 / limit is negligible."""
+        """Return an integer from 0 to limit - 1. The bias, below limit / 2 ** 64, is negligible."""
         return (self.bits() * limit) >> 64
 
     def fraction(self) -> float:
-        """Return a float from 0 to below 1 with 53 random bits."""
+        """Return a float with 53 random bits, at least 0 and below 1."""
         return (self.bits() >> 11) / (1 << 53)
 
     def fractions(self, count: int) -> npt.NDArray[np.float64]:

@@ -8,23 +8,23 @@ from gristmill.core.names import counted
 def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
     """Format a table, with the first `left` columns aligned to the left and the others to the right.
 
-    Rich can do this too, but importing it takes 20 ms, a twentieth of a small build.
+    Rich can format tables too, but importing Rich takes 20 ms, a twentieth of a small build.
     """
     lines = [headings, *rows]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     return "".join(f"{_line(cells, widths, left)}\n" for cells in lines)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], num_left_aligned: int) -> str:
     padded = []
-    for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+    for index, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         spaces = " " * (width - _width(cell))
-        padded.append(cell + spaces if number < left else spaces + cell)
+        padded.append(cell + spaces if index < num_left_aligned else spaces + cell)
     return "  ".join(padded).rstrip()
 
 
 def _width(text: str) -> int:
-    """Number of terminal columns that the text takes."""
+    """Return the number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - few texts need it

@@ -1,7 +1,7 @@
-"""Find clusters of near-duplicates: candidates share a key, are compared exactly, and are joined by union-find.
+"""Find clusters of near-duplicates: documents that share a key are compared exactly, and joined by union-find.
 
-Within a band, a document is compared only with the first few documents of the same key that are in different clusters,
-not with all of them. So ten thousand copies of a file cost ten thousand comparisons.
+A document is not compared with all documents that share its key, but only with the first few that are in different
+clusters. So ten thousand near-duplicates need only ten thousand comparisons.
 """
 
 from collections import OrderedDict
@@ -15,14 +15,15 @@ from gristmill.dedup.signatures import Ids, Keys, distinct, grams_of
 
 MIN_JACCARD = 0.7
 MAX_REPRESENTATIVES = 16
-"""Maximum number of documents per key to compare with. A pair that is missed can be found by another key."""
+"""Maximum number of documents per key to compare a document with. A pair that is missed may share another key."""
 CACHE_BYTES = 32 << 20
 
 
 Pair = tuple[int, int]
-"""Numbers of two documents, the smaller one first."""
+"""Indices of two documents, the smaller index first."""
 Group = bytes
-"""Numbers of documents that share a key, ascending, as int32 in bytes, because there may be millions of groups."""
+"""Indices of documents that share a key, in ascending order. Stored as int32 in bytes, because there may be millions
+of groups."""
 
 
 class UnionFind:
@@ -45,7 +46,7 @@ class UnionFind:
         self._parents[max(one, other)] = min(one, other)
 
     def sets(self) -> list[list[int]]:
-        """Return the sets, ordered by their first number. Numbers in a set are ascending."""
+        """Return the sets, ordered by their smallest number. The numbers in a set are in ascending order."""
         members: dict[int, list[int]] = {}
         for item, parent in enumerate(self._parents):
             if parent == item:
@@ -56,22 +57,23 @@ class UnionFind:
 
 
 class NearDuplicate(NamedTuple):
-    """A document of a cluster that is not its first."""
+    """A document of a cluster, except the first document."""
 
     member: int
+    """Index of the document."""
     jaccard: float
     """Similarity to the first document of the cluster."""
 
 
 class Cluster(NamedTuple):
-    """Numbers of documents that are connected by similar pairs. `first` is the smallest."""
+    """Documents that are connected by similar pairs. `first` is the smallest index of a document."""
 
     first: int
     others: tuple[NearDuplicate, ...]
 
 
 class GramSets:
-    """Sorted distinct grams of documents, with a cache of those used last."""
+    """Sorted distinct 5-grams of documents, with a cache of the most recently used documents."""
 
     def __init__(self, ids_of: Callable[[int], Ids]) -> None:
         self._ids_of = ids_of
@@ -79,7 +81,7 @@ class GramSets:
         self._num_bytes = 0
 
     def jaccard(self, one: int, other: int) -> float:
-        """Return the Jaccard similarity of two documents: common grams divided by all grams."""
+        """Return the Jaccard similarity of two documents: the share of all their grams that both documents have."""
         left, right = self._set(one), self._set(other)
         num_common = _num_common(left, right)
         return num_common / (len(left) + len(right) - num_common)
@@ -111,13 +113,13 @@ def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, 
 def candidate_groups(bands: Iterable[Keys]) -> list[Group]:
     """Return the groups of documents that share a key. A group that shares keys in several bands is returned once.
 
-    `bands` has the keys of all documents, for each band.
+    `bands` yields, for each band, the keys of all documents.
     """
     return list(dict.fromkeys(group for keys in bands for group in _same_key(keys)))
 
 
 def find_clusters(groups: Iterable[Group], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
-    """Return the clusters of two or more documents, ordered by their first."""
+    """Return the clusters of two or more documents, ordered by their first document."""
     sets = UnionFind(num_documents)
     for group in groups:
         representatives: list[int] = []
@@ -140,7 +142,7 @@ def _cluster(members: Sequence[int], similarity: Callable[[Pair], float]) -> Clu
 
 
 def _same_key(keys: Keys) -> Iterator[Group]:
-    order = np.argsort(keys).astype(np.int32)  # an unstable sort takes a third of the time, and few keys occur twice
+    order = np.argsort(keys).astype(np.int32)  # unstable, which takes a third of the time; groups are sorted below
     ordered = keys[order]
     is_same = np.concatenate(([False], ordered[1:] == ordered[:-1], [False]))
     edges = np.flatnonzero(is_same[1:] != is_same[:-1])
@@ -148,21 +150,21 @@ def _same_key(keys: Keys) -> Iterator[Group]:
         yield np.sort(order[first : last + 1]).tobytes()
 
 
-# Exact duplicates have equal tokenized text. The first in path order is kept, the others are its copies.
+# Exact duplicates have the same tokenized text. The first document in path order is kept, the others are copies.
 
 Copies = dict[int, list[PreparedDocument]]
-"""Copies of each kept document, keyed by its index among the kept documents."""
+"""Copies of kept documents, keyed by the index of the kept document."""
 
 
 def separate_exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
-    """Return the documents to keep, and the copies of them. `documents` must be in path order."""
+    """Return the documents to keep, and their copies. `documents` must be in path order."""
     index_of: dict[str, int] = {}
     kept: list[PreparedDocument] = []
     copies: Copies = {}
     for document in documents:
-        number = index_of.setdefault(document.text_sha256, len(kept))
-        if number == len(kept):
+        index = index_of.setdefault(document.text_sha256, len(kept))
+        if index == len(kept):
             kept.append(document)
         else:
-            copies.setdefault(number, []).append(document)
+            copies.setdefault(index, []).append(document)
     return kept, copies

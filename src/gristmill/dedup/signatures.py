@@ -1,9 +1,9 @@
 """Compute keys from a document's ids such that near-duplicates probably share a key.
 
-The 5-grams of a document's ids form a set. MinHash with 256 permutations is a sketch of the set, and 32 bands of 8
-values give 32 keys. Two documents with a Jaccard similarity of 0.8 share at least one key in 0.997 of all cases, two
-with 0.5 in 0.12. Only the keys are stored, 256 bytes per document. Documents that share a key are compared exactly
-(clusters.py).
+The 5-grams of a document's ids form a set. MinHash with 256 permutations reduces the set to 256 values, and each of 32
+bands of 8 values gives a key. The probability that two documents share at least one key is 0.997 for a Jaccard
+similarity of 0.8, and 0.12 for a similarity of 0.5. Only the keys are stored, 256 bytes per document. Documents that
+share a key are compared exactly (clusters.py).
 """
 
 import struct
@@ -19,10 +19,10 @@ NUM_BANDS = 32
 GRAM_TOKENS = 5
 SEED = 0
 DOCUMENTS_AT_ONCE = 128
-"""Limited because rensa returns signatures as lists of numbers, ten kilobytes per document."""
+"""Limited, because rensa returns a signature as a list of numbers, which takes ten kilobytes per document."""
 
 GRAMS_AT_ONCE = 1 << 14
-"""Small enough for the numbers to fit into the processor's cache."""
+"""Small enough for the 5-grams to fit into the processor's cache."""
 SIGNATURE = struct.Struct(f"<{NUM_PERMUTATIONS}I")
 
 Keys = npt.NDArray[np.uint64]
@@ -31,7 +31,7 @@ Edges = npt.NDArray[np.int64]
 NO_BANDS: Keys = np.zeros((0, NUM_BANDS), np.uint64)
 Number = TypeVar("Number", bound=np.integer[Any])
 
-# Odd numbers without a bit pattern: the multipliers of SplitMix64 and PCG.
+# Odd numbers with irregular bits: the multipliers of SplitMix64 and PCG.
 GRAM_WEIGHTS = np.array(
     [0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93, 0x5851F42D4C957F2D], np.uint64
 )
@@ -39,26 +39,26 @@ BAND_WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 
 
 def mix_bits(numbers: Keys) -> Keys:
-    """Mix the bits of each number, so that every bit of the result depends on every bit of the number."""
+    """Mix the bits of each number, so that many bits of the result depend on each bit of the number."""
     mixed: Keys = (numbers ^ (numbers >> np.uint64(32))) * GRAM_WEIGHTS[0]
     mixed ^= mixed >> np.uint64(29)
     return mixed
 
 
 def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Return the distinct values, sorted. np.unique takes longer and loads numpy.ma."""
+    """Return the distinct values in ascending order. np.unique takes longer and loads numpy.ma."""
     keys = np.sort(keys)
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
 
 
 def concatenate_ids(documents: Sequence[Ids]) -> tuple[Ids, Edges]:
-    """Concatenate the ids of documents. The second array has the start of each document, and the end."""
+    """Concatenate the ids of documents. The second array has the start of each document, followed by the end."""
     ids = np.concatenate(documents) if documents else np.zeros(0, np.uint16)
     return ids, np.cumsum([0, *map(len, documents)])
 
 
 def grams_of(ids: Ids) -> Keys:
-    """Return a hash of each 5-gram, in order. A document of fewer tokens has one gram."""
+    """Return a hash of each 5-gram, in the order of the ids. A document of 1 to 4 tokens has one gram."""
     num_grams = max(min(1, len(ids)), len(ids) - GRAM_TOKENS + 1)
     grams = np.empty(num_grams, np.uint64)
     for at in range(0, num_grams, GRAMS_AT_ONCE):
@@ -72,7 +72,7 @@ def grams_of(ids: Ids) -> Keys:
 
 
 def band_keys(ids: Ids, edges: Edges) -> Keys:
-    """Return a row of 32 keys for each document. `edges` has the start of each document in `ids`, and the end."""
+    """Return a row of 32 keys for each document. `edges` has the start of each document, followed by the end."""
     firsts = range(0, len(edges) - 1, DOCUMENTS_AT_ONCE)
     parts = [_band_keys(ids, edges[first : first + DOCUMENTS_AT_ONCE + 1]) for first in firsts]
     return np.concatenate([NO_BANDS, *parts])
@@ -89,13 +89,13 @@ def _band_keys(ids: Ids, edges: Edges) -> Keys:
 
 
 def _grams_of_documents(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
-    """Return the grams of all documents and the start of each document. A gram may occur twice in a document."""
+    """Return the grams of all documents, and the start of each document. Grams may occur twice in a document."""
     sizes = np.diff(edges)
     if len(sizes) and sizes.min() < GRAM_TOKENS:
         grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
         return np.concatenate(grams), np.cumsum([0, *map(len, grams)]).astype(np.uint64)
     every, offsets = grams_of(ids[edges[0] : edges[-1]]), edges - edges[0]
-    # Replace grams that reach into the next document by the document's last gram, which leaves the set unchanged.
+    # A gram that reaches into the next document is replaced by the document's last gram, so the set stays the same.
     for before_end in range(1, GRAM_TOKENS):
         every[offsets[1:-1] - before_end] = every[offsets[1:-1] - GRAM_TOKENS]
     offsets[-1] = len(every)

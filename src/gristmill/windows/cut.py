@@ -1,6 +1,6 @@
 """Cut a file into windows by length, overlap and tail. Windows are slices of the ids of the complete file.
 
-Example: 510 content tokens per window (512 less two special tokens), overlap 256, a file of 1,000 tokens, tail keep:
+Example: a file of 1,000 tokens, 510 content tokens per window (512 minus two special tokens), overlap 256, tail keep:
 
 start   0 ├────────── 510 ──────────┤              fresh 510
 start 254       ├────────── 510 ──────────┤        fresh 254
@@ -25,9 +25,10 @@ NO_INDICES = np.zeros(0, np.int64)
 
 
 class WindowShape(NamedTuple):
-    """A WindowConfig for a tokenizer with a given number of special tokens."""
+    """Sizes of windows, from a WindowConfig and the number of special tokens that a tokenizer adds."""
 
     num_content: int
+    """Maximum number of tokens in a window, without special tokens."""
     overlap: int
     tail: str
     min_fresh: int
@@ -51,45 +52,46 @@ class WindowShape(NamedTuple):
 
 
 WHOLE_DOCUMENT = WindowShape(NO_LIMIT, 0, "keep", 1)
-"""Shape of rows of documents: a document, or a piece between two cuts, is one window."""
+"""Shape for rows of documents: a document, or a piece between two cuts, is one window."""
 
 
 class Windows(NamedTuple):
-    """Half-open ranges of token indices, with the number of tokens in each window that are in no earlier window."""
+    """Windows of a document, as half-open ranges of token indices."""
 
     starts: Indices
     ends: Indices
     fresh: Indices
+    """Number of tokens in each window that are in no earlier window."""
     num_tail_tokens_dropped: int
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def select(self, numbers: Indices) -> "Windows":
-        """Return the windows with these numbers."""
-        return Windows(self.starts[numbers], self.ends[numbers], self.fresh[numbers], 0)
+    def select(self, indices: Indices) -> "Windows":
+        """Return the windows with these indices."""
+        return Windows(self.starts[indices], self.ends[indices], self.fresh[indices], 0)
 
 
 class ManyWindows(NamedTuple):
-    """Windows of several documents, one document after another. Positions count from the start of each document."""
+    """Windows of several documents, one document after another. Token indices start from 0 in each document."""
 
     counts: Indices
     """Number of windows of each document."""
     windows: Windows
     num_tail_tokens_dropped: Indices
-    """Number of dropped tokens of each document."""
+    """Number of tail tokens dropped from each document."""
 
 
 def cut_all(num_tokens: Indices, shape: WindowShape) -> ManyWindows:
-    """Cut documents into windows, at least one each. They contain every token, except those of a dropped tail."""
+    """Cut each document into one or more windows. They contain every token, except the tokens of dropped tails."""
     stride = shape.num_content - shape.overlap
     counts = np.maximum(1, -((shape.overlap - num_tokens) // stride))
     lasts = np.cumsum(counts) - 1
-    numbers = positions_in_groups(counts)
-    starts = numbers * stride
+    indices = positions_in_groups(counts)
+    starts = indices * stride
     ends = np.minimum(starts + shape.num_content, np.repeat(num_tokens, counts))
     # All windows but the last are full, so the previous window ends `overlap` tokens after the start of this one.
-    fresh = ends - np.where(numbers, starts + shape.overlap, 0)
+    fresh = ends - np.where(indices, starts + shape.overlap, 0)
     tails = np.zeros(len(counts), np.int64)
     if shape.tail == "shift":
         is_shifted = counts > 1
@@ -103,9 +105,9 @@ def cut_all(num_tokens: Indices, shape: WindowShape) -> ManyWindows:
 
 
 def positions_in_groups(counts: Indices) -> Indices:
-    """Count from 0 in each group: group sizes `[3, 1, 2]` -> 0 1 2 0 0 1."""
-    numbers: Indices = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return numbers
+    """Return the position, from 0, of each item in its group: group sizes `[3, 1, 2]` -> 0 1 2 0 0 1."""
+    positions: Indices = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return positions
 
 
 def cut(num_tokens: int, shape: WindowShape) -> Windows:
@@ -114,7 +116,7 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
 
 
 def cut_outside(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
-    """Cut the spans between these ranges into windows. Spans of fewer than 32 tokens are left out."""
+    """Cut the parts of a document outside these ranges into windows. Parts of fewer than 32 tokens are left out."""
     spans = np.array(uncut_spans(num_tokens, ranges), np.int64).reshape(-1, 2)
     counts, windows, _ = cut_all(spans[:, 1] - spans[:, 0], shape)
     first = np.repeat(spans[:, 0], counts)
@@ -122,7 +124,7 @@ def cut_outside(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) ->
 
 
 def uncut_spans(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
-    """Return the spans of 32 or more tokens between these ranges, or the complete document if there are no ranges."""
+    """Return the spans of 32 or more tokens outside these ranges, or the complete document if there are no ranges."""
     if not ranges:
         return [(0, num_tokens)]
     edges = zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
@@ -130,17 +132,17 @@ def uncut_spans(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
 
 
 def drop_touched_windows(windows: Windows, ranges: Sequence[Range]) -> Windows:
-    """Return the windows that do not touch any of these ranges."""
+    """Return the windows that contain no token of these ranges."""
     is_clean = np.ones(len(windows), np.bool_)
     for start, end in ranges:
         is_clean &= (windows.ends <= start) | (windows.starts >= end)
     return drop_windows(windows, np.flatnonzero(~is_clean))
 
 
-def drop_windows(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
-    """Return the windows except those with these numbers, and count fresh tokens again."""
-    dropped = np.asarray(numbers, np.int64)
-    starts, ends = np.delete(windows.starts, dropped), np.delete(windows.ends, dropped)
+def drop_windows(windows: Windows, indices: Sequence[int] | Indices) -> Windows:
+    """Return the windows except those with these indices, and recompute the number of fresh tokens."""
+    indices = np.asarray(indices, np.int64)
+    starts, ends = np.delete(windows.starts, indices), np.delete(windows.ends, indices)
     earlier_ends = np.concatenate(([0], ends[:-1]))
     return Windows(starts, ends, ends - np.maximum(starts, earlier_ends), windows.num_tail_tokens_dropped)
 
@@ -156,7 +158,7 @@ def concatenate_windows(parts: Sequence[Windows]) -> Windows:
 
 
 def lines_between(starts: Any, ends: Any, newline_tokens: npt.NDArray[np.int32]) -> tuple[Any, Any]:
-    """Return the lines, from 1, on which the first and last token of each range begin. Also takes a single range."""
+    """Return the lines, from 1, on which the first and last token of a range begin. Takes arrays or single numbers."""
     first = 1 + np.searchsorted(newline_tokens, starts, "left")
     last = 1 + np.searchsorted(newline_tokens, ends - 1, "left")
     return first, last

@@ -1,4 +1,4 @@
-"""Groups of files with a weight, defined by pattern, language, top folder or repository."""
+"""Weights of groups of files. A pattern, a language, a top folder or a repository defines a group."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -18,7 +18,7 @@ DATA = ("json", "yaml", "toml", "ini", "xml", "csv", "svg", "gitignore", "po", "
 
 
 class Rule(NamedTuple):
-    """A group of files with a weight. A file is in the group if it matches any of the conditions."""
+    """A group of files with a weight. A file that meets at least one of the conditions matches the rule."""
 
     group: str
     weight: float
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
     @classmethod
     def of(cls, what: str, weight: float) -> "Rule":
-        """Parse `language:NAME`, `folder:NAME`, `repo:NAME` or a pattern."""
+        """Make a rule from `language:NAME`, `folder:NAME`, `repo:NAME` or a pattern."""
         kind, _, name = what.partition(":")
         match kind:
             case "language":
@@ -51,7 +51,7 @@ class Rule(NamedTuple):
 
 
 OTHERS = Rule("others", 1.0)
-"""Files that match no other rule."""
+"""Rule for files that match no other rule."""
 PRESETS: dict[str, tuple[Rule, ...]] = {
     "code": (
         Rule("code:source", 2.0, patterns=("**",)),
@@ -67,9 +67,9 @@ KINDS = ("language", "folder", "repo")
 
 
 def weight_rules(config: SamplingConfig) -> list[Rule]:
-    """Return the rules of the preset, then the explicit ones, which take precedence.
+    """Return the rules of the preset, followed by the explicit rules. The last rule that matches a file applies.
 
-    An explicit weight like `code:tests=3` replaces that of a group of the preset.
+    An explicit weight like `code:tests=3` replaces the weight of a group of the preset.
     """
     explicit = [Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS]
     if config.preset is None and not any(what in GROUPS for what in config.weights):
@@ -80,27 +80,29 @@ def weight_rules(config: SamplingConfig) -> list[Rule]:
 
 
 def check_weights(config: SamplingConfig) -> None:
-    """Raise ConfigError for an unknown kind. A word with a colon is not a pattern: write ? for a colon in a name."""
+    """Raise ConfigError for an unknown kind, like `lang:rust`. In a pattern, write ? instead of a colon."""
     for what in config.weights:
         kind, colon, _ = what.partition(":")
         if colon and kind.isidentifier() and what not in GROUPS and kind not in KINDS:
             known = ", ".join((*(f"{one}:NAME" for one in KINDS), *GROUPS))
-            raise ConfigError(f"--weight {what!r}: unknown kind {kind!r}. Use a pattern like 'src/**', or {known}.")
+            raise ConfigError(
+                f"--weight {what!r}: unknown kind {kind!r}. Use a pattern like 'src/**', or one of {known}."
+            )
 
 
 def weighted_languages(config: SamplingConfig) -> list[str]:
-    """Return the languages that have a weight."""
+    """Return the languages that have an explicit weight."""
     return [what.removeprefix("language:") for what in config.weights if what.startswith("language:")]
 
 
 def weighted_patterns(config: SamplingConfig) -> list[str]:
-    """Return the explicit patterns that have a weight."""
+    """Return the patterns that have an explicit weight."""
     explicit = (Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS)
     return [pattern for rule in explicit for pattern in rule.patterns]
 
 
 def last_matching_rule(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule:
-    """Return the last rule that matches the file, or OTHERS."""
+    """Return the last rule that matches the file, or OTHERS if none does."""
     found = OTHERS
     for rule in rules:
         if rule.matches(repo, path, language):

@@ -429,6 +429,6 @@ def test_build_with_other_splits_than_the_vocabulary_prints_a_note(trained, sour
     out, _ = trained
     build = ["build", str(source), "--tokenizer", str(out)]
     assert run([*build, "--out", str(tmp_path / "other")]) == 0
-    assert f"--splits {out} so that it has seen no held-out file" in capsys.readouterr().err
+    assert f"--splits {out} to hold out only files that the tokenizer has not seen" in capsys.readouterr().err
     assert run([*build, "--out", str(tmp_path / "same"), "--splits", str(out)]) == 0
     assert "holds nothing out" not in capsys.readouterr().err

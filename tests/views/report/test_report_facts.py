@@ -378,7 +378,7 @@ def test_hub_tokenizer_is_named_with_its_revision(dataset):
     [
         ("files.jsonl", lambda content: content[:-9], "is damaged"),
         ("files.jsonl", lambda content: content[: content.index(b"\n") + 1], "lists 1 file,"),
-        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "without a split"),
+        ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "but has no split"),
         ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "invalid settings"),
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "invalid settings"),
         (
