@@ -289,10 +289,10 @@ def test_manual_steps_can_each_run_on_nodes(cluster, runner, source, tmp_path):
 
 
 def test_ray_address_without_ray_runner_is_refused(source, tmp_path):
-    with pytest.raises(ConfigError, match=r"^--ray-address needs --runner ray\.$"):
+    with pytest.raises(ConfigError, match=r"^--ray-address needs --runner ray\."):
         RunConfig(ray_address="auto")
     code, line = refusal(run("build", source, "--out", tmp_path / "out", "--ray-address", "127.0.0.1:6379"))
-    assert (code, line) == (2, "--ray-address needs --runner ray.")
+    assert (code, line) == (2, "--ray-address needs --runner ray. Add --runner ray, or leave out --ray-address.")
     assert not any(tmp_path.iterdir())
 
 
