@@ -62,7 +62,8 @@ def _print_builds(runs: int) -> None:
         out = {name: os.path.join(folder, str(number)) for number, name in enumerate(CASES)}
         measured = measure_medians({name: cold_build(out[name], STDLIB, *CASES[name].split()) for name in CASES}, runs)
         print(
-            "Each build is of the standard library, from scratch. Seconds are medians and include the start and exit of the"
+            "Each build is of the standard library, from scratch. Seconds are medians and include the start and "
+            "exit of the"
         )
         print(
             f"interpreter. The cases are built alternately, {runs} times each. `tokens` is the number of tokens in all "
@@ -101,7 +102,8 @@ def _print_spellings(runs: int) -> None:
     counts = ", ".join(f"{count} `{name}`" for name, count in found.most_common())
     print(f"Found, including the control tokens of CodeBERT: {counts}.\n")
     print(
-        "Seconds to insert spaces into the text of control tokens until no control token is left, for texts that are slow to search:\n"
+        "Seconds to insert spaces into the text of control tokens until no control token is left, for texts that "
+        "are slow to search:\n"
     )
     print("| one megabyte of | spaces | seconds |\n| --- | --- | --- |")
     for piece in SLOW_TEXTS:

@@ -77,7 +77,7 @@ def loader_cases(datasets: dict[str, Dataset]) -> dict[str, Callable[[], float]]
 
 
 def transfer_cases(dataset: Dataset) -> dict[str, Callable[[], float]]:
-    """Return measurements of two ways to pass batches from a worker: packed into one array, and the default of torch."""
+    """Return measurements of two ways to pass batches from a worker: as one packed array, and the default of torch."""
     stream = dataset.torch("train", streaming=True)
     collate = stream.causal_collator()
     return {
@@ -105,7 +105,8 @@ def main() -> None:
         print(f"`python benchmarks/feeding.py`. {machine_text('gristmill', 'torch', 'numpy', 'orjson')}.\n")
         print(
             f"Million tokens per second, over {NUM_BATCHES} batches of {BATCH_SIZE} from {facts.windows:,} windows of "
-            f"the standard library, medians of {options.runs} runs. With one worker, the worker makes the batches and the "
+            f"the standard library, medians of {options.runs} runs. With one worker, the worker makes the batches "
+            f"and the "
             "training process only receives them.\n"
         )
         rates = median_rates(loader_cases(datasets), options.runs)
@@ -114,7 +115,8 @@ def main() -> None:
         for name in (name for name in rates if name.endswith("0")):
             print(f"| {name[:-4]} | {rates[name]:.1f} | {rates[name[:-1] + '1']:.1f} |")
         print(
-            "\nTwo ways to pass batches from a worker to the training process, with causal batches from a jsonl stream:\n"
+            "\nTwo ways to pass batches from a worker to the training process, with causal batches from a jsonl "
+            "stream:\n"
         )
         print("| transfer | one worker |")
         print("| --- | --: |")

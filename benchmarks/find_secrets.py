@@ -1,5 +1,4 @@
-"""Measure the search for secrets: how many planted secrets are found, how many look-alikes are mistaken for secrets, and
-the speed.
+"""Measure the search for secrets: its speed, planted secrets that it finds, and look-alikes that it reports by mistake.
 
 python benchmarks/find_secrets.py     # prints the contents of benchmarks/find_secrets.md
 """

@@ -12,8 +12,9 @@
    machine and with every version.
 4. With --tenth, make hard links in OTHER to a tenth of the files, chosen by hashed path.
 5. With --pack, write an archive for machines without a network. It contains 20,000 files of up to 64 kB, chosen by
-   hashed path. `python -m tarfile -e corpus.tar.xz DIR` unpacks the archive. In the archive, folders named `vendor` are renamed
-   to `code`, because a build excludes `vendor`, and most C, C++ and CUDA code of these packages is in such folders.
+   hashed path. `python -m tarfile -e corpus.tar.xz DIR` unpacks the archive. In the archive, folders named `vendor`
+   are renamed to `code`, because a build excludes `vendor`, and most C, C++ and CUDA code of these packages is in
+   such folders.
 """
 
 import argparse
@@ -161,7 +162,8 @@ def check_folder(folder: Path, packages: Sequence[str]) -> None:
     if unexpected:
         others = f"{unexpected[0]} and {len(unexpected) - 1} more" if len(unexpected) > 1 else unexpected[0]
         raise GatherError(
-            f"{folder} contains {others}, not part of the corpus. Choose a new folder, or delete everything else from this one."
+            f"{folder} contains {others}, not part of the corpus. Choose a new folder, or delete everything else "
+            f"from this one."
         )
 
 
@@ -171,7 +173,7 @@ def read_pins(listing: Path) -> list[Pin]:
 
 
 def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[tuple[Pin, Path | None]]:
-    """Yield each pin with its archive, or with None if the package is already unpacked. Some packages are downloaded ahead."""
+    """Yield each pin with its archive, or with None if the package is already unpacked. Downloads run ahead."""
     index = index_url()
     rest = iter(pins)
     pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE)

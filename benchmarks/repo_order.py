@@ -37,13 +37,15 @@ def main() -> None:
         f"`python benchmarks/repo_order.py CORPUS --runs {options.runs}`. {machine_text('gristmill', 'google-re2')}.\n"
     )
     print(
-        "Each build uses `--pack repo` and writes to a new folder. The three orders are built alternately, and each time "
+        "Each build uses `--pack repo` and writes to a new folder. The three orders are built alternately, and each "
+        "time "
         f"is the best of {options.runs} runs."
     )
     print(f"The corpus is the first {len(packages)} packages of benchmarks/corpus.txt. Each package is a repository:")
     print(f"{', '.join(map(_name, packages))}.\n")
     print(
-        "`imports` is the number of imports of a file in the same repository and split. An import is broken if the imported"
+        "`imports` is the number of imports of a file in the same repository and split. An import is broken if the "
+        "imported"
     )
     print("file comes after the importing file. This happens only in import cycles.\n")
     print(

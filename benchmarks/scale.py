@@ -1,5 +1,4 @@
-"""Measure the time and memory of builds of 100,000 files (2 GB), of a tenth of these files, and of rebuilds after 1 % of
-the files changed.
+"""Measure time and memory of builds of 100,000 files (2 GB) and of a tenth of the files, and of rebuilds after changes.
 
     python benchmarks/gather.py corpus --tenth corpus-tenth
     python benchmarks/scale.py corpus corpus-tenth     # prints the contents of benchmarks/scale.md; about 25 minutes
@@ -190,7 +189,8 @@ def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
     options = ("--compress", "zstd", "--max-file-bytes", "1000000000")
     print("\n## One large file\n")
     print(
-        "Builds of the tenth, without and with one large file. The size limit is raised for the large file, and the file"
+        "Builds of the tenth, without and with one large file. The size limit is raised for the large file, and the "
+        "file"
     )
     print("is a batch of its own in a separate process.\n")
     print("| source | seconds | peak memory, all processes | seconds by phase |")

@@ -5,8 +5,8 @@
 
 1. Seconds by phase come from benchmarks/scale.md.
 2. --measure (sample.py) measures the other values in a real build of a small folder: the share of the phases decide
-   and compare that runs as tasks, the spread of task durations, the time to list files and to write files.jsonl, bytes on disk, and
-   the driver's memory per document.
+   and compare that runs as tasks, the spread of task durations, the time to list files and to write files.jsonl,
+   bytes on disk, and the driver's memory per document.
 3. Phases that consist of tasks are simulated task by task (task_queue.py). The tables depend only on scale.md,
    simulate.json and the options.
 """
@@ -30,10 +30,12 @@ from gristmill.splits.span_join import BUCKET_BITS, MATCH, PARTITION_SPANS, RUN_
 HERE = Path(__file__).parent
 SCALE = HERE / "scale.md"
 SAMPLE = HERE / "simulate.json"
-HOW_TO_MAKE_SCALE = """benchmarks/scale.md does not exist, or has no row for the complete corpus. To write the file, run:
+HOW_TO_MAKE_SCALE = """benchmarks/scale.md does not exist, or has no row for the complete corpus. To write it, run:
     python benchmarks/gather.py corpus --tenth corpus-tenth
     python benchmarks/scale.py corpus corpus-tenth > benchmarks/scale.md"""
-HOW_TO_MEASURE = "benchmarks/simulate.json does not exist. To write the file, run: python benchmarks/simulate.py --measure corpus-tenth"
+HOW_TO_MEASURE = (
+    "benchmarks/simulate.json does not exist. To write it, run: python benchmarks/simulate.py --measure corpus-tenth"
+)
 
 MACHINES = (1, 4, 16, 64, 256)
 KEY_BYTES = 4
@@ -250,9 +252,7 @@ class Build:
         return self._task_phase("compare", tasks, self.step_2_pool, num_bytes)
 
     def _join(self) -> Phase:
-        """Simulate the join. It reads the spans of each partition from every run, and the matches of each run from every
-        partition.
-        """
+        """Simulate the join. It reads spans by partition from every run, and matches by run from every partition."""
         amounts, number = self.amounts, self.amounts.num_partitions
         num_reads = amounts.num_runs * number
         seconds = amounts.num_spans * self.rates.span

@@ -61,7 +61,8 @@ QUESTIONS = (
         ("--epochs", "200"),
         "Copies are made before the random split, so train contains nearly every held-out row. The validation score "
         "therefore improves until the last step and never suggests stopping. At the end, both models have seen the "
-        "same text too often, and there is no measurable difference. But the validation score of the copies is best for "
+        "same text too often, and there is no measurable difference. But the validation score of the copies is best "
+        "for "
         "the last model, which is much worse than the model that natural windows keep.",
     ),
     Question(
@@ -77,7 +78,8 @@ QUESTIONS = (
         ("natural", "leaky"),
         ("--epochs", "100"),
         "Part of the difference between own validation and test score exists because requests and starlette are "
-        "different code. The difference is larger for `leaky` than for `natural`, and the excess is due to the leak. The "
+        "different code. The difference is larger for `leaky` than for `natural`, and the excess is due to the "
+        "leak. The "
         "validation score of `leaky` is best at the last step, long after the model has become worse. (At the end, the "
         "leaky model is slightly better, because it was trained on parts of all files, including files that `natural` "
         "holds out.)",
@@ -88,7 +90,8 @@ QUESTIONS = (
         ("natural", "overlap-128", "overlap-0"),
         ("--epochs", "100"),
         "There is no measurable difference between the kept models. Less overlap means fewer windows, and so more "
-        "epochs for the same number of tokens. The models differ at the end because each has trained past its best step by a "
+        "epochs for the same number of tokens. The models differ at the end because each has trained past its best "
+        "step by a "
         "different amount. We expected overlap 256 to be better, but it is not for this model and this code.",
     ),
     Question(
@@ -257,7 +260,8 @@ def validation_errors_in(comparison: dict[str, Any]) -> Iterator[str]:
     for name in others:
         excess = interval_of([errors[first, seed] - errors[name, seed] for dataset, seed in errors if dataset == name])
         yield (
-            f"- own validation of {name}: {interval_text(excess)} bits further below the test score than own validation "
+            f"- own validation of {name}: {interval_text(excess)} bits further below the test score than own "
+            f"validation "
             f"of {first}"
         )
 

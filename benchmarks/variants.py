@@ -133,7 +133,8 @@ def print_noise_speed() -> None:
 
 def print_builds(runs: int) -> None:
     print(
-        f"Builds of the standard library into a new folder. The cases alternate, and seconds are medians of {runs} runs.\n"
+        f"Builds of the standard library into a new folder. The cases alternate, and seconds are medians of {runs} "
+        f"runs.\n"
     )
     cases = {
         "natural": [],

@@ -198,7 +198,8 @@ def print_page(measured: Measured) -> None:
         "disk."
     )
     print(
-        f"A viewer that starts later loads the index in {seconds['again']:.1f} s. A search for a word that does not occur "
+        f"A viewer that starts later loads the index in {seconds['again']:.1f} s. A search for a word that does not "
+        f"occur "
         "takes"
     )
     print(

@@ -1,5 +1,4 @@
-"""Compare trained vocabularies of several sizes and patterns with that of CodeBERT: bytes per token, number of windows,
-and seconds of training.
+"""Compare trained vocabularies of several sizes and patterns with CodeBERT's: bytes per token, windows and seconds.
 
 python benchmarks/vocabulary.py > benchmarks/vocabulary.md
 """
@@ -49,7 +48,8 @@ def main() -> None:
     print(f"`python benchmarks/vocabulary.py`. {machine_text('gristmill', 'gigatoken', 'tokenizers')}.\n")
     print_table(library, other_packages, list(seconds.values()))
     print(
-        f"\nTraining {DEFAULT_SIZE:,} ids takes at most {peak_mb:.0f} MB of memory in all processes together. A second run "
+        f"\nTraining {DEFAULT_SIZE:,} ids takes at most {peak_mb:.0f} MB of memory in all processes together. A "
+        f"second run "
         "wrote"
     )
     print("the same tokenizer.json, byte for byte.")
