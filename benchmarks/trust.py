@@ -166,7 +166,7 @@ def jaccard(one: list[int], other: list[int]) -> float:
 def print_many_files(folder: str) -> None:
     """Measure builds of many small files. The lines are from the standard library, so they repeat as in real code."""
     print(
-        "\nBuilds of many files of about 35 lines, drawn from the standard library (seed 0). This is a hard case: "
+        "\nBuilds of many files of about 40 lines, drawn from the standard library (seed 0). This is a hard case: "
         "the more "
         "files,"
     )

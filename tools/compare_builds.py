@@ -420,8 +420,7 @@ class Side(NamedTuple):
         found = subprocess.run(command, cwd=self.results, env=self.environment(), capture_output=True, check=True)
         if not Path(found.stdout.decode().strip()).is_relative_to(self.source):
             raise UsageError(
-                f"{self.name}: gristmill is imported from {found.stdout.decode().strip()}, not from {self.source}. "
-                f"Uninstall gristmill."
+                f"{self.name}: gristmill is imported from {found.stdout.decode().strip()}, not from {self.source}."
             )
 
 
