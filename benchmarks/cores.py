@@ -1,20 +1,20 @@
-"""Measure how well the builds of two revisions use many cores: by workers, by formats and by phase.
+"""Measure how well builds of two revisions use many cores, by number of workers, format and phase.
 
-    python benchmarks/cores.py BEFORE [AFTER] --corpus corpus     # prints benchmarks/cores.md
+    python benchmarks/cores.py BEFORE [AFTER] --corpus corpus     # prints the contents of benchmarks/cores.md
 
-speed.py describes the corpus. On a machine without git and network, pass two source trees, and put the libraries and
-one of the trees on PYTHONPATH:
+The docstring of speed.py shows how to make the corpus. On a machine without git or a network, pass two source trees,
+and put the libraries and one of the trees on PYTHONPATH:
 
     export PYTHONPATH=libraries:after/src
     python after/benchmarks/cores.py --before-tree before --after-tree after --corpus corpus
 
-This interpreter runs both revisions in turns. With any number of workers, both must write the same bytes into the data
-files and files.jsonl. The parts:
+The interpreter that runs this script also runs the two revisions, alternately. Both must write the same bytes into the
+data files and files.jsonl, with any number of workers. --only selects one of these parts:
 
 workers    default builds with 1, 2, 4, 8 and 16 workers, up to the number of cores
 formats    `--format bin` and `--format parquet` compared with JSONL, on all cores, with the seconds of each phase.
            Parquet needs PyArrow and is skipped without it
-serial     CPU seconds by phase of the main process, in a build on all cores. Workers cannot share this work
+serial     CPU seconds of the main process by phase, in a build on all cores. Workers cannot do this work
 """
 
 import argparse
@@ -60,9 +60,9 @@ started = time.process_time()
 settings = {"sources": [source], "out": out, "run": {"workers": int(workers)}}
 gristmill.build(msgspec.convert(settings, gristmill.Config), progress)
 total = time.process_time() - started
-json.dump({"start": started, **progress.cpu, "the rest": total - sum(progress.cpu.values())}, open(result, "w"))
+json.dump({"start": started, **progress.cpu, "outside phases": total - sum(progress.cpu.values())}, open(result, "w"))
 """
-"""Script that builds and writes the CPU seconds of its own process, by phase."""
+"""Script that builds a dataset and writes the CPU seconds of its own process by phase."""
 WORKERS = (1, 2, 4, 8, 16)
 FORMATS = ("jsonl", "bin", "parquet")
 
@@ -74,7 +74,7 @@ def measure_workers(setting: Setting) -> list[Table]:
     one, *more = pairs.values()
     for pair in more:
         refuse_different("build with more workers", one.before.data, pair.before.data)
-    heads = ("workers", *pair_heads("s"), *pair_heads("CPU s"), "1 worker : this, before", "1 worker : this, after")
+    heads = ("workers", *pair_heads("s"), *pair_heads("CPU s"), "speedup over 1 worker, before", "speedup, after")
     rows: list[list[Cell]] = [
         [
             count,
@@ -94,7 +94,7 @@ def measure_formats(setting: Setting) -> list[Table]:
     cases = {name: cold_build(setting.corpus, "--workers", workers, "--format", name) for name in formats}
     pairs = in_turns(cases, setting)
     jsonl = pairs["jsonl"]
-    heads = ("format", *pair_heads("s"), *pair_heads("CPU s"), "this : JSONL, before", "this : JSONL, after")
+    heads = ("format", *pair_heads("s"), *pair_heads("CPU s"), "relative to JSONL, before", "relative to JSONL, after")
     rows: list[list[Cell]] = [
         [
             name,
@@ -109,7 +109,7 @@ def measure_formats(setting: Setting) -> list[Table]:
 
 
 def phases_table(pairs: dict[str, Pair], workers: str) -> Table:
-    """Return the seconds by phase of the fastest run of each format and revision."""
+    """Return a table of the seconds by phase, for the fastest run of each format and revision."""
     heads = ("phase", *(head for name in pairs for head in (f"{name}, before", f"{name}, after")))
     costs = [one for pair in pairs.values() for one in pair]
     names = sorted(dict.fromkeys(name for one in costs for name in one.phases), key="total".__eq__)

@@ -1,6 +1,6 @@
-"""Compare rows of documents with rows of windows, and measure the search for the text of control tokens.
+"""Compare builds with `--rows documents` and builds of windows, and measure the search for the text of control tokens.
 
-python benchmarks/documents.py [--runs 5]     # prints benchmarks/documents.md
+python benchmarks/documents.py [--runs 5]     # prints the contents of benchmarks/documents.md
 """
 
 import argparse
@@ -61,10 +61,13 @@ def _print_builds(runs: int) -> None:
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
         out = {name: os.path.join(folder, str(number)) for number, name in enumerate(CASES)}
         measured = measure_medians({name: cold_build(out[name], STDLIB, *CASES[name].split()) for name in CASES}, runs)
-        print("Builds of the standard library from scratch. Seconds include start and exit of the interpreter and are")
         print(
-            f"medians of {runs} builds that take turns. Tokens are those in the rows. Memory is that of all "
-            "processes.\n"
+            "Each build is of the standard library, from scratch. Seconds are medians and include the start and "
+            "exit of the"
+        )
+        print(
+            f"interpreter. The cases are built alternately, {runs} times each. `tokens` is the number of tokens in all "
+            "rows. `peak MB` is the peak memory of all processes.\n"
         )
         print("| kind of rows | rows | tokens | MB | seconds | peak MB |\n| --- | --- | --- | --- | --- | --- |")
         for name, one in measured.items():
@@ -98,7 +101,10 @@ def _print_spellings(runs: int) -> None:
     print(f"| `gristmill check` | {num_bytes / 1e6 / seconds_in_check:.0f} |\n")
     counts = ", ".join(f"{count} `{name}`" for name, count in found.most_common())
     print(f"Found, including the control tokens of CodeBERT: {counts}.\n")
-    print("Seconds to insert spaces into control tokens until none is left, for texts that are slow to search:\n")
+    print(
+        "Seconds to insert spaces into the text of control tokens until no control token is left, for texts that "
+        "are slow to search:\n"
+    )
     print("| one megabyte of | spaces | seconds |\n| --- | --- | --- |")
     for piece in SLOW_TEXTS:
         text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]

@@ -1,6 +1,6 @@
-"""Measure how many tokens per second reach a training loop, from the files to batches of 32.
+"""Measure how many tokens per second a training loop gets from dataset files, in batches of 32 rows.
 
-python benchmarks/feeding.py [--source DIR] [--runs 3]     # prints benchmarks/feeding.md
+python benchmarks/feeding.py [--source DIR] [--runs 3]     # prints the contents of benchmarks/feeding.md
 """
 
 import argparse
@@ -31,7 +31,7 @@ Reader = WindowDataset | WindowStream
 
 
 def measure_rate(batches: Any) -> float:
-    """Return million tokens per second after the first batch. Special tokens count, padding does not."""
+    """Return the rate in million tokens per second after the first batch, including special tokens but not padding."""
     iterator = iter(batches)
     next(iterator)
     num_tokens = 0
@@ -42,7 +42,7 @@ def measure_rate(batches: Any) -> float:
 
 
 def median_rates(cases: dict[str, Callable[[], float]], runs: int) -> dict[str, float]:
-    """Return the median rate of each case. The cases take turns, so that a noisy minute affects all of them."""
+    """Return the median rate of each case. The cases run alternately, so that a noisy minute affects all of them."""
     rates: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(runs):
         for name, measure in cases.items():
@@ -70,14 +70,14 @@ def loader_cases(datasets: dict[str, Dataset]) -> dict[str, Callable[[], float]]
             for task, collate in collators(reader).items():
                 for num_workers in (0, 1):
                     name = f"{access} | {compression} | {task} | {num_workers}"
-                    cases[name] = lambda reader=reader, collate=collate, num_workers=num_workers: measure_rate(  # type: ignore[misc] # the defaults bind them
+                    cases[name] = lambda reader=reader, collate=collate, num_workers=num_workers: measure_rate(  # type: ignore[misc] # defaults bind the loop variables
                         reader.loader(BATCH_SIZE, collate, num_workers=num_workers)
                     )
     return cases
 
 
 def transfer_cases(dataset: Dataset) -> dict[str, Callable[[], float]]:
-    """Return two ways to pass batches from a worker: packed into one array, and the default of torch."""
+    """Return measurements of two ways to pass batches from a worker: as one packed array, and the default of torch."""
     stream = dataset.torch("train", streaming=True)
     collate = stream.causal_collator()
     return {
@@ -105,8 +105,9 @@ def main() -> None:
         print(f"`python benchmarks/feeding.py`. {machine_text('gristmill', 'torch', 'numpy', 'orjson')}.\n")
         print(
             f"Million tokens per second, over {NUM_BATCHES} batches of {BATCH_SIZE} from {facts.windows:,} windows of "
-            f"the standard library, medians of {options.runs}. With a worker, the training process only receives "
-            "batches.\n"
+            f"the standard library, medians of {options.runs} runs. With one worker, the worker makes the batches "
+            f"and the "
+            "training process only receives them.\n"
         )
         rates = median_rates(loader_cases(datasets), options.runs)
         print("| access | files | task | no worker | one worker |")
@@ -114,13 +115,14 @@ def main() -> None:
         for name in (name for name in rates if name.endswith("0")):
             print(f"| {name[:-4]} | {rates[name]:.1f} | {rates[name[:-1] + '1']:.1f} |")
         print(
-            "\nWays to pass batches from a worker to the training process, for causal batches from a stream of jsonl:\n"
+            "\nTwo ways to pass batches from a worker to the training process, with causal batches from a jsonl "
+            "stream:\n"
         )
         print("| transfer | one worker |")
         print("| --- | --: |")
         for name, rate in median_rates(transfer_cases(datasets["jsonl"]), options.runs).items():
             print(f"| {name} | {rate:.1f} |")
-        print("\nSeconds to open train for random access. Reading a row then takes microseconds:\n")
+        print("\nSeconds to open the train split for random access. Reading a row afterwards takes microseconds:\n")
         print("| files | seconds |")
         print("| --- | --: |")
         for name, dataset in datasets.items():

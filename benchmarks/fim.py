@@ -1,6 +1,6 @@
-"""Measure the cost of fill in the middle: of complete builds, and of choosing middles by syntax, lines or characters.
+"""Measure the cost of fill-in-the-middle: complete builds, and the choice of middles by syntax, lines or characters.
 
-python benchmarks/fim.py [FOLDER] [--runs 5]     # prints benchmarks/fim.md
+python benchmarks/fim.py [FOLDER] [--runs 5]     # prints the contents of benchmarks/fim.md
 
 FOLDER contains source code and defaults to the standard library.
 """
@@ -24,7 +24,7 @@ from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.middles import Middle, Shares, choose_middle, find_nodes
 
 MAX_MEGABYTES = 8
-"""Maximum amount of source per language."""
+"""Maximum amount of source code per language."""
 MAX_FILE_BYTES = 1 << 18
 PIECE_BYTES = 8_192
 """Approximate size of a row of 2,048 tokens."""
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     folder = "" if options.folder == Path(STDLIB) else " FOLDER"
-    print("# Fill in the middle\n")
+    print("# Fill-in-the-middle\n")
     print(f"`python benchmarks/fim.py{folder} --runs {options.runs}`. {machine_text('gristmill', 'tree-sitter')}.\n")
     print_builds(options.folder, options.runs)
     print("## Middles\n")
@@ -52,7 +52,7 @@ def main() -> None:
         f"Milliseconds per MB of source on one core, best of {options.runs}, for one middle of up to "
         f"{MAX_MIDDLE_BYTES:,} bytes"
     )
-    print(f"per piece of {PIECE_BYTES:,} bytes. `syntax` includes parsing, finding the nodes and choosing.\n")
+    print(f"per piece of {PIECE_BYTES:,} bytes. `syntax` includes parsing, finding the nodes and choosing a middle.\n")
     print("| language | files | MB | characters | lines | parse | nodes | syntax | middles that are nodes |")
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for language, sources in sources_by_language(options.folder).items():
@@ -60,11 +60,12 @@ def main() -> None:
 
 
 def print_builds(folder: Path, runs: int) -> None:
-    """Compare builds that rewrite all documents of train with a build that rewrites none."""
+    """Compare builds that rewrite all documents of the train split with a build that rewrites none."""
     print(
-        "Builds into a new folder with --preset fim --window 2048. They take turns, and seconds are medians of "
-        f"{runs}.\nThe tokenizer is CodeBERT's with the control tokens of StarCoder 2 added. --fim 1 rewrites all "
-        "documents of train.\n"
+        "Each build uses --preset fim --window 2048 and writes to a new folder. The cases are built alternately, and "
+        f"seconds are medians of {runs}.\nThe tokenizer is that of CodeBERT with the control tokens of StarCoder 2 "
+        f"added. "
+        "--fim 1 rewrites all documents of the train split.\n"
     )
     options = {"`--fim 0`": ["--fim", "0"]} | {
         f"`--fim 1 --fim-middles {kind}`": ["--fim", "1", "--fim-middles", kind] for kind in MIDDLE_KINDS
@@ -72,7 +73,7 @@ def print_builds(folder: Path, runs: int) -> None:
     with tempfile.TemporaryDirectory() as work:
         tokenizer = tokenizer_with_sentinels(Path(work))
         shared = ["--preset", "fim", "--window", "2048", "--tokenizer", tokenizer]
-        commands = {name: cold_build(f"{work}/out", str(folder), *shared, *own) for name, own in options.items()}
+        commands = {name: cold_build(f"{work}/out", str(folder), *shared, *fim) for name, fim in options.items()}
         measured = measure_medians(commands, runs)
     baseline = measured["`--fim 0`"].seconds
     print("| build | seconds | relative to `--fim 0` | peak MB |")
@@ -83,7 +84,7 @@ def print_builds(folder: Path, runs: int) -> None:
 
 
 def tokenizer_with_sentinels(folder: Path) -> str:
-    """Write CodeBERT's tokenizer with the sentinels of fill in the middle added, and return its folder."""
+    """Write CodeBERT's tokenizer with added fill-in-the-middle sentinels, and return the folder."""
     definition = gristmill.load_tokenizer().definition
     tree = json.loads(definition.json)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -137,7 +138,7 @@ def language_row(language: str, sources: Sequence[Source], runs: int) -> str:
 
 
 def choose_middles(sources: Sequence[Source], kind: str) -> list[Middle]:
-    """Choose a middle of this kind for each piece of the sources."""
+    """Choose a middle of this kind for each piece of PIECE_BYTES in the sources."""
     rng, shares = SeededRandom(0), MIDDLE_KINDS[kind]
     chosen = []
     for language, text in sources:

@@ -1,6 +1,6 @@
-"""Measure the search for secrets: planted secrets found, look-alikes found by mistake, and speed.
+"""Measure the search for secrets: its speed, planted secrets that it finds, and look-alikes that it reports by mistake.
 
-python benchmarks/find_secrets.py     # prints benchmarks/find_secrets.md
+python benchmarks/find_secrets.py     # prints the contents of benchmarks/find_secrets.md
 """
 
 import base64
@@ -32,8 +32,9 @@ WORD = string.ascii_letters + string.digits
 PASSWORD_CHARACTERS = WORD + "!@#$%^*-_+=?"
 URL64 = WORD + "-_"
 HEX = "0123456789abcdef"
-# Lines with a random value. {password} and {signs} have 10 to 14 characters, {half} has 5. `{_}` is empty. It prevents
-# secret scanners from reporting this file. `⏎` is a line feed.
+# Lines with placeholders for random values. {password} is 10 to 14 letters and digits, {signs} is 10 to 14 letters,
+# digits and symbols, {half} is 5 letters and digits. `{_}` is empty and prevents secret scanners from reporting this
+# file. `⏎` is a line feed. The text of a line is also its random seed.
 PLANTED = {
     "known formats": """
         AWS_KEY_ID=AK{_}IA{upper16}
@@ -59,14 +60,14 @@ PLANTED = {
         jwt: {jwt}
         S{_}G.{url22}.{url43}
     """,
-    "known formats after letters": """
+    "known formats directly after other letters": """
         xgh{_}p_{word36}
         tokengh{_}p_{word36}
         keyAK{_}IA{upper16}
         tokennp{_}m_{word36}
         agl{_}pat-{url20}
     """,
-    "values after a name": """
+    "values assigned to names like api_key": """
         api_key = "{word32}"
         API_KEY={word32}
         "clientSecret": "{word40}"
@@ -164,7 +165,7 @@ LOOK_ALIKES = {
 
 
 def draw_values(rng: random.Random) -> dict[str, str]:
-    """Draw one of each value that the lines above contain."""
+    """Draw a random value for each placeholder in the lines above."""
 
     def random_text(alphabet: str, length: int) -> str:
         return "".join(rng.choices(alphabet, k=length))
@@ -198,29 +199,29 @@ def lines_of(group: str) -> list[str]:
 
 
 def count_found(line: str) -> int:
-    """Return in how many of DRAWS texts the value is found and completely redacted."""
+    """Return the number of draws, out of DRAWS, in which the value is found and completely redacted."""
     rng = random.Random(line)
     value_names = [name for _, name, _, _ in string.Formatter().parse(line) if name and name != "_"]
-    found = 0
+    num_found = 0
     for _ in range(DRAWS):
         values = draw_values(rng)
         redacted = redact(f"# grist\n{line.format(**values)}\n".encode(), "text", SecretsConfig())
-        is_left = redacted is None or any(values[name].encode() in redacted.text for name in value_names)
-        found += redacted is not None and bool(redacted.redactions) and not is_left
-    return found
+        is_value_left = redacted is None or any(values[name].encode() in redacted.text for name in value_names)
+        num_found += redacted is not None and bool(redacted.redactions) and not is_value_left
+    return num_found
 
 
 def print_counts(title: str, groups: dict[str, str]) -> None:
     print(f"| {title} | lines | found |")
     print("| --- | --- | --- |")
-    all_lines = 0
-    all_found = 0
+    num_lines = 0
+    num_found = 0
     for name, group in groups.items():
         lines = lines_of(group)
         found = sum(map(count_found, lines))
-        all_lines, all_found = all_lines + len(lines), all_found + found
+        num_lines, num_found = num_lines + len(lines), num_found + found
         print(f"| {name} | {len(lines)} | {found} of {DRAWS * len(lines)} |")
-    print(f"| all | {all_lines} | {all_found} of {DRAWS * all_lines} |\n")
+    print(f"| all | {num_lines} | {num_found} of {DRAWS * num_lines} |\n")
 
 
 def library_texts() -> list[bytes]:
@@ -252,8 +253,8 @@ def main() -> None:
     print("# Search for secrets\n")
     print(f"`python benchmarks/find_secrets.py`. {machine_text('gristmill', 'google-re2')}.\n")
     print(
-        f"Each line contains a random value and is drawn {DRAWS} times. Some short passwords look like words and are "
-        "not found.\n"
+        f"Each line is tested {DRAWS} times, with new random values for its placeholders. Some short passwords look "
+        "like words and are not found.\n"
     )
     print_counts("planted", PLANTED)
     print_counts("look-alikes", LOOK_ALIKES)

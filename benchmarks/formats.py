@@ -1,8 +1,8 @@
-"""Measure each output format: write and read speed on one core, size, and comparison with the format's own library.
+"""Measure each output format: size, read and write speed on one core, and write speed of the format's own library.
 
-python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints benchmarks/formats.md
+python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints the contents of benchmarks/formats.md
 
-`make test` installs streaming and litdata in a folder next to the environment.
+`make test` installs the libraries streaming and litdata, in the folder `readers` of the environment.
 """
 
 import argparse
@@ -49,7 +49,7 @@ PACKAGES = ("gristmill", "pyarrow", "datasets", "numpy")
 
 
 class Rows(NamedTuple):
-    """All rows of train."""
+    """All rows of the train split."""
 
     batches: list[WindowBatch]
     schema: Schema
@@ -66,9 +66,9 @@ BulkWrite = Callable[[Path], object]
 class FormatCase(NamedTuple):
     format: Format
     library: str
-    """Name of the function of the format's library that writes all rows. Empty if there is none."""
+    """Name of the library function that writes the rows. Empty if no library is measured."""
     prepare: Callable[[Rows], BulkWrite] | None = None
-    """Convert rows to the library's form, and return a function that writes them with the library."""
+    """Function that converts rows to the library's form and returns a function that writes the converted rows."""
 
 
 def parquet_in_bulk(rows: Rows) -> BulkWrite:
@@ -139,7 +139,7 @@ def litdata_in_bulk(rows: Rows) -> BulkWrite:
 
 
 def library_rows(rows: Rows, as_array: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield row by row, in the form that the libraries read."""
+    """Yield each row as a tuple of ids and columns, in the types that the libraries accept."""
     for batch in rows.batches:
         columns = [
             [as_array(one.astype(np.int32)) for one in column.rows()]
@@ -176,12 +176,12 @@ def main() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         cases = [case for case in CASES if not options.only or case.format.name in options.only]
         cells = [measure_format(case, rows, Path(name, "written"), options.runs) for case in cases]
-    counts = f"{sum(map(len, rows.batches)):,} windows of up to {rows.schema.length} ids, {rows.num_ids:,} ids in all"
+    counts = f"{sum(map(len, rows.batches)):,} windows of up to {rows.schema.length} ids, {rows.num_ids:,} ids in total"
     print("# Speed and size of each format\n")
     print(f"`python benchmarks/formats.py --runs {options.runs}`. {environment}.\n")
     print(f"{counts}, with overlap 256, in batches of {ROWS_PER_BATCH:,} rows in memory.")
-    print("Speeds are million ids per second on one core, from rows to files in the page cache, best of all runs.")
-    print("The library gets all rows at once in its own form. The time to convert them is not included.\n")
+    print("Speeds are in million ids per second on one core, best of all runs. The files are in the page cache.")
+    print("The library gets all rows at once. The time to convert the rows to the library's form is not included.\n")
     heads = ("format", "write", "bytes per id", "read", "library", "library write", "gristmill time / library time")
     print(markdown_table(Table("Formats", heads, cells)))
 
@@ -224,7 +224,7 @@ def measure_format(case: FormatCase, rows: Rows, folder: Path, runs: int) -> lis
 
 
 def seconds_to_write(write_into: BulkWrite, folder: Path) -> float:
-    """Return the seconds to write into a new folder."""
+    """Return the seconds that `write_into` takes to write into a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     started = time.perf_counter()
@@ -239,13 +239,13 @@ def write(one: Format, rows: Rows, folder: Path) -> None:
 
 
 def seconds_to_read(one: Format, rows: Rows, folder: Path) -> float:
-    """Read all rows in order and return the seconds. The rows must equal the written ones."""
+    """Return the seconds to read all rows from first to last. The rows read must equal the rows written."""
     started = time.perf_counter()
     reader = one.open(folder, Split.TRAIN, rows.schema)
     starts = range(0, len(reader), ROWS_PER_READ)
     read = [reader.read(start, min(start + ROWS_PER_READ, len(reader))) for start in starts]
     seconds = time.perf_counter() - started
-    assert join_digests(read) == join_digests(rows.batches), one.name
+    assert join_digests(read) == join_digests(rows.batches), f"{one.name}: the rows read differ from the rows written"
     return seconds
 
 

@@ -1,18 +1,20 @@
-"""Download and unpack source distributions: 100,000 files and 2 GB of real code, for measurements at scale.
+"""Download and unpack source distributions with 100,000 files and 2 GB of real code, for measurements at scale.
 
     python benchmarks/gather.py DIR [--tenth OTHER] [--files 100000] [--bytes 2e9]
     python benchmarks/gather.py DIR --files 32000 --bytes 1e8 --pack corpus.tar.xz     # for speed.py and cores.py
 
-1. Download the packages of benchmarks/corpus.txt in the order of that file, from the index that pip is configured for.
-   Their code is not run. (`pip download` of a source distribution would run it.)
-2. Check their SHA-256 and unpack the regular files into DIR/name-version/. Packages that are already there are not
-   downloaded again.
-3. Stop after the package with which both numbers are reached. A file counts if it may be source: 1 byte to 1 MiB, with
-   no NUL at its start. This rule does not depend on gristmill, so DIR is the same everywhere and in later versions.
-4. With --tenth, hard-link a tenth of the files, chosen by hashed path, into OTHER.
-5. With --pack, write 20,000 files into an archive for machines without a network: the first files by hashed path with
-   up to 64 kB. `python -m tarfile -e corpus.tar.xz DIR` unpacks it. In the archive, folders named `vendor` are renamed
-   to `code`, because a build excludes `vendor`, and most C, C++ and CUDA code of these packages is in such folders.
+1. Download the packages in benchmarks/corpus.txt, in the order of that file, from the package index that pip uses.
+   The code of the packages is not run. (`pip download` would run code of a source distribution.)
+2. Check the SHA-256 of each package and unpack its regular files into DIR/name-version/. A package whose folder
+   exists is not downloaded again.
+3. Stop after the package that completes both --files and --bytes. Only files that may be source code are counted:
+   1 byte to 1 MiB, with no NUL in the first 8 KiB. This rule does not depend on gristmill, so DIR is the same on every
+   machine and with every version.
+4. With --tenth, make hard links in OTHER to a tenth of the files, chosen by hashed path.
+5. With --pack, write an archive for machines without a network. It contains 20,000 files of up to 64 kB, chosen by
+   hashed path. `python -m tarfile -e corpus.tar.xz DIR` unpacks the archive. In the archive, folders named `vendor`
+   are renamed to `code`, because a build excludes `vendor`, and most C, C++ and CUDA code of these packages is in
+   such folders.
 """
 
 import argparse
@@ -56,7 +58,7 @@ MAX_LANGUAGES = 10
 PACKED_FILES = 20_000
 PACKED_FILE_BYTES = 64_000
 XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 28}]
-"""The dictionary covers the complete archive."""
+"""Compression with a dictionary of 256 MiB, which is larger than the packed files."""
 INDEX_CONTENT_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 ANCHOR = re.compile(r"""<a\s[^>]*?href=["']([^"']+)""", re.IGNORECASE)
 DEFAULT_INDEX = re.compile(r"--index-url <url>[^(]*\(default\s+(\S+)\)")
@@ -106,12 +108,14 @@ def main() -> None:
         type=Path,
         help="new folder for a tenth of the files, on the same file system as DIR",
     )
-    parser.add_argument("--pack", metavar="FILE", type=Path, help="write a sample into this .tar.xz archive")
+    parser.add_argument(
+        "--pack", metavar="FILE", type=Path, help="write a sample of the files into this .tar.xz archive"
+    )
     options = parser.parse_args()
     if not hasattr(tarfile, "data_filter"):
-        parser.error("unpacking untrusted archives safely needs Python 3.11.4 or later.")
+        parser.error("Python 3.11.4 or later is needed to unpack untrusted archives safely.")
     if options.tenth is not None and options.tenth.exists():
-        parser.error(f"--tenth: {options.tenth} exists. Remove it, or name another folder.")
+        parser.error(f"--tenth: {options.tenth} already exists. Remove it, or choose a new folder.")
     try:
         packages = gather(options.folder, Amount(options.files, int(options.bytes)))
         summarize(options.folder, packages)
@@ -125,7 +129,7 @@ def main() -> None:
 
 
 def gather(folder: Path, wanted: Amount) -> list[str]:
-    """Download packages until `wanted` is reached, and return the names of their folders in order."""
+    """Download packages until `wanted` is reached, and return the names of their folders in download order."""
     pins = read_pins(CORPUS)
     folder.mkdir(parents=True, exist_ok=True)
     check_folder(folder, [pin.folder for pin in pins])
@@ -146,18 +150,21 @@ def gather(folder: Path, wanted: Amount) -> list[str]:
                 break
     if not amount.reaches(wanted):
         raise GatherError(
-            f"all packages of {CORPUS} have {amount}, fewer than {wanted}. Add packages, or lower --files and --bytes."
+            f"the packages in {CORPUS} contain only {amount} of {wanted}. Add packages, or lower --files or --bytes."
         )
     check_folder(folder, packages)
     return packages
 
 
 def check_folder(folder: Path, packages: Sequence[str]) -> None:
-    """Raise if the folder contains anything but the packages, which would be measured too."""
+    """Raise if the folder contains anything but the packages, because builds of the folder would include it."""
     unexpected = sorted({path.name for path in folder.iterdir()} - set(packages))
     if unexpected:
         others = f"{unexpected[0]} and {len(unexpected) - 1} more" if len(unexpected) > 1 else unexpected[0]
-        raise GatherError(f"{folder} contains {others}, not part of the corpus. Remove it, or choose another folder.")
+        raise GatherError(
+            f"{folder} contains {others}, not part of the corpus. Choose a new folder, or delete everything else "
+            f"from this one."
+        )
 
 
 def read_pins(listing: Path) -> list[Pin]:
@@ -166,7 +173,7 @@ def read_pins(listing: Path) -> list[Pin]:
 
 
 def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[tuple[Pin, Path | None]]:
-    """Yield each pin with its archive, or None if it is already unpacked. A few packages are downloaded ahead."""
+    """Yield each pin with its archive, or with None if the package is already unpacked. Downloads run ahead."""
     index = index_url()
     rest = iter(pins)
     pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE)
@@ -186,17 +193,20 @@ def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[t
 
 
 def index_url() -> str:
-    """Return the index of pip, which depends on environment and configuration, from its help text."""
+    """Return the URL of the package index that pip uses, from pip's help text.
+
+    The URL depends on environment variables and configuration files.
+    """
     command = [sys.executable, "-m", "pip", "download", "--help"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"})
     found = DEFAULT_INDEX.search(process.stdout)
     if found is None:
-        raise GatherError(f"`{' '.join(command)}` printed no index: {process.stderr.strip()}. Is pip installed?")
+        raise GatherError(f"`{' '.join(command)}` printed no index URL: {process.stderr.strip()}. Is pip installed?")
     return found[1].rstrip("/")
 
 
 def fetch(pin: Pin, index: str, work: Path) -> Path:
-    """Download the source distribution of a package, with up to MAX_TRIES tries."""
+    """Download the source distribution of a package, in up to MAX_TRIES attempts."""
     for attempt in range(1, MAX_TRIES + 1):
         try:
             link = find_sdist(pin, index)
@@ -204,9 +214,9 @@ def fetch(pin: Pin, index: str, work: Path) -> Path:
         except (OSError, HTTPException, ValueError) as error:
             if attempt == MAX_TRIES:
                 raise GatherError(
-                    f"cannot download {pin.name}=={pin.version} after {MAX_TRIES} tries: {error!r}."
+                    f"cannot download {pin.name}=={pin.version} in {MAX_TRIES} attempts: {error!r}."
                 ) from error
-            print(f"    {pin.folder}: {error!r}, trying again", file=sys.stderr, flush=True)
+            print(f"    {pin.folder}: {error!r}, retrying", file=sys.stderr, flush=True)
             time.sleep(2**attempt)
     raise AssertionError
 
@@ -214,12 +224,14 @@ def fetch(pin: Pin, index: str, work: Path) -> Path:
 def find_sdist(pin: Pin, index: str) -> Link:
     links = [link for link in read_page(f"{index}/{canonicalize_name(pin.name)}/") if is_sdist_of(link.filename, pin)]
     if not links:
-        raise GatherError(f"{index} has no source distribution of {pin.name}=={pin.version}. Correct {CORPUS}.")
+        raise GatherError(
+            f"{index} has no source distribution of {pin.name}=={pin.version}. Change the version in {CORPUS}."
+        )
     return min(links, key=lambda link: (link.filename.endswith(".zip"), link.filename))
 
 
 def read_page(url: str) -> list[Link]:
-    """Read the links on the page of a project, in JSON (PEP 691) or HTML (PEP 503). Each must have a SHA-256."""
+    """Return the links with a SHA-256 on the index page of a project, in JSON (PEP 691) or HTML (PEP 503)."""
     with urlopen(Request(url, headers={"Accept": INDEX_CONTENT_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
         is_json = page.headers.get_content_type().endswith("json")
         text, base = page.read().decode("utf-8"), page.url
@@ -248,7 +260,7 @@ def download(link: Link, path: Path) -> Path:
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != link.sha256:
-        raise ValueError(f"SHA-256 of {link.filename} is {digest.hexdigest()}, the index lists {link.sha256}")
+        raise ValueError(f"the SHA-256 of {link.filename} is {digest.hexdigest()}, but the index lists {link.sha256}")
     return path
 
 
@@ -258,7 +270,7 @@ def unpack(archive: Path, folder: Path, work: Path) -> None:
     part.mkdir()
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
-            # Removes `..` and leading slashes from names, and writes a link as a file that contains the target.
+            # extractall removes `..` and leading slashes from names, and writes a link as a file with the target path.
             packed.extractall(part)  # noqa: S202 - see above
     else:
         with tarfile.open(archive) as tar:
@@ -276,7 +288,7 @@ def keep_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
 
 
 def iter_source_files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield path and size of each file that may be source."""
+    """Yield the path and the size of each file that may be source code."""
     for path in iter_files(folder):
         size = os.stat(path).st_size
         if 0 < size <= MAX_FILE_BYTES:
@@ -301,9 +313,9 @@ def link_tenth(folder: Path, packages: Sequence[str], other: Path) -> None:
 
 
 def pack(folder: Path, packages: Sequence[str], archive: Path) -> Amount:
-    """Write a sample into an archive with the same bytes on every machine.
+    """Write a sample of the files into an archive, with the same bytes on every machine.
 
-    Files with the same name are adjacent, which improves compression.
+    Files with the same name are adjacent, because this improves compression.
     """
     sizes = {
         os.path.relpath(path, folder): size

@@ -1,4 +1,4 @@
-"""Run commands in fresh processes, one at a time, and measure wall time and peak memory. Most benchmarks use it."""
+"""Run commands in new processes, one at a time, and measure their wall time and peak memory. For most benchmarks."""
 
 import os
 import sys
@@ -26,27 +26,27 @@ class Measured(NamedTuple):
 
 
 def cold_build(out: str, *arguments: str) -> list[str]:
-    """Return the command of a build from scratch. It first removes the results of earlier runs."""
+    """Return a command that removes the results of earlier builds and then builds from scratch."""
     return ["sh", "-c", COLD_BUILD, out, GRISTMILL, "build", *arguments]
 
 
 def time_command(command: Sequence[str]) -> float:
-    """Run the command and return its wall seconds, including start and exit of the interpreter."""
+    """Run the command and return its wall seconds, including the start and exit of the interpreter."""
     return _run(command, watched=False).seconds
 
 
 def measure_peak_mb(command: Sequence[str]) -> float:
     """Run the command and return the peak memory of all its processes, with shared pages counted once.
 
-    Sampling memory slows the command down, so a timed run is never sampled.
+    Sampling memory slows the command down, so time and memory are measured in separate runs.
     """
     return _run(command, watched=True).peak_mb or 0.0
 
 
 def measure_medians(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measured]:
-    """Measure each command: median seconds over `runs` runs, and peak memory of one more run.
+    """Measure the median seconds of each command over `runs` runs, and its peak memory in one more run.
 
-    The commands take turns, so that a noisy minute affects all of them.
+    The commands run alternately, so that a noisy minute affects all of them.
     """
     measured: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(runs):

@@ -1,8 +1,8 @@
-"""Measure the peak memory of a build, over all processes, for growing amounts of source.
+"""Measure the peak memory of a build, over all processes, for growing amounts of source code.
 
-    python benchmarks/memory.py [SOURCE]     # prints benchmarks/memory.md
+    python benchmarks/memory.py [SOURCE]     # prints the contents of benchmarks/memory.md
 
-SOURCE defaults to the packages that are installed for this interpreter: real code by many authors.
+SOURCE defaults to the installed packages of this interpreter, which are real code by many authors.
 """
 
 import argparse

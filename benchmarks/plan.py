@@ -1,6 +1,6 @@
-"""Measure the speed of `gristmill plan`, and its error compared with a build, with all files and with samples.
+"""Measure the speed of `gristmill plan` and the error of its estimates, with all files and with samples of files.
 
-python benchmarks/plan.py [SOURCE] [--runs 5]     # prints benchmarks/plan.md
+python benchmarks/plan.py [SOURCE] [--runs 5]     # prints the contents of benchmarks/plan.md
 """
 
 import argparse
@@ -23,7 +23,7 @@ from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.planning.overlap_choice import PlanOptions
 
 PACKAGES = ("numpy", "pyarrow")
-"""Installed packages that together have the size of a typical repository. `make test` installs them."""
+"""Packages that together have the size of a typical repository. `make test` installs these packages."""
 SAMPLE_SIZES = (100, 200, 500, 1000)
 
 
@@ -50,12 +50,12 @@ def main() -> None:
         print(f"The Python standard library: {counts}.")
         counts = f"{other.found:,} files found, {other.kept:,} kept, {other.distinct_tokens:,} tokens"
         print(f"The packages {' and '.join(PACKAGES)}, in Python, C, C++ and Cython: {counts}.")
-        print("Seconds are medians and include start and exit of the interpreter.\n")
+        print("Seconds are medians and include the start and exit of the interpreter.\n")
         print("| command | seconds | peak memory, all processes |")
         print("| --- | --- | --- |")
         for name, (seconds, peak_mb) in measured.items():
             print(f"| {name} | {seconds:.2f} | {peak_mb:.0f} MB |")
-        print("\nDifference between the plan and a build:\n")
+        print("\nDifference between the estimates of the plan and the results of a build:\n")
         print("| overlap | windows | JSONL | JSONL.zst | Parquet | estimated seconds | measured seconds |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for one in plan.overlaps:
@@ -84,7 +84,7 @@ def data_bytes(manifest: Manifest) -> int:
 
 
 def parquet_bytes(folder: str) -> int:
-    """Return the size of the rows of a dataset as Parquet, with one file per split."""
+    """Return the size that the rows of a dataset would have as Parquet, with one file per split."""
     dataset = gristmill.open_dataset(folder)
     schema = Schema.of(dataset.manifest)
     splits = [list(map(orjson.dumps, rows)) for rows in dataset.values()]
@@ -92,7 +92,7 @@ def parquet_bytes(folder: str) -> int:
 
 
 def print_samples(source: str, windows: int) -> None:
-    print(f"\nEstimates with `--sample`, at overlap 256. All files give {windows:,} windows.\n")
+    print(f"\nEstimates with `--sample`, at overlap 256. With all files, the plan estimates {windows:,} windows.\n")
     print("| sample size | files read | estimated windows | reported error | actual error | seconds |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in SAMPLE_SIZES:

@@ -1,8 +1,8 @@
-"""Measure the cost of ordering files by imports in a build with --pack repo, compared with the order by path.
+"""Measure the cost of ordering files by imports in a build with --pack repo, compared with ordering them by path.
 
-python benchmarks/repo_order.py CORPUS [--runs 5]     # prints benchmarks/repo_order.md
+python benchmarks/repo_order.py CORPUS [--runs 5]     # prints the contents of benchmarks/repo_order.md
 
-CORPUS contains unpacked source distributions, each of which counts as a repository. This command downloads them:
+CORPUS contains unpacked source distributions. Each is treated as a repository. This command downloads the corpus:
 
 python benchmarks/gather.py CORPUS --files 3000 --bytes 1e7
 """
@@ -36,13 +36,18 @@ def main() -> None:
     print(
         f"`python benchmarks/repo_order.py CORPUS --runs {options.runs}`. {machine_text('gristmill', 'google-re2')}.\n"
     )
-    print(f"Builds with `--pack repo` into a new folder. They take turns, and times are the best of {options.runs}.")
-    print(f"The corpus is the first {len(packages)} packages of benchmarks/corpus.txt, each of which is a repository:")
+    print(
+        "Each build uses `--pack repo` and writes to a new folder. The three orders are built alternately, and each "
+        "time "
+        f"is the best of {options.runs} runs."
+    )
+    print(f"The corpus is the first {len(packages)} packages of benchmarks/corpus.txt. Each package is a repository:")
     print(f"{', '.join(map(_name, packages))}.\n")
     print(
-        "An import counts if it names a file of the same repository and split. It is broken if the imported file comes"
+        "`imports` is the number of imports of a file in the same repository and split. An import is broken if the "
+        "imported"
     )
-    print("after the importing file, because both are in a cycle.\n")
+    print("file comes after the importing file. This happens only in import cycles.\n")
     print(
         "`CPU s` is the CPU time of all processes. `s in pack` is the wall time of the phase that assigns files to "
         "rows.\n"
@@ -84,7 +89,10 @@ def print_rows(folder: str, tokenizer: str, name: str, sources: Sequence[str], r
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of all ended child processes. Other load changes them less than wall time."""
+    """Return the CPU seconds of all finished child processes.
+
+    CPU time depends less on other load of the machine than wall time does.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

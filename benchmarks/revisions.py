@@ -1,7 +1,7 @@
-"""Run two revisions of gristmill in turns on the same files, and require equal data. Used by speed.py and cores.py.
+"""Run two revisions of gristmill alternately on the same files, and require equal data. For speed.py and cores.py.
 
-Each revision is in a separate folder and is run by this interpreter, with that folder first on PYTHONPATH. Libraries
-may come from the PYTHONPATH of the calling script.
+Each revision is in a separate folder. The interpreter that runs the script also runs both revisions, with the folder
+of the revision first on PYTHONPATH. Libraries may come from the PYTHONPATH of the script.
 """
 
 import argparse
@@ -30,7 +30,7 @@ LIBRARIES = os.environ.get("PYTHONPATH", "")
 REMOVED_VARIABLES = ("GRISTMILL_", "PYTHON")
 """Prefixes of environment variables that would distort the measurements.
 
-With PYTHONDONTWRITEBYTECODE, for example, each start would compile the modules.
+With PYTHONDONTWRITEBYTECODE, for example, each run would compile all modules again.
 """
 HAS_GIT = shutil.which("git") is not None
 MAX_STDERR_CHARACTERS = 2000
@@ -55,12 +55,12 @@ class Pair(NamedTuple):
 
 
 Measurement = Callable[[Side], RunCost]
-"""Function that runs something with one of the two revisions and measures it."""
+"""Function that runs a command with one of the two revisions and returns its cost."""
 
 
 def add_options(parser: argparse.ArgumentParser, parts: Mapping[str, object]) -> None:
     parser.add_argument("before", nargs="?", metavar="BEFORE", help="a git revision")
-    parser.add_argument("after", nargs="?", metavar="AFTER", help="another git revision (default: the working tree)")
+    parser.add_argument("after", nargs="?", metavar="AFTER", help="a later git revision (default: the working tree)")
     parser.add_argument("--before-tree", type=Path, metavar="DIR", help="a source tree, instead of BEFORE")
     parser.add_argument("--after-tree", type=Path, metavar="DIR", help="a source tree, instead of AFTER")
     parser.add_argument("--corpus", type=Path, metavar="DIR", required=True, help="source files of the builds")
@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser, parts: Mapping[str, object]) ->
 
 
 def command_text(script: str, given: argparse.Namespace) -> str:
-    """Return the command for the page, without options that depend on the machine."""
+    """Return the command that the page shows, without options that depend on the machine."""
     return f"`python benchmarks/{script} --runs {given.runs}{''.join(f' --only {part}' for part in given.only or ())}`"
 
 
@@ -87,15 +87,15 @@ class Setting(NamedTuple):
 
 @contextmanager
 def open_setting(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Iterator[Setting]:
-    """Export both revisions and print the first paragraph of the page."""
+    """Copy both revisions into a temporary folder, and print the first paragraphs of the page."""
     try:
         if given.before is None and given.before_tree is None:
             raise UsageError("BEFORE is missing. Name a git revision, or a folder with --before-tree.")
         if given.runs < 1:
-            raise UsageError(f"--runs must be 1 or more, got {given.runs}")
+            raise UsageError(f"--runs must be 1 or more, got {given.runs}.")
         corpus = given.corpus.resolve()
         if not files_in(corpus):
-            raise UsageError(f"--corpus: {given.corpus} contains no files")
+            raise UsageError(f"--corpus: {given.corpus} contains no files. Make the corpus with benchmarks/gather.py.")
         for variable in [name for name in os.environ if name.startswith(REMOVED_VARIABLES)]:
             del os.environ[variable]
         with tempfile.TemporaryDirectory(prefix="gristmill-speed-") as name:
@@ -106,8 +106,8 @@ def open_setting(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
             print(f"{machine_text('gigatoken', 'numpy')}.\n")
             print(f"Before: {labels[0]}. After: {labels[1]}. The corpus: {amount_text(corpus)}.")
             print(
-                f"Builds of both take turns. Values are minima of {given.runs}. All data files are equal, byte by "
-                "byte.\n"
+                f"The two revisions run alternately. Values are minima of {given.runs} runs. Both revisions wrote the "
+                "same bytes into the data files.\n"
             )
             yield Setting((before, after), corpus, given.runs, folder)
     except UsageError as error:
@@ -123,7 +123,7 @@ def export_side(name: str, revision: str | None, tree: Path | None, folder: Path
         source = compare_builds.extract(revision, results / "code")
     else:
         if not (tree / "src/gristmill").is_dir():
-            raise UsageError(f"--{name}-tree: {tree} does not contain src/gristmill")
+            raise UsageError(f"--{name}-tree: {tree} does not contain src/gristmill. Name the root of a source tree.")
         source = results / "code/src"
         shutil.copytree(tree / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     side = Side(name, source, results)
@@ -184,8 +184,8 @@ def run(command: Sequence[str], out: Path) -> RunCost:
 def data_digests(out: Path) -> dict[str, str]:
     """Return the digest of each data file.
 
-    Parquet and Arrow files are left out, because two revisions may divide them differently. The digest of the content
-    covers them.
+    Parquet and Arrow files are left out, because two revisions may divide rows into files differently. Their rows are
+    covered by the entry "content", the content digest in the manifest.
     """
     digests = {}
     manifest = out / "manifest.json"
@@ -205,7 +205,10 @@ def remove(out: Path) -> None:
 
 
 def in_turns(cases: Mapping[str, Measurement], setting: Setting) -> dict[str, Pair]:
-    """Return the minima of each case. The sides alternate in going first, and both must write the same data."""
+    """Measure each case on both sides, and return the minima. The sides take turns in going first.
+
+    Exit if the two sides write different data.
+    """
     turns: dict[str, list[Pair]] = {name: [] for name in cases}
     for turn in range(setting.runs):
         for name, measure in cases.items():
@@ -219,17 +222,17 @@ def in_turns(cases: Mapping[str, Measurement], setting: Setting) -> dict[str, Pa
 
 
 def minima(runs: Sequence[RunCost]) -> RunCost:
-    """Return the run with the fewest wall seconds, with the fewest CPU seconds of all runs."""
+    """Return the fastest run by wall time, with its CPU seconds replaced by the minimum over all runs."""
     return min(runs, key=lambda one: one.wall)._replace(cpu=min(one.cpu for one in runs))
 
 
 def refuse_different(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Exit if the two sides wrote different data, or none."""
+    """Exit if the two sides wrote different data, or if the first side wrote no data."""
     if not before:
-        raise SystemExit(f"{name}: no data files were written")
+        raise SystemExit(f"{name}: the build wrote no data files")
     differ = sorted(file for file, _ in before.items() ^ after.items())
     if differ:
-        raise SystemExit(f"{name}: {differ[0]} is not the same in both datasets")
+        raise SystemExit(f"{name}: {differ[0]} differs between the two datasets")
 
 
 def amount_text(folder: Path) -> str:
@@ -242,5 +245,5 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def ratio(before: float, after: float) -> str:
-    """Return how many times as fast, or as small, `after` is."""
+    """Return the ratio `before` / `after` as text. More than 1 means that `after` is faster or smaller."""
     return f"{before / after:.2f}" if after else "-"

@@ -1,4 +1,4 @@
-"""Measure a real build in one process, task by task, and the driver's memory per file and document."""
+"""Measure a real build in one process, task by task, and the driver's memory per file and per document."""
 
 import hashlib
 import json
@@ -35,9 +35,9 @@ from gristmill.sources.trees import Scan
 from gristmill.splits.shared_spans import find_anchors
 
 MAX_SPREAD = 60
-"""Number of task durations that are recorded for each function."""
+"""Maximum number of task durations that are recorded for each function."""
 SYNTHETIC_COUNTS = (20_000, 60_000)
-"""Numbers of synthetic files or documents for which memory is measured."""
+"""The two numbers of synthetic files or documents for which memory is measured."""
 DOCUMENTS_PER_PART = 100
 
 
@@ -48,7 +48,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Number of all files in the folder, counted as in benchmarks/scale.md."""
     num_bytes: int
     found_files: int
-    """Number of files that are not excluded by name. A table of source code has no excluded files."""
+    """Number of files that the scan does not exclude by name. In tables of source code, no file is excluded by name."""
     found_bytes: int
     num_documents: int
     num_tokens: int
@@ -59,28 +59,28 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     part_bytes: int
     scratch_bytes: int
     task_seconds: dict[str, float]
-    """Keyed by the function that the runner called."""
+    """Total seconds of tasks, keyed by the name of the task function."""
     num_tasks: dict[str, int]
     phase_seconds: dict[str, float]
     spread: dict[str, list[float]]
     """Durations of single tasks as multiples of the mean, keyed by function."""
     scan_seconds: float
-    """Seconds to list the files. A build does this while tasks run, so no phase includes them."""
+    """Seconds to list the files. A build lists files while tasks run, so no phase includes these seconds."""
     table_seconds: float
-    """Seconds to write files.jsonl. A build does this while tasks run, so no phase includes them."""
+    """Seconds to write files.jsonl. A build writes it while tasks run, so no phase includes these seconds."""
     scan_bytes_per_file: float
     """Memory that the driver needs per file during the scan."""
     decide_bytes_per_document: float
     """Memory that the driver needs per document during decide and compare."""
 
     def serial_share(self, phase: str, functions: Iterable[str]) -> float:
-        """Return the seconds that a phase spends outside tasks, per second inside the tasks of `functions`."""
+        """Return the seconds of a phase outside the tasks of `functions`, divided by the seconds inside these tasks."""
         tasks = sum(self.task_seconds.get(name, 0.0) for name in functions)
         return max(0.0, self.phase_seconds[phase] - tasks) / tasks
 
 
 class TimedRunner(LocalRunner):
-    """Runner that executes all tasks in this process and records the seconds of each."""
+    """Runner that executes all tasks in this process and records the seconds of each task."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -148,9 +148,9 @@ def measure(folder: str) -> Sample:
 
 
 def sample_json(sample: Sample) -> str:
-    """Return JSON with one field per line."""
-    fields = (f' "{name}": {json.dumps(value)}' for name, value in msgspec.to_builtins(sample).items())
-    return "{\n" + ",\n".join(fields) + "\n}\n"
+    """Return the sample as JSON with one field per line."""
+    lines = (f' "{name}": {json.dumps(value)}' for name, value in msgspec.to_builtins(sample).items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def folder_bytes(folder: Path) -> int:
@@ -170,7 +170,7 @@ def task_spread(seconds: Sequence[float]) -> list[float]:
 
 
 def bytes_per_document(peak: Callable[[int], int]) -> float:
-    """Return the additional bytes per document. The difference of two measurements cancels the fixed part."""
+    """Return the memory per file or document. The difference of two measurements cancels out the fixed memory."""
     few, many = SYNTHETIC_COUNTS
     return round((peak(many) - peak(few)) / (many - few), 1)
 
@@ -209,7 +209,7 @@ def decide_peak(num_documents: int) -> int:
 
 
 def write_synthetic_part(context: Context, first: int) -> str:
-    """Write a part of DOCUMENTS_PER_PART documents, numbered from `first`, and return its name."""
+    """Write a part of DOCUMENTS_PER_PART documents, numbered from `first`, and return the name of the part."""
     rng = np.random.default_rng(first)
     ids = [rng.integers(0, 1 << 15, 8) for _ in range(DOCUMENTS_PER_PART)]
     blocks = [ids_bytes(one, 1 << 15) for one in ids]

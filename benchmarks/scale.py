@@ -1,7 +1,7 @@
-"""Measure time and memory for 100,000 files (2 GB) and for a tenth of them, and for a rebuild after 1 % has changed.
+"""Measure time and memory of builds of 100,000 files (2 GB) and of a tenth of the files, and of rebuilds after changes.
 
     python benchmarks/gather.py corpus --tenth corpus-tenth
-    python benchmarks/scale.py corpus corpus-tenth     # prints benchmarks/scale.md; about 25 minutes
+    python benchmarks/scale.py corpus corpus-tenth     # prints the contents of benchmarks/scale.md; about 25 minutes
 
 Files of the corpus are changed in place and restored at the end.
 """
@@ -34,7 +34,7 @@ NAMES = {"none": "plain", "zstd": "zstd"}
 class Built(NamedTuple):
     seconds: float
     peak_mb: float | None
-    """None if memory was not sampled. Sampling costs time."""
+    """None if memory was not sampled, because sampling slows the build down."""
     manifest: Manifest
 
     @property
@@ -52,7 +52,7 @@ def build(sources: Sequence[str], out: Path, *options: str, watched: bool = Fals
 
 
 def peak_mb(sources: Sequence[str], folder: Path, *options: str) -> str:
-    """Return the peak memory of one more build from scratch."""
+    """Return the peak memory of an additional build from scratch."""
     out = folder / "watched"
     built = build(sources, out, *options, watched=True)
     for written in (out, out.with_name("watched.work")):
@@ -79,7 +79,10 @@ class Corpus(NamedTuple):
 
 @contextmanager
 def change_one_percent(folder: str) -> Iterator[int]:
-    """Insert a line into every hundredth file, chosen by hashed path. Hard links elsewhere keep the old content."""
+    """Insert a line into one in a hundred files, chosen by hashed path, and restore the files at the end.
+
+    Hard links to these files in other folders keep the old content.
+    """
     before: dict[Path, bytes] = {}
     try:
         for path in sorted(Path(folder).rglob("*")):
@@ -96,7 +99,7 @@ def change_one_percent(folder: str) -> Iterator[int]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a new file instead of changing the existing one, which may be hard-linked."""
+    """Replace the file by a new one, because changing the existing file would change all its hard links."""
     temporary = path.with_name(path.name + ".new")
     temporary.write_bytes(content)
     os.replace(temporary, path)
@@ -111,7 +114,7 @@ def main() -> None:
         print("# Time and memory at scale\n")
         print(f"`python benchmarks/scale.py CORPUS TENTH`. {machine_text('gristmill', 'gigatoken', 'numpy')}.\n")
         print(f"The corpus: {Corpus.of(options.corpus)}, source distributions from PyPI (benchmarks/gather.py).")
-        print(f"A tenth of it: {Corpus.of(options.tenth)}.\n")
+        print(f"A tenth of the corpus: {Corpus.of(options.tenth)}.\n")
         cold_builds = print_growth(options.corpus, options.tenth, Path(name))
         print_rebuilds(options.corpus, Path(name), cold_builds)
         print_large_file(options.corpus, options.tenth, Path(name))
@@ -119,7 +122,7 @@ def main() -> None:
 
 def print_growth(corpus: str, tenth: str, folder: Path) -> dict[str, Built]:
     print("## Time and memory as the source grows\n")
-    print("Memory is measured in one more build, because sampling it costs time.\n")
+    print("Memory is measured in a separate build, because sampling it takes time.\n")
     print("| rows | source | seconds | ms per MB | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- | --- | --- |")
     cold_builds = {}
@@ -139,12 +142,12 @@ def print_growth(corpus: str, tenth: str, folder: Path) -> dict[str, Built]:
 def print_rebuilds(corpus: str, folder: Path, cold_builds: dict[str, Built]) -> None:
     print("\n## After a change\n")
     print(
-        "`again` is a rebuild without changes. `files changed` is a rebuild after a line was added to every hundredth "
-        "file."
+        "`again` is a rebuild without changes. `files changed` is a rebuild after a line was added to one in a hundred "
+        "files."
     )
     print(
-        "`times as fast` is relative to the build from scratch above. `data` is the result of comparing the dataset "
-        "with a"
+        "`times as fast` is relative to the build from scratch above. `data` is the result of comparing the rebuilt "
+        "dataset with a"
     )
     print("clean build of the same files (`gristmill check --against-clean`).\n")
     print("| rows | build | seconds | times as fast | data | seconds by phase |")
@@ -172,7 +175,10 @@ def equals_clean_build(out: Path) -> bool:
 
 
 def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
-    """Build with one large file, made of about 25,000 kept files. With dropped files in it, the rules might drop it."""
+    """Measure builds with one large file, which consists of about 25,000 files that a build keeps.
+
+    The large file contains no dropped files, because the rules might then drop the large file.
+    """
     source = folder / "large"
     source.mkdir()
     size = 0
@@ -183,9 +189,10 @@ def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
     options = ("--compress", "zstd", "--max-file-bytes", "1000000000")
     print("\n## One large file\n")
     print(
-        "Builds of the tenth, without and with one large file. The size limit is raised for that file, and it gets its"
+        "Builds of the tenth, without and with one large file. The size limit is raised for the large file, and the "
+        "file"
     )
-    print("own batch and process.\n")
+    print("is a batch of its own in a separate process.\n")
     print("| source | seconds | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- |")
     for label, sources in (("a tenth", [tenth]), (f"a tenth and a file of {size / 1e6:,.0f} MB", [tenth, str(source)])):

@@ -1,13 +1,14 @@
-"""Estimate the hours, memory and disk space for 1 TB and for The Stack on 1 to 256 machines.
+"""Estimate the time, memory and disk space of builds of 1 TB and of The Stack on 1 to 256 machines.
 
     python benchmarks/simulate.py --measure corpus-tenth    # writes benchmarks/simulate.json; about a minute
     python benchmarks/simulate.py                           # prints the tables of docs/scale.md
 
 1. Seconds by phase come from benchmarks/scale.md.
-2. --measure (sample.py) measures the other values on a real build of a small folder: the share of decide and compare
-   that runs as tasks, the spread of task durations, the time to list files and to write files.jsonl, bytes on disk, and
-   the driver's memory per document.
-3. Phases that consist of tasks are simulated task by task (task_queue.py). The same two files give the same tables.
+2. --measure (sample.py) measures the other values in a real build of a small folder: the share of the phases decide
+   and compare that runs as tasks, the spread of task durations, the time to list files and to write files.jsonl,
+   bytes on disk, and the driver's memory per document.
+3. Phases that consist of tasks are simulated task by task (task_queue.py). The tables depend only on scale.md,
+   simulate.json and the options.
 """
 
 import argparse
@@ -39,12 +40,12 @@ HOW_TO_MEASURE = (
 MACHINES = (1, 4, 16, 64, 256)
 KEY_BYTES = 4
 KEY_COPIES = 3
-"""Copies of the keys that are in memory at once: as read, concatenated, and sorted."""
+"""Number of copies of the keys that are in memory at once: as read, concatenated, and sorted."""
 ANCHOR_BYTES = 5
 ID_BYTES = 2
 EDGES_BYTES = 8 << BUCKET_BITS
 JOINED_BYTES = 40
-"""Memory per 50-gram: its key as read and sorted, its position, and both combined."""
+"""Bytes of memory per 50-gram: the key as read, the sorted key, the position, and both combined."""
 PIECE_MEAN_BYTES = PIECE_BYTES / 2
 BATCH_BYTES = RunConfig().batch_bytes
 LARGE_BATCH_BYTES = 32 << 20
@@ -66,7 +67,7 @@ TERABYTE = Corpus("1 TB", 1e12 * STACK.num_files / STACK.num_bytes, 1e12)
 
 
 class Scale(NamedTuple):
-    """Row of benchmarks/scale.md for the complete corpus."""
+    """Measurements of the complete corpus in benchmarks/scale.md."""
 
     corpus: Corpus
     cores: int
@@ -74,7 +75,7 @@ class Scale(NamedTuple):
 
 
 def read_scale(path: Path, rows: str) -> Scale:
-    """Read the measurements of plain or zstd rows, or exit with instructions."""
+    """Read the measurements of plain or zstd rows. Exit with instructions if there are none."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     corpus = re.search(r"The corpus: ([\d,]+) files, ([\d,]+) MB", text)
     cores = re.search(r"(\d+) cores", text)
@@ -90,7 +91,7 @@ def read_scale(path: Path, rows: str) -> Scale:
 
 
 class Rates(NamedTuple):
-    """Seconds of one core per file, byte, token, document or span."""
+    """Seconds of one core per unit of work: a file, byte, token, document or span."""
 
     scan: float
     prepare: float
@@ -114,14 +115,14 @@ def rates_of(scale: Scale, sample: Sample) -> Rates:
     found_bytes = sample.found_bytes * factor
     num_documents, num_tokens = sample.num_documents * factor, sample.num_tokens * factor
 
-    def divide(phase: str, functions: Iterable[str]) -> tuple[float, float]:
+    def split_seconds(phase: str, functions: Iterable[str]) -> tuple[float, float]:
         """Return the serial seconds and the task seconds of a phase."""
         share = sample.serial_share(phase, functions)
         tasks = seconds_taken[phase] / (share + 1 / scale.cores)
         return share * tasks, tasks
 
-    decide, pairs = divide("decide", PAIR_TASKS)
-    serial, tasks = divide("compare", COMPARE_TASKS)
+    decide, pairs = split_seconds("decide", PAIR_TASKS)
+    serial, tasks = split_seconds("compare", COMPARE_TASKS)
     join = sample.task_seconds["join"] / sum(sample.task_seconds.get(name, 0.0) for name in COMPARE_TASKS)
     return Rates(
         scan=sample.scan_seconds / sample.found_files,
@@ -204,7 +205,7 @@ class Build:
         is_local = in_steps or pool.num_machines == 1
         self.driver = (self.setting.local_ms if is_local else self.setting.driver_ms) / 1e3
         self.step_2_pool = Pool(1, self.setting) if in_steps else pool
-        """Machines that run step 2. In manual steps, it is one machine."""
+        """Machines that run step 2. With manual steps, one machine runs it."""
         self.num_drivers = pool.num_machines if in_steps else 1
         """Number of drivers that share the work of steps 1 and 3."""
 
@@ -239,7 +240,7 @@ class Build:
         )
 
     def _compare(self) -> Phase:
-        """Simulate compare. It reads each run of train once and each run of the held-out side three times."""
+        """Simulate compare. It reads each run of the train side once and each run of the held-out side three times."""
         amounts = self.amounts
         number = amounts.num_runs * (1 + 2 * self.sample.held_out_share)
         tasks = Tasks(
@@ -251,20 +252,20 @@ class Build:
         return self._task_phase("compare", tasks, self.step_2_pool, num_bytes)
 
     def _join(self) -> Phase:
-        """Simulate the join. It reads each partition from each run, and each run's matches from each partition."""
+        """Simulate the join. It reads spans by partition from every run, and matches by run from every partition."""
         amounts, number = self.amounts, self.amounts.num_partitions
         num_reads = amounts.num_runs * number
         seconds = amounts.num_spans * self.rates.span
         seconds += num_reads * (1 + self.sample.held_out_share) * self.setting.read_ms / 1e3
         tasks = Tasks(number, seconds / number, [1.0], self.driver)
         num_bytes = amounts.num_spans * (SPAN.itemsize + MATCH.itemsize) + num_reads * EDGES_BYTES
-        fitting = max(
+        num_fitting = max(
             1, min(self.setting.cores, int(self.setting.memory_bytes / partition_bytes(amounts, self.sample)))
         )
-        pool = self.step_2_pool._replace(setting=self.setting._replace(cores=fitting))
+        pool = self.step_2_pool._replace(setting=self.setting._replace(cores=num_fitting))
         phase = self._task_phase("join", tasks, pool, num_bytes)
-        is_short = phase.limit == "cores" and fitting < self.setting.cores
-        return phase._replace(limit="memory") if is_short else phase
+        is_memory_short = phase.limit == "cores" and num_fitting < self.setting.cores
+        return phase._replace(limit="memory") if is_memory_short else phase
 
     def _shape(self) -> Phase:
         """Simulate shape. A single driver also reads each piece back for the digests, and writes files.jsonl."""
@@ -371,10 +372,10 @@ def memory_lines(sample: Sample, setting: Setting) -> Iterator[str]:
     yield "\n### Memory and disk\n"
     yield "| quantity | " + " | ".join(corpus.name for corpus in (TERABYTE, STACK)) + " |"
     yield "| --- | --: | --: |"
-    both = [(corpus, Amounts.of(corpus, sample)) for corpus in (TERABYTE, STACK)]
+    corpora = [(corpus, Amounts.of(corpus, sample)) for corpus in (TERABYTE, STACK)]
 
     def row(label: str, value: Callable[[Corpus, Amounts], str]) -> str:
-        return f"| {label} | " + " | ".join(value(corpus, amounts) for corpus, amounts in both) + " |"
+        return f"| {label} | " + " | ".join(value(corpus, amounts) for corpus, amounts in corpora) + " |"
 
     per_file, per_document = sample.scan_bytes_per_file, sample.decide_bytes_per_document
     yield row("documents", lambda _, amounts: f"{amounts.num_documents / 1e6:,.0f} million")
@@ -405,13 +406,13 @@ def memory_lines(sample: Sample, setting: Setting) -> Iterator[str]:
 
 
 def driver_bytes(corpus: Corpus, amounts: Amounts, sample: Sample) -> tuple[float, float]:
-    """Return the driver's memory for documents, and for the anchors that are in memory at the same time."""
+    """Return the driver's memory for documents and its memory for held-out anchors, which it needs at the same time."""
     documents = corpus.num_files * sample.num_documents / sample.found_files * sample.decide_bytes_per_document
     return documents, amounts.held_out_anchors * KEY_BYTES * KEY_COPIES
 
 
 def partition_bytes(amounts: Amounts, sample: Sample) -> float:
-    """Return the memory for the held-out 50-grams of one partition. Those of train are read run by run."""
+    """Return the memory for the held-out 50-grams of one partition. The 50-grams of train are read run by run."""
     num_spans = max(amounts.num_spans / amounts.num_partitions, min(PARTITION_SPANS, amounts.num_spans))
     return num_spans * sample.held_out_share * JOINED_BYTES
 
@@ -458,7 +459,7 @@ def serial_seconds(corpus: Corpus, amounts: Amounts, rates: Rates) -> float:
 
 
 def min_source_bytes(sample: Sample, condition: Callable[[Amounts], bool]) -> float:
-    """Return the smallest number of source bytes that meets the condition, to 5 %."""
+    """Return the smallest number of source bytes that meets the condition, with an error of up to 5 %."""
     num_bytes = 1e9
     while not condition(Amounts.of(Corpus("", 1, num_bytes), sample)):
         num_bytes *= 1.05
@@ -497,7 +498,10 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", metavar="FOLDER", help="measure a build of FOLDER and write simulate.json")
     parser.add_argument(
-        "--rows", choices=("plain", "zstd"), default="plain", help="rows of scale.md to use (default: %(default)s)"
+        "--rows",
+        choices=("plain", "zstd"),
+        default="plain",
+        help="which rows of scale.md to use (default: %(default)s)",
     )
     parser.add_argument("--cores", type=int, default=32, help="cores per machine")
     parser.add_argument("--memory-gb", type=float, default=128, help="memory per machine")
@@ -509,7 +513,7 @@ def parse_options() -> argparse.Namespace:
         "--read-ms", type=float, default=0.5, help="time to open a file on the shared disk and read a few bytes"
     )
     parser.add_argument("--batch-bytes", type=float, default=BATCH_BYTES)
-    parser.add_argument("--deaths-per-day", type=float, default=0.1, help="failures per machine")
+    parser.add_argument("--deaths-per-day", type=float, default=0.1, help="failures per machine and day")
     return parser.parse_args()
 
 

@@ -1,21 +1,22 @@
-"""Compare the speed of two revisions: CPU and wall seconds, memory, and a lower bound, each with its ratio.
+"""Compare two revisions: CPU seconds, wall seconds and peak memory of builds, and the distance to a lower bound.
 
     python benchmarks/gather.py all --files 32000 --bytes 1e8 --pack corpus.tar.xz
     python -m tarfile -e corpus.tar.xz corpus                     # 20,000 files
-    python benchmarks/speed.py BEFORE [AFTER] --corpus corpus     # prints benchmarks/speed.md
+    python benchmarks/speed.py BEFORE [AFTER] --corpus corpus     # prints the contents of benchmarks/speed.md
     python benchmarks/speed.py HEAD~20 --corpus corpus --only build --only start --runs 9
 
-BEFORE and AFTER are git revisions. AFTER defaults to the working tree. This interpreter runs both in turns, each from a
-separate folder. Both must write the same bytes into the data files and files.jsonl. The parts:
+BEFORE and AFTER are git revisions. AFTER defaults to the working tree. The interpreter that
+runs this script also runs the two revisions, alternately, each from a separate folder. Both must write the same bytes
+into the data files and files.jsonl. --only selects one of these parts:
 
-build      all files, one process
-floor      2,000 files, two workers, and the floor on the same files. The floor (`gristmill bench --only floor`) is a
-           lower bound: it reads the files, tokenizes, and writes rows, without rules, duplicates or splits
-tokenizer  2,300 files, two workers, with the tokenizer of Qwen 2.5 and with the bundled one
-start      ten small files, default settings
-memory     peak over all processes of a build of all files, default settings. One build of each revision, which is not
-           timed because sampling memory costs time
-rebuild    all files, one process, over an earlier build: with no change, and with one line added to 1 % of the files
+build      a build of all files in one process
+floor      a build of 2,000 files with two workers, and the floor on the same files. The floor is a lower bound: it
+           reads the files, tokenizes, and writes rows, without rules, duplicates or splits (`gristmill bench`)
+tokenizer  builds of 2,300 files with two workers, with the tokenizer of Qwen 2.5 and with the bundled tokenizer
+start      a build of ten small files with default settings
+memory     peak memory of all processes, in one build of all files per revision with default settings. This build is
+           not timed, because sampling memory takes time
+rebuild    rebuilds of all files in one process, without changes, and with one line added to 1 % of the files
 """
 
 import argparse
@@ -57,7 +58,7 @@ from gristmill.lab.bench.job import Job
 from gristmill.views.table import Cell, Table, markdown_table
 
 QWEN = Path(sys.prefix, "tokenizers/qwen2_5-3.7.2.json")
-"""Location to which `make test` downloads the tokenizer."""
+"""File to which `make test` downloads the tokenizer of Qwen 2.5."""
 FLOOR_FILES = 2000
 TOKENIZER_FILES = 2300
 SMALL_FILES = 10
@@ -87,7 +88,7 @@ def cost_lines(label: str, pair: Pair) -> list[Line]:
 
 
 def ratio_lines(label: str, pair: Pair, baseline: Pair) -> list[Line]:
-    """Return the ratios of two measurements, before and after."""
+    """Return the ratio `pair` / `baseline` for each revision, of CPU time and of wall time."""
     (cpu, wall), (base_cpu, base_wall) = cost_lines(label, pair), cost_lines(label, baseline)
     return [
         Line(label, unit, one.before / other.before, one.after / other.after)
@@ -101,7 +102,7 @@ def measure_build(setting: Setting) -> list[Line]:
 
 
 def measure_floor(setting: Setting) -> list[Line]:
-    """Give both the files that the floor can read: UTF-8, and with at least one token."""
+    """Measure a build and the floor on files that the floor can read: UTF-8, with at least one token."""
     source = copy_sample(setting, "floor", FLOOR_FILES)
     tokenizer = load_tokenizer()
     found = gather(str(source), tokenizer, Progress())
@@ -173,7 +174,7 @@ def measure_memory(setting: Setting) -> list[Line]:
 
 
 def measure_rebuild(setting: Setting) -> list[Line]:
-    """Rebuild on both sides. Each side has its own copy of the corpus, which is changed before some of the builds."""
+    """Measure rebuilds. Each side has its own copy of the corpus, and some rebuilds change the copy first."""
     turns = dict.fromkeys(setting.sides, 0)
     for side in setting.sides:
         shutil.copytree(setting.corpus, corpus_copy(side))
@@ -189,7 +190,10 @@ def measure_rebuild(setting: Setting) -> list[Line]:
 
 
 def corpus_copy(side: Side) -> Path:
-    """Return the copy of the corpus. It has the same name on both sides, because rows contain the name."""
+    """Return the folder of this side's copy of the corpus.
+
+    The folder has the same name on both sides, because rows contain the name.
+    """
     return side.results / "corpus"
 
 
@@ -199,7 +203,7 @@ def rebuild(side: Side) -> RunCost:
 
 
 def change_one_percent(corpus: Path, copy: Path, turn: int) -> None:
-    """Insert a new line into every hundredth file of the copy. `turn` makes the line new."""
+    """Write one in a hundred files of the corpus into the copy, with a line inserted that contains `turn`."""
     for path in files_by_hash(corpus)[::CHANGED_ONE_IN]:
         lines = path.read_bytes().split(b"\n")
         lines.insert(len(lines) // 2, b"changed = %d" % turn)
@@ -207,7 +211,7 @@ def change_one_percent(corpus: Path, copy: Path, turn: int) -> None:
 
 
 def copy_sample(setting: Setting, name: str, num_files: int, sizes: Sequence[int] | None = None) -> Path:
-    """Copy the first `num_files` files by hashed path with a size in `sizes`, and return their folder."""
+    """Copy `num_files` files with a size in `sizes`, chosen by hashed path, and return the folder of the copies."""
     folder = setting.folder / name
     fitting = (path for path in files_by_hash(setting.corpus) if sizes is None or path.stat().st_size in sizes)
     for _, path in zip(range(num_files), fitting, strict=False):
@@ -215,13 +219,15 @@ def copy_sample(setting: Setting, name: str, num_files: int, sizes: Sequence[int
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     if not folder.exists():
-        raise UsageError(f"--corpus: no file has {SMALL_BYTES.start:,} to {SMALL_BYTES.stop:,} bytes")
+        raise UsageError(
+            f"--corpus: no file has {SMALL_BYTES.start:,} to {SMALL_BYTES.stop:,} bytes. Choose a larger corpus."
+        )
     return folder
 
 
 @functools.cache
 def files_by_hash(corpus: Path) -> list[Path]:
-    """Return all files, ordered by the hash of their path."""
+    """Return all files, sorted by the hash of their path."""
     return sorted(files_in(corpus), key=lambda path: hashlib.sha256(os.fsencode(path.relative_to(corpus))).digest())
 
 
@@ -241,13 +247,15 @@ def main() -> None:
         type=Path,
         default=QWEN,
         metavar="FILE",
-        help="tokenizer.json for the part `tokenizer` (default: that of Qwen 2.5)",
+        help="tokenizer.json for the part `tokenizer` (default: the tokenizer of Qwen 2.5)",
     )
     given = parser.parse_args()
     chosen = [name for name in parts if not given.only or name in given.only]
     tokenizer = given.tokenizer_file.resolve()
     if "tokenizer" in chosen and not tokenizer.is_file():
-        parser.error(f"--tokenizer-file: {given.tokenizer_file} does not exist. `make test` downloads the default.")
+        parser.error(
+            f"--tokenizer-file: {given.tokenizer_file} does not exist. `make test` downloads the default file."
+        )
     print(f"# Speed of two revisions\n\n{command_text('speed.py', given)}. ", end="")
     with open_setting(parser, given) as setting:
         lines = [line for name in chosen for line in parts[name](setting)]

@@ -1,9 +1,9 @@
-"""Measure the cost of syncing a dataset to disk before it replaces an earlier one.
+"""Measure the cost of syncing a dataset to disk before it replaces an earlier dataset.
 
-python benchmarks/sync.py     # prints benchmarks/sync.md; builds on the disk of the current folder
+python benchmarks/sync.py     # prints the contents of benchmarks/sync.md; builds on the disk of the current folder
 
-Builds with and without syncing take turns. Each runs in a separate process and replaces an earlier dataset in the same
-folder. Pending writes are flushed before each build, so that no build pays for another.
+Builds with and without syncing alternate. Each build runs in a separate process and replaces an earlier dataset in the
+same folder. Pending writes are flushed before each build, so that no build waits for the writes of the previous one.
 """
 
 import os
@@ -36,7 +36,9 @@ def main() -> None:
     print("# Syncing a dataset\n")
     print(f"`python benchmarks/sync.py`. {machine_text('gristmill')}.\n")
     print("Seconds to build the standard library from scratch, replacing an earlier dataset. Builds with and without")
-    print(f"syncing take turns. All values are medians of {TURNS} turns. `ratio` is with : without in the same turn.")
+    print(
+        f"syncing alternate. All values are medians of {TURNS} turns. `ratio` is `with` / `without` in the same turn."
+    )
     print("`sync` is the part of `with` that was spent waiting for the disk.\n")
     print("| `--compress` | MB | with | without | ratio | sync |\n| --- | --- | --- | --- | --- | --- |")
     for case in CASES:
@@ -54,14 +56,14 @@ def main() -> None:
 
 
 def _measure(case: str, folder: str, mode: str) -> Seconds:
-    """Build in a new process, `mode` being "with" or "without" syncing."""
+    """Build in a new process and return the seconds. `mode` is "with" or "without" syncing."""
     command = [sys.executable, __file__, case, folder, mode]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return Seconds(*map(float, output.split()))
 
 
 def _build(case: str, folder: str, mode: str) -> None:
-    """Print the seconds of a build and of its syncs."""
+    """Build, and print the seconds of the build and of its syncs."""
     seconds = 0.0
 
     def timed_or_skipped(sync: Callable[[Path], None]) -> Callable[[Path], None]:

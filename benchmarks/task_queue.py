@@ -1,7 +1,7 @@
-"""Simulate a queue task by task: workers on several machines, one driver, slow machines and failing machines.
+"""Simulate a task queue with one driver and workers on several machines, some of which are slow or fail.
 
-The driver handles one result at a time and keeps up to two tasks assigned to each worker. Tasks of a failed machine are
-run again. The same seed gives the same numbers.
+The driver handles one result at a time and assigns up to two tasks to each worker. The tasks of a failed machine are
+run again. The random seed is fixed, so the results are reproducible.
 """
 
 import math
@@ -14,21 +14,23 @@ from typing import NamedTuple
 SEED = 0
 MIN_SIMULATED = 20_000
 SIMULATED_PER_WORKER = 16
-"""Tasks that are simulated one by one. Further tasks are assumed to run at the rate of the middle half of these."""
+"""Number of tasks per worker that are simulated one by one, at least MIN_SIMULATED in total.
+
+The remaining tasks are assumed to run at the rate of the middle half of the simulated tasks."""
 TASKS_AHEAD = 2
 
 
 class Setting(NamedTuple):
-    """Assumptions about machines and tasks, most of them options of simulate.py."""
+    """Assumptions about machines and tasks. Most of them are options of simulate.py."""
 
     cores: int
     memory_bytes: float
     disk_bytes_per_second: float
     sha256_bytes_per_second: float
     driver_ms: float
-    """Milliseconds of the driver per Ray task."""
+    """Milliseconds that the driver spends on a Ray task."""
     local_ms: float
-    """Milliseconds of the driver per task of local processes."""
+    """Milliseconds that the driver spends on a task of local processes."""
     read_ms: float
     batch_bytes: float
     failures_per_day: float
@@ -51,7 +53,7 @@ class QueueResult(NamedTuple):
 
     seconds: float
     tail_seconds: float
-    """Seconds from the first worker that becomes idle to the end of the last task."""
+    """Seconds from the time at which the first worker becomes idle to the end of the last task."""
     num_lost: int
     """Number of tasks that were run again because their machine failed."""
 
@@ -61,13 +63,13 @@ class Tasks(NamedTuple):
     seconds: float
     """Mean duration of a task."""
     spread: Sequence[float]
-    """Durations as multiples of the mean, from which each task draws one."""
+    """Durations as multiples of the mean. The simulation draws one at random for each task."""
     driver_seconds: float
-    """Seconds of the driver per task."""
+    """Seconds that the driver spends on a task."""
 
 
 def simulate(tasks: Tasks, pool: Pool) -> QueueResult:
-    """Simulate some of the tasks one by one and extrapolate to all of them.
+    """Simulate some of the tasks one by one and extrapolate to all tasks.
 
     The failure rate is multiplied by the ratio of all tasks to simulated tasks.
     """
@@ -99,21 +101,21 @@ class Queue:
         self.num_failures = [0] * pool.num_machines
         """Number of failures of each machine."""
         self.assigned: list[list[float]] = [[] for _ in range(pool.workers)]
-        """Assigned tasks of each worker. The first one is running."""
+        """Durations of the tasks that are assigned to each worker. The first task of a worker is running."""
         self.arrives_at: list[float] = [0.0] * pool.workers
         """Time at which the last task of each worker arrives from the driver."""
         self.idle: set[int] = set()
         self.events: list[tuple[float, int, int, int]] = []
         """Heap of (time, order, target, number of failures). The target is a worker, or -1 - machine.
 
-        An event of a worker is outdated if its machine has failed since."""
+        The event of a worker is ignored if the machine of the worker has failed since the event was added."""
         self.order = count()
         self.driver_at = 0.0
         self.first_idle_at = math.inf
         self.num_lost = 0
 
     def run(self) -> list[float]:
-        """Run until all tasks are done, and return the time at which each was done."""
+        """Run until all tasks are done, and return the times at which tasks were done."""
         total, done_at = len(self.pending), list[float]()
         for machine in range(len(self.num_failures)):
             self.start_machine(0.0, machine)
@@ -129,7 +131,7 @@ class Queue:
         return done_at
 
     def handle_machine_event(self, now: float, machine: int, failures: int) -> None:
-        """Handle the failure of a machine, or its replacement."""
+        """Handle the failure or the replacement of a machine."""
         if failures != self.num_failures[machine]:
             self.start_machine(now, machine)
             return
@@ -155,7 +157,7 @@ class Queue:
         return range(machine * self.cores, (machine + 1) * self.cores)
 
     def assign_task(self, now: float, worker: int) -> None:
-        """Assign one more task to the worker, as soon as the driver is free."""
+        """Assign the next pending task to the worker as soon as the driver is free."""
         if not self.pending:
             if not self.assigned[worker]:
                 self.idle.add(worker)

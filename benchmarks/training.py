@@ -1,17 +1,17 @@
-"""Measure how the dataset affects training: four questions, each answered with `gristmill compare`.
+"""Measure how the dataset affects training. Four questions are answered with `gristmill compare`.
 
     python benchmarks/training.py prepare DIR     download the code and build the datasets, without a GPU
-    python benchmarks/training.py run DIR         train on a GPU, or resume an interrupted run
+    python benchmarks/training.py run DIR         train on a GPU, or resume interrupted comparisons
     python benchmarks/training.py write DIR       write benchmarks/training/: tables, curves, commands, versions
 
-1. copies: natural windows, compared with the rows of a plain script that copies them to 2.75 times their number, at
-   equal tokens and at 200 epochs each
-2. overlap: windows of 512 with overlap 0, 128 and 256, at equal tokens
-3. leaky: a split of complete files, compared with a random split of windows. It shows the error of the validation score
-4. half: 200 epochs of all windows, compared with 400 epochs of half of them
+1. copies: Do copied rows help? Natural windows are compared with the rows of a plain script, which copies rows until
+   there are 2.75 times as many. Both are trained on the same number of tokens, and for 200 epochs each.
+2. overlap: Does overlap help? Windows of 512 with overlap 0, 128 and 256 are trained on the same number of tokens.
+3. leaky: How wrong is the validation score of a random split of windows, compared with a split of complete files?
+4. half: Are 400 epochs of half of the windows as good as 200 epochs of all windows?
 
-The code is requests 2.32.5. The test set is starlette 0.48.0, Python code by other authors. It shares no long span with
-any train split.
+The code is requests 2.32.5. The test set is starlette 0.48.0, Python code by other authors. No train
+split shares a long span with the test set.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Question(NamedTuple):
     datasets: tuple[str, ...]
     options: tuple[str, ...]
     conclusion: str
-    """Conclusion for the page."""
+    """Paragraph on the page that states the result."""
 
     def command(self, folder: Path) -> list[str]:
         data = [str(folder / "data" / name) for name in self.datasets]
@@ -61,25 +61,28 @@ QUESTIONS = (
         ("--epochs", "200"),
         "Copies are made before the random split, so train contains nearly every held-out row. The validation score "
         "therefore improves until the last step and never suggests stopping. At the end, both models have seen the "
-        "same text too often, and there is no measurable difference. But the validation of the copies selects the last "
-        "model, which is much worse.",
+        "same text too often, and there is no measurable difference. But the validation score of the copies is best "
+        "for "
+        "the last model, which is much worse than the model that natural windows keep.",
     ),
     Question(
         "copies-200-epochs",
-        "the same at 200 epochs each, on half of the code",
+        "natural windows and copies, at 200 epochs each, on half of the code",
         ("src-natural", "src-copies"),
         ("--epochs", "200", "--budget", "epochs"),
-        "Here, the copies cost 1.9 times the tokens for the same number of epochs, and the model is worse.",
+        "For the same number of epochs, the copies need 1.9 times as many tokens, and the model is worse.",
     ),
     Question(
         "leaky",
-        "complete files and windows, each split at random",
+        "a random split of complete files and a random split of windows",
         ("natural", "leaky"),
         ("--epochs", "100"),
-        "Part of the difference between own validation and test is the difference between requests and starlette. The "
-        "leaky dataset has a larger difference than the clean one, and the excess is due to the leak. Its validation "
-        "is best at the last step, long after the model has become worse. (At the end, the leaky model is slightly "
-        "better, because it was trained on parts of all files, including files that the clean dataset holds out.)",
+        "Part of the difference between own validation and test score exists because requests and starlette are "
+        "different code. The difference is larger for `leaky` than for `natural`, and the excess is due to the "
+        "leak. The "
+        "validation score of `leaky` is best at the last step, long after the model has become worse. (At the end, the "
+        "leaky model is slightly better, because it was trained on parts of all files, including files that `natural` "
+        "holds out.)",
     ),
     Question(
         "overlap",
@@ -87,12 +90,13 @@ QUESTIONS = (
         ("natural", "overlap-128", "overlap-0"),
         ("--epochs", "100"),
         "There is no measurable difference between the kept models. Less overlap means fewer windows, and so more "
-        "epochs for the same tokens. The models differ at the end because each has trained past its best step by a "
-        "different amount. We expected an advantage of overlap 256, but there is none for this model and this code.",
+        "epochs for the same number of tokens. The models differ at the end because each has trained past its best "
+        "step by a "
+        "different amount. We expected overlap 256 to be better, but it is not for this model and this code.",
     ),
     Question(
         "half",
-        "200 epochs of all windows and 400 epochs of half of them",
+        "200 epochs of all windows and 400 epochs of half of the windows",
         ("natural", "half"),
         ("--epochs", "200"),
         "At the end, more epochs of less text are clearly worse. With early stopping, there is no measurable "
@@ -105,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("prepare", "run", "write"))
     parser.add_argument("folder", metavar="DIR", type=Path)
-    parser.add_argument("--at-once", type=int, default=1, help="comparisons that share the GPU (default: 1)")
+    parser.add_argument("--at-once", type=int, default=1, help="number of comparisons that share the GPU (default: 1)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time; run again to resume")
     parser.add_argument("--only", action="append", default=[], help="run only this question; repeatable")
     given = parser.parse_args()
@@ -137,7 +141,7 @@ def prepare(folder: Path) -> None:
 
 
 def download_python(pin: Pin, folder: Path) -> None:
-    """Download a package and copy only its Python files, so that every method reads the same files."""
+    """Download a package and keep only its Python files, so that every method reads the same files."""
     if folder.exists():
         return
     with tempfile.TemporaryDirectory() as work:
@@ -159,7 +163,10 @@ def build(source: Path, out: Path, *options: str) -> int:
 
 
 def keep_bench_datasets(source: Path, data: Path, names: dict[str, str]) -> None:
-    """Keep datasets that other methods of `gristmill bench` make. The plain script copies rows 2.75 times."""
+    """Make datasets with other methods of `gristmill bench`. `names` maps each method to the name of its dataset.
+
+    The method `original`, a plain script, copies rows until there are 2.75 times as many.
+    """
     with tempfile.TemporaryDirectory() as work:
         only = [argument for method in names for argument in ("--only", method)]
         output = ["--keep", work + "/kept", "--out", work + "/bench.md", "--quiet"]
@@ -172,7 +179,7 @@ def keep_bench_datasets(source: Path, data: Path, names: dict[str, str]) -> None
 
 
 def run(folder: Path, at_once: int, seconds: float, only: Sequence[str]) -> None:
-    """Run the comparisons, several at once to use the GPU better, and interrupt them after `seconds`."""
+    """Run the comparisons, `at_once` at a time to use the GPU better. Interrupt running comparisons after `seconds`."""
     deadline = time.monotonic() + seconds
     pending = [question for question in QUESTIONS if not only or question.name in only]
     pending = [
@@ -205,7 +212,7 @@ def start(question: Question, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def write(folder: Path) -> None:
-    """Write the pages. Commands are shown without the name of the folder and without options for resuming."""
+    """Write the pages. The commands on them contain neither the name of the folder nor options for resuming."""
     OUT.mkdir(exist_ok=True)
     for question in QUESTIONS:
         results = folder / "comparisons" / question.name
@@ -218,16 +225,16 @@ def write(folder: Path) -> None:
 
 
 def summary() -> Iterator[str]:
-    """Return the paragraphs of the page that summarizes all questions."""
+    """Yield the paragraphs of the page that summarizes all questions."""
     yield "# Effect of the dataset on training"
     yield (
         f"`python benchmarks/training.py` trains a `tiny` GPT of 7.3 million weights on {CODE.name} {CODE.version}, "
         f"with three seeds, on one H200. The test set is {TEST.name} {TEST.version}: 110,043 tokens of Python code by "
-        "other authors, of which no train split contains a span of 50. Scores are bits per byte on the test set, with "
-        "95 % intervals. Lower is better. `end` is the score at the end of the budget. `kept` is the score of the "
-        "model with the best own validation, and `kept after epochs` is its epoch for each seed. `own validation` is "
-        "the validation score of the dataset itself at the end. Several runs shared the GPU, so the seconds on these "
-        "pages are not comparable. For speed, see speed.md."
+        "other authors. No train split contains a span of 50 tokens of the test set. Scores are bits per byte on the "
+        "test set, with 95 % intervals. Lower is better. `end` is the score at the end of the budget. `kept` is the "
+        "score of the model with the best own validation, and `kept after epochs` is the epoch of that model for each "
+        "seed. `own validation` is the score on the validation split of the dataset itself, at the end. Several runs "
+        "shared the GPU, so the seconds on these pages are not comparable. For speed, see speed.md."
     )
     for question in QUESTIONS:
         comparison = json.loads((OUT / f"{question.name}.json").read_text())
@@ -244,16 +251,17 @@ def verdicts_in(comparison: dict[str, Any]) -> Iterator[str]:
 
 
 def validation_errors_in(comparison: dict[str, Any]) -> Iterator[str]:
-    """Compare the errors of the validation scores, each relative to the first dataset.
+    """Compare the error of the validation score of each dataset with the error of the first dataset.
 
-    The difference is the part of the error that is not due to the files of the test set.
+    The difference between the two errors is not due to the choice of the test set, because both use the same one.
     """
     first, *others = [facts["name"] for facts in comparison["datasets"]]
     errors = {(run["dataset"], run["seed"]): run["curve"][-1][1] - run["end"] for run in comparison["runs"]}
     for name in others:
         excess = interval_of([errors[first, seed] - errors[name, seed] for dataset, seed in errors if dataset == name])
         yield (
-            f"- own validation: that of {name} is {interval_text(excess)} bits further below its test score than that "
+            f"- own validation of {name}: {interval_text(excess)} bits further below the test score than own "
+            f"validation "
             f"of {first}"
         )
 

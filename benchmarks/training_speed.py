@@ -1,12 +1,12 @@
-"""Measure training speed on a GPU: tokens/s, and the share of the peak rate of matrix products.
+"""Measure training speed on a GPU: tokens per second, and the share of the GPU's peak rate for matrix products.
 
     gristmill build STDLIB --out speed --max-windows 6000 --compress zstd
     python benchmarks/training_speed.py speed [--out benchmarks/training/speed.md] [--batch-sizes 64,128]
 
-The peak is measured in the same process, with products of two 8192 x 8192 matrices in bf16. Only operations that the
-model needs are counted, each weight once forward and twice backward. Per token, these are 6 for each weight of the
-layers, 12 * window * width for the attention of each layer, and, if the token is predicted, 6 for each weight of the
-head.
+The peak rate is measured in the same process, with products of two 8192 x 8192 matrices in bf16. Only operations that
+the model needs are counted, with each weight used once forward and twice backward. The number of operations per token
+is the sum of 6 for each weight of the layers, 12 * window * width for the attention of each layer, and, if the token is
+predicted, 6 for each weight of the head.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Measured(NamedTuple):
 
 
 def measure_peak() -> float:
-    """Return the operations per second of matrix products, in the fastest of three rounds."""
+    """Return the number of operations per second in matrix products, for the fastest of three rounds."""
     left, right = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     rates = []
     for _ in range(3):
@@ -58,7 +58,7 @@ def measure_peak() -> float:
 
 
 def operations(model: str, objective: str, manifest: Manifest) -> float:
-    """Return the operations per token, forward and backward."""
+    """Return the number of operations per token, forward and backward."""
     size, length = SIZES[model], int(manifest.settings["window"]["length"])
     layers = size.layers * (6 * 12 * size.width**2 + 12 * length * size.width)
     head = 6 * size.width * manifest.tokenizer.vocab_size

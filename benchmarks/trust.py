@@ -1,8 +1,8 @@
 """Measure cleaning and splitting: speed of the rules, leakage by split method, and recall of near-duplicates.
 
-bench.md has the cost of each step in a build.
+For the cost of each step in a build, see bench.md.
 
-python benchmarks/trust.py [SOURCE] [--runs 5]     # prints benchmarks/trust.md
+python benchmarks/trust.py [SOURCE] [--runs 5]     # prints the contents of benchmarks/trust.md
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys, concatenate_
 
 PLAIN = Path(__file__).with_name("plain.toml")
 SPLIT_METHODS = {
-    "windows at random, overlap 256": None,
+    "random split of windows, overlap 256": None,
     "complete files": ["--near-duplicates", "keep", "--decontaminate", "off"],
     "complete files, near-duplicates grouped": ["--near-duplicates", "group", "--decontaminate", "off"],
     "complete files, near-duplicates dropped": ["--decontaminate", "off"],
@@ -75,7 +75,7 @@ def print_rule_speed(source: str) -> None:
 def print_leakage(source: str, folder: str) -> None:
     """Print L50 for each split method, as measured by `gristmill check`."""
     print(
-        "\nShare of held-out tokens in spans of 50 or more tokens that also occur in train (L50), from `gristmill "
+        "\nL50, the share of held-out tokens in spans of 50 or more tokens that also occur in train, from `gristmill "
         "check`:\n"
     )
     print("| split method | validation | test | held-out tokens kept |")
@@ -104,7 +104,7 @@ def kept_share(out: str) -> float:
 
 
 def leakage_of_shuffled_windows(out: str) -> list[float]:
-    """Return L50 for the split of most scripts: the rows of all files, shuffled and split 85/10/5."""
+    """Return L50 for the split that most scripts use: the rows of all files are shuffled and split 85/10/5."""
     dataset = gristmill.open_dataset(out)
     windows = [np.array(row["input_ids"][1:-1], np.uint16) for split in dataset.values() for row in split]
     random.Random(0).shuffle(windows)
@@ -130,7 +130,7 @@ def print_check_speed(source: str, folder: str, runs: int) -> None:
 
 
 def print_recall() -> None:
-    """Print the share of near-duplicates that are found, by similarity, for random texts with some tokens changed."""
+    """Print the share of near-duplicates that are found, by similarity, for random texts and changed copies of them."""
     rng = random.Random(0)
     texts: list[list[int]] = []
     pairs: list[tuple[int, float]] = []
@@ -164,12 +164,13 @@ def jaccard(one: list[int], other: list[int]) -> float:
 
 
 def print_many_files(folder: str) -> None:
-    """Build many small files with lines from the standard library, so that names and repetitions are realistic."""
+    """Measure builds of many small files. The lines are from the standard library, so they repeat as in real code."""
     print(
-        "\nMany files of about 40 lines each, drawn from the standard library (seed 0). This is a hard case: the more "
+        "\nBuilds of many files of about 40 lines, drawn from the standard library (seed 0). This is a hard case: "
+        "the more "
         "files,"
     )
-    print("the more near-duplicates among them.\n")
+    print("the more near-duplicates they contain.\n")
     print("| files | source | seconds | microseconds per file | peak memory, all processes |")
     print("| --- | --- | --- | --- | --- |")
     lines = [

@@ -1,6 +1,6 @@
-"""Measure the cost of variants and weights: MB/s on one core by language and kind, and complete builds.
+"""Measure the cost of variants and weights: the speed of each kind of variant by language, and complete builds.
 
-python benchmarks/variants.py [--corpus DIR] [--runs 5]     # prints benchmarks/variants.md
+python benchmarks/variants.py [--corpus DIR] [--runs 5]     # prints the contents of benchmarks/variants.md
 
 Python is measured on the standard library. The other languages are measured on DIR, from benchmarks/gather.py.
 """
@@ -26,7 +26,7 @@ from gristmill.variants.noise import Noise
 from gristmill.variants.rename import rename
 
 MAX_MEGABYTES = 8
-"""Maximum amount of source per language."""
+"""Maximum amount of source code per language."""
 MAX_FILE_BYTES = 1 << 18
 GRAMMAR_VARIANTS: dict[str, Callable[[Parsed, SeededRandom], bytes | None]] = {
     "rename": rename,
@@ -55,14 +55,11 @@ def main() -> None:
 
 def print_grammar_speeds(corpus: Path | None) -> None:
     print(
-        "MB of source per second on one core, best of 3, including parsing. `parse` is tree-sitter only. In "
+        "MB of source code per second on one core, best of 3, including parsing. `parse` is parsing only. In "
         "parentheses is"
     )
-    print(
-        "the share of files that have such a variant. A build also parses each variant once more to check it, except "
-        "for"
-    )
-    print("renames, which cannot change the tree. These values do not include that.\n")
+    print("the share of files for which the variant exists. A build also parses each variant to check it, except for")
+    print("renames, because they cannot change the syntax tree. The speeds do not include this check.\n")
     print("| language | files | MB | parse | rename | comments | format |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for language in GRAMMARS:
@@ -118,7 +115,7 @@ def _run_seconds(function: Callable[[], Any]) -> list[float]:
 
 
 def print_noise_speed() -> None:
-    """Print the speed of noise, which needs no grammar."""
+    """Print the speed of the variant `noise`, which needs no grammar."""
     tokenizer = gristmill.load_tokenizer()
     texts = read_texts(Path(STDLIB), "python")
     megabytes = sum(map(len, texts)) / 1e6
@@ -135,7 +132,10 @@ def print_noise_speed() -> None:
 
 
 def print_builds(runs: int) -> None:
-    print(f"Builds of the standard library into a new folder. They take turns, and seconds are medians of {runs}.\n")
+    print(
+        f"Builds of the standard library into a new folder. The cases alternate, and seconds are medians of {runs} "
+        f"runs.\n"
+    )
     cases = {
         "natural": [],
         "`--max-windows 20000`": ["--max-windows", "20000"],

@@ -1,8 +1,9 @@
-"""Measure the response times and the memory of the viewer on a million windows.
+"""Measure the response times and the memory of the viewer for a dataset of a million windows.
 
-    python benchmarks/view.py [SOURCE] [--windows 1000000]     # prints benchmarks/view.md
+    python benchmarks/view.py [SOURCE] [--windows 1000000]     # prints the contents of benchmarks/view.md
 
-The windows of SOURCE are repeated to reach that number. This needs 3 GB in the folder for temporary files.
+The windows of SOURCE are repeated to reach the number of windows. A million windows need 3 GB in the folder for
+temporary files.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from gristmill.core.records import Split
 from gristmill.views.viewer.viewer_folder import viewer_folder_path
 
 ABSENT_WORD = "quicksilver"
-"""Word that no window contains, so that a search reads all of them."""
+"""Word that no window contains, so that a search reads all windows."""
 MEMORY_SAMPLE_SECONDS = 0.02
 NUM_RANDOM_ROWS = 50
 
@@ -41,13 +42,13 @@ class Timed(NamedTuple):
 class Measured(NamedTuple):
     timings: list[Timed]
     memory: dict[str, float]
-    """Memory in MB, keyed by the time of the measurement."""
+    """Memory in MB, keyed by the moment of the measurement, such as "after the start"."""
     seconds: dict[str, float]
     index_bytes: int
 
 
 class Viewer:
-    """A viewer in a separate process, with requests over HTTP and a thread that samples its memory."""
+    """A viewer in a separate process. A thread samples the memory of that process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -64,7 +65,7 @@ class Viewer:
         return float(self._process.memory_info().rss) / 1e6
 
     def log_in(self) -> None:
-        """Open the address with its access token, and keep the cookie."""
+        """Open the viewer's address, which contains an access token, and keep the cookie of the response."""
         self._connection.request("GET", "/?" + self.address.partition("?")[2])
         response = self._connection.getresponse()
         response.read()
@@ -104,7 +105,7 @@ def open_viewer(folder: Path) -> Iterator[Viewer]:
 
 
 def first_page_milliseconds(viewer: Viewer) -> float:
-    """Return the milliseconds for the page, the facts about the dataset, and the first rows."""
+    """Return the milliseconds to load the page, the facts about the dataset, and the first rows."""
     return sum(viewer.milliseconds(path) for path in ("/", "/api/dataset", "/api/windows"))
 
 
@@ -197,10 +198,13 @@ def print_page(measured: Measured) -> None:
         "disk."
     )
     print(
-        f"A viewer that starts later loads it in {seconds['again']:.1f} s. A search for a word that does not occur "
+        f"A viewer that starts later loads the index in {seconds['again']:.1f} s. A search for a word that does not "
+        f"occur "
         "takes"
     )
-    print(f"{seconds['all']:.0f} s through all windows, and {seconds['folder']:.1f} s through those of asyncio.\n")
+    print(
+        f"{seconds['all']:.0f} s through all windows, and {seconds['folder']:.1f} s through the windows of asyncio.\n"
+    )
     print("| memory of the process, including mapped files | MB |\n| --- | --: |")
     for when, megabytes in measured.memory.items():
         print(f"| {when} | {megabytes:.0f} |")

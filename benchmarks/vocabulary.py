@@ -1,4 +1,4 @@
-"""Compare trained vocabularies with CodeBERT's: bytes per token, windows and seconds, by size and pattern.
+"""Compare trained vocabularies of several sizes and patterns with CodeBERT's: bytes per token, windows and seconds.
 
 python benchmarks/vocabulary.py > benchmarks/vocabulary.md
 """
@@ -48,10 +48,11 @@ def main() -> None:
     print(f"`python benchmarks/vocabulary.py`. {machine_text('gristmill', 'gigatoken', 'tokenizers')}.\n")
     print_table(library, other_packages, list(seconds.values()))
     print(
-        f"\nTraining with {DEFAULT_SIZE:,} ids has a peak memory of {peak_mb:.0f} MB over all processes. A second run "
-        "gave"
+        f"\nTraining {DEFAULT_SIZE:,} ids takes at most {peak_mb:.0f} MB of memory in all processes together. A "
+        f"second run "
+        "wrote"
     )
-    print("the same bytes.")
+    print("the same tokenizer.json, byte for byte.")
 
 
 def print_table(library: TokenizerTable, other_packages: TokenizerTable, seconds: list[float]) -> None:
@@ -62,7 +63,7 @@ def print_table(library: TokenizerTable, other_packages: TokenizerTable, seconds
     other = sum(one.bytes for one in other_packages.splits.values()) / 1e6
     print(
         f"{train.bytes / 1e6:.1f} MB. `train`, `held out` and `other code` are bytes per token (more is better) on "
-        "that split, on"
+        "the train split, on"
     )
     print(
         f"{held_out:.1f} MB of held-out files, and on {other:.1f} MB of {' and '.join(PACKAGES)}. `windows` is the "

@@ -1,6 +1,6 @@
-"""Compare ways to use several cores at different sizes of source: one process, worker processes, and threads.
+"""Compare one process, several worker processes and several threads, for different amounts of source code.
 
-python benchmarks/workers.py [--runs 5]     # prints benchmarks/workers.md
+python benchmarks/workers.py [--runs 5]     # prints the contents of benchmarks/workers.md
 """
 
 import argparse
@@ -31,11 +31,11 @@ else:
     with ThreadPoolExecutor(2) as pool: list(pool.map(tokenizer.encode, texts))
 print(sum(map(len, texts)) / 1e6 / (time.perf_counter() - started))
 """
-"""Script that tokenizes bytes in memory with one thread, gigatoken's threads or Python threads, and prints MB/s."""
+"""Script that tokenizes texts in memory with one thread, gigatoken's threads or Python threads, and prints MB/s."""
 
 
 def copy_library(folder: Path, megabytes: float) -> Path:
-    """Copy files of the standard library up to this size, in an order that mixes large and small files."""
+    """Copy files of the standard library until they have this size, in an order that mixes large and small files."""
     root = folder / f"{megabytes:g}"
     size = 0
     files = sorted(Path(STDLIB).rglob("*.py"), key=lambda path: (path.name[-4:], path.name))
@@ -50,7 +50,7 @@ def copy_library(folder: Path, megabytes: float) -> Path:
 
 
 def tokenizing_rate(method: str, folder: Path) -> float:
-    """Tokenize all files in a new process and return MB/s."""
+    """Tokenize all files in a new process and return the rate in MB/s."""
     import subprocess  # noqa: PLC0415
 
     process = subprocess.run(
@@ -68,7 +68,7 @@ def main() -> None:
         folder = Path(name)
         print("# Ways to use several cores\n")
         print(f"`python benchmarks/workers.py --runs {options.runs}`. {machine_text('gristmill', 'gigatoken')}.\n")
-        print("Seconds of complete builds of a part of the standard library, medians:\n")
+        print("Median seconds of complete builds of a part of the standard library:\n")
         print(f"| MB of source | {' | '.join(f'`--workers {count}`' for count in workers)} | `--workers auto` |")
         print("| --- |" + " --- |" * (len(workers) + 1))
         for megabytes in SIZES_MB:
@@ -84,7 +84,7 @@ def main() -> None:
         print("| --- | --- |")
         methods = {
             "one": "`encode` per file, one thread (as in a worker)",
-            "gigatoken": "`encode_batch` with gigatoken's threads, including the import of awkward that it needs",
+            "gigatoken": "`encode_batch` with gigatoken's threads, including the import of the awkward library",
             "python": "`encode` per file, two Python threads",
         }
         for method, text in methods.items():

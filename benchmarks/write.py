@@ -1,8 +1,8 @@
-"""Compare ways to format rows: `orjson.dumps` per window, or formatting the ids of a file once and slicing the text.
+"""Compare two ways to format rows: `orjson.dumps` per window, and formatting a file's ids once and slicing the text.
 
-Also compare the size of Parquet files with plain ids and with dictionary encoding, the default of the library.
+Also compare the size of Parquet files with plain ids and with dictionary encoding, which is PyArrow's default.
 
-python benchmarks/write.py     # prints benchmarks/write.md
+python benchmarks/write.py     # prints the contents of benchmarks/write.md
 """
 
 import json
@@ -83,8 +83,9 @@ def main() -> None:
     print("# Formatting rows\n")
     print(f"`python benchmarks/write.py`. {machine_text('gristmill', 'orjson', 'numpy')}.\n")
     print(
-        "Million ids formatted per second, from ids in memory, best of three. Source: the standard library, top "
-        "folder.\n"
+        "Million ids formatted per second, from ids in memory, best of three. The source is the top folder of the "
+        "standard "
+        "library.\n"
     )
     print("| method | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")

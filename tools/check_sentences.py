@@ -1,10 +1,10 @@
-"""Report sentence patterns and names that make gristmill hard to read. `make lint` runs it.
+"""Report sentence patterns and names that make gristmill hard to read. `make lint` runs this script.
 
     python tools/check_sentences.py                # all source folders
     python tools/check_sentences.py src/gristmill/core tests/core
 
-It reads docstrings, comments, string literals that contain a space, and the names that Python files define, and every
-line of JavaScript, HTML and CSS files. A line that ends in the comment `sentence: data` may contain anything.
+In Python files, the script reads docstrings, comments, string literals that contain a space, and defined names. In
+JavaScript, HTML and CSS files, it reads every line. A line that contains `sentence: data` is not checked.
 """
 
 import ast

@@ -1,20 +1,21 @@
-"""Build the same datasets with two commits and compare the files byte by byte.
+"""Build the same datasets with two commits of gristmill, and compare the files byte by byte.
 
-    python tools/compare_builds.py HEAD~3             # against the working tree
-    python tools/compare_builds.py main feature       # two revisions
+    python tools/compare_builds.py HEAD~3             # compares HEAD~3 with the working tree
+    python tools/compare_builds.py main feature       # compares two revisions
     python tools/compare_builds.py HEAD --only default --only packed --keep results
     python tools/compare_builds.py --list
 
-Run it after a refactoring. It runs only the command line of both commits, so modules may be renamed between them. Each
-row of ROWS is a list of commands. Both sides run them on the same inputs, each in a separate folder. All files in the
-two folders are then compared, except for the work folders.
+Run this script after a refactoring. It uses only the command line of the two commits, so modules may be renamed. Each
+row of ROWS is a list of commands. Both commits run the commands of a row on the same inputs, each in a separate folder.
+Then all files in the two folders are compared, except for work folders.
 
-Data files and files.jsonl must be equal. Manifests, cards and reports contain times and versions, which are ignored.
-Other differences in these files are notes, or failures with `--strict`. A row with `same_as` must also give the data
-files of that other row, because workers, manual steps and exports do not change rows.
+Data files and files.jsonl must be equal. Times and versions in manifests, cards and reports are ignored. Any other
+difference in manifests, cards and reports is printed as a note, or is a failure with `--strict`. A row with `same_as`
+must also give the same data files as the row that it names, because workers, manual steps and exports do not change
+rows.
 
-The exit code is 0 if all rows are equal, 1 if not, and 2 for an invalid option. Two rows run at a time unless --jobs is
-given. The interpreter must have the extras parquet, tokenizers, variants and report.
+The exit code is 0 if all rows are equal, 1 if not, and 2 for an invalid option. Two builds run at a time unless --jobs
+is given. The extras parquet, tokenizers, variants and report of gristmill must be installed.
 """
 
 import argparse
@@ -46,14 +47,14 @@ from gristmill.core.output_formats import FORMATS
 ROOT = Path(__file__).parents[1]
 COMMAND_SECONDS = 300
 ALL_FORMATS = ",".join(FORMATS)
-"""A row fails in a revision that does not have one of its formats."""
+"""Names of all output formats of this tree. A row fails in a revision that lacks one of the row's formats."""
 OTHER_FORMATS = ALL_FORMATS.removeprefix("jsonl,")
 DESCRIPTION_FILES = frozenset(
     {"manifest.json", "README.md", "croissant.json", "check.json", "vocabulary.json", "report.html"}
 )
-"""Names of files that describe a build. Their times, machine and versions may differ."""
+"""Names of files that describe a build. Times, versions and the machine in these files may differ."""
 VARYING_KEYS = frozenset({"run", "fingerprint", "gristmill", "versions", "seconds", "datePublished", "dateModified"})
-"""JSON keys whose values may differ. The fingerprint depends on the version."""
+"""JSON keys whose values may differ. `fingerprint` is one of them because it depends on the version of gristmill."""
 VARYING_TEXT = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.+:Z]*"), "TIME"),
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "DIGEST"),
@@ -65,11 +66,11 @@ VARYING_TEXT = (
     (re.compile(r'<td>\w+</td><td class="number">\d+\.\d\d</td>'), "PHASE"),
     (re.compile(r'"chart-phases":.*?(?=,"chart-|$)', re.MULTILINE), "PHASES"),
 )
-"""Texts that may differ, with replacements. The last four are in reports. Digests are those of data files, which are
-compared separately."""
+"""Patterns of texts that may differ, and their replacements. The last four occur in reports. Digests may differ because
+they are digests of data files, and data files are compared separately."""
 WORK_FOLDER = "*.work"
 COPY = "copy"
-"""Name of a row's own copy of the corpus, which the row may change."""
+"""Folder for the copy of the corpus that a row may change."""
 
 
 class UsageError(Exception):
@@ -82,10 +83,10 @@ class Inputs(NamedTuple):
     folder: Path
     corpus: Path
     endpoint: str
-    """Address of the language model."""
+    """URL of the fake language model."""
 
     def fill(self, command: str) -> list[str]:
-        """Return the arguments of the command, with the locations of the inputs filled in."""
+        """Return the arguments of the command, with placeholders replaced by the locations of the inputs."""
         locations = {"inputs": self.folder, "corpus": self.corpus, "endpoint": self.endpoint}
         return [argument.format(**locations) for argument in shlex.split(command)]
 
@@ -117,7 +118,7 @@ class Row(NamedTuple):
     settings: str = ""
     """Content of gristmill.toml in the folder of the row."""
     same_as: str | None = None
-    """Name of another row that must have the same data files in `dataset`."""
+    """Name of the row whose data files in `dataset` must be the same, or None."""
 
 
 def _build(name: str, options: str = "", *, settings: str = "", same_as: str | None = None) -> Row:
@@ -127,7 +128,7 @@ def _build(name: str, options: str = "", *, settings: str = "", same_as: str | N
 
 
 def _build_with_own_tokenizer(name: str, options: str = "", template: str = "roberta") -> Row:
-    """Return a row that trains a tokenizer and builds the corpus with it."""
+    """Return a row that trains a tokenizer and builds the corpus with that tokenizer."""
     train = f"tokenizer train {{corpus}} --out tokenizer --size 1500 --template {template}"
     return Row(name, (train, f"build {{corpus}} --out dataset --tokenizer tokenizer --splits tokenizer {options}"))
 
@@ -308,7 +309,7 @@ ROWS = (
 
 
 class ChatServer(http.server.ThreadingHTTPServer):
-    """A fake language model on the loopback interface. Its answers depend only on the prompt."""
+    """A fake language model on the loopback interface. Its answers depend only on the prompts."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -316,14 +317,14 @@ class ChatServer(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Chat)
         self.described: dict[str, str] = {}
-        """Code, keyed by the digest in its description."""
+        """Code that was described, keyed by the name with a digest in the description."""
 
     def answer(self, prompt: str) -> str:
         """Return the answer to a prompt.
 
-        The answer to a request for a description is a digest of the code. The answer to another request is the code in
-        the prompt, or that of a digest in it, with some names changed. Half of these answers are bad: a refusal, the
-        same code, a syntax error, or text that looks like a secret.
+        A prompt that begins with "Describe" gets a description that contains a digest of the code. Other prompts get
+        code with some names changed: the code in the prompt, or the code that a digest in the prompt stands for. Half
+        of the answers with code are bad: a refusal, unchanged code, a syntax error, or text that looks like a secret.
         """
         fenced = re.findall(r"^(`{3,})[^\n]*\n(.*?)\n\1$", prompt, re.DOTALL | re.MULTILINE)
         code = str(fenced[-1][1]) if fenced else ""
@@ -341,7 +342,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
                 other = code
             case 2:
                 other += "\n)) if else (("
-            case 3:  # not a real secret, but a digest of the code
+            case 3:  # a digest of the code, not a real secret
                 other = f'password = "{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"\n{other}'
         return f"Here it is:\n\n`````\n{other}\n`````\n"
 
@@ -373,7 +374,7 @@ class _Chat(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def chat_server() -> Iterator[str]:
-    """Run the language model and yield its address."""
+    """Run the fake language model and yield its URL."""
     with ChatServer() as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
@@ -383,14 +384,14 @@ def chat_server() -> Iterator[str]:
 
 
 class Side(NamedTuple):
-    """One of the two commits, with the folder for its results."""
+    """One of the two commits, with the folder of its source and the folder for its results."""
 
     name: str
     source: Path
     results: Path
 
     def run(self, arguments: Sequence[str], folder: Path) -> str | None:
-        """Run a gristmill command. Return None, or a message if it failed."""
+        """Run a gristmill command. Return None, or an error message if the command failed."""
         command = [sys.executable, "-m", "gristmill", *arguments]
         try:
             done = subprocess.run(
@@ -400,8 +401,8 @@ class Side(NamedTuple):
             return f"gristmill {arguments[0]} ran for more than {COMMAND_SECONDS} s"
         if done.returncode == 0:
             return None
-        errors = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        return f"exit code {done.returncode} of gristmill {arguments[0]}: {errors[-1]}"
+        errors = done.stderr.decode(errors="replace").strip().splitlines() or ["no error message"]
+        return f"gristmill {arguments[0]} ended with exit code {done.returncode}: {errors[-1]}"
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the commands, without variables that change the results."""
@@ -419,12 +420,12 @@ class Side(NamedTuple):
         found = subprocess.run(command, cwd=self.results, env=self.environment(), capture_output=True, check=True)
         if not Path(found.stdout.decode().strip()).is_relative_to(self.source):
             raise UsageError(
-                f"{self.name}: gristmill is imported from {found.stdout.decode().strip()}, not from {self.source}"
+                f"{self.name}: gristmill is imported from {found.stdout.decode().strip()}, not from {self.source}."
             )
 
 
 def extract(revision: str | None, folder: Path) -> Path:
-    """Copy the package of a revision, or of the working tree if None, and return the folder for PYTHONPATH."""
+    """Copy `src` of a revision, or of the working tree if `revision` is None, and return the copy for PYTHONPATH."""
     if revision is None:
         shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
         return folder / "src"
@@ -446,7 +447,7 @@ class Built(NamedTuple):
 
 
 def build_row(side: Side, row: Row, inputs: Inputs) -> Built:
-    """Run the steps of a row in a new folder. Stop at the first step that fails."""
+    """Run the steps of a row in a new folder, up to the first step that fails."""
     folder = side.results / row.name
     folder.mkdir(parents=True)
     started = time.monotonic()
@@ -470,9 +471,9 @@ class Comparison(NamedTuple):
     num_bytes: int
     """Number of bytes in the data files."""
     differences: list[str]
-    """First difference of each data file."""
+    """The first difference in each data file that differs."""
     notes: list[str]
-    """First difference of each file that describes a build."""
+    """The first difference in each file that describes a build and differs."""
 
 
 def compare_folders(before: Path, after: Path, *, with_descriptions: bool = True) -> Comparison:
@@ -489,7 +490,7 @@ def compare_folders(before: Path, after: Path, *, with_descriptions: bool = True
     for name in sorted(names):
         old, new = before / name, after / name
         if not (old.is_file() and new.is_file()):
-            differences.append(f"{name} is only in {'the first' if old.is_file() else 'the second'}")
+            differences.append(f"{name} exists only {'before' if old.is_file() else 'after'}")
             continue
         old_bytes, new_bytes = old.read_bytes(), new.read_bytes()
         num_bytes += 0 if _is_description(name) else len(new_bytes)
@@ -512,9 +513,9 @@ def _is_description(name: str) -> bool:
 
 
 def _first_difference(name: str, before: bytes, after: bytes) -> str:
-    """Describe the position of the first byte that differs. For JSON Lines, also name the row and columns."""
+    """Describe the position of the first byte that differs. For JSON Lines, add the row and the columns that differ."""
     offset = _common_length(before, after)
-    where = f"byte {offset:,} of {len(before):,} and {len(after):,}"
+    where = f"byte {offset:,} (sizes: {len(before):,} and {len(after):,} bytes)"
     if not name.endswith(".jsonl"):
         return where
     row = before.count(b"\n", 0, offset)
@@ -528,13 +529,13 @@ def _first_difference(name: str, before: bytes, after: bytes) -> str:
 
 
 def _common_length(before: bytes | str, after: bytes | str) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of the two values."""
     pairs = enumerate(zip(before, after, strict=False))
     return next((index for index, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
 def _description_difference(name: str, before: bytes, after: bytes) -> str | None:
-    """Describe the first difference, or return None if only times, versions and the like differ."""
+    """Describe the first difference, or return None if only VARYING_KEYS or VARYING_TEXT differ."""
     if name.endswith(".json"):
         return _value_difference(json.loads(before), json.loads(after), "")
     old_lines, new_lines = (_mask_varying(content.decode()).splitlines() for content in (before, after))
@@ -559,7 +560,7 @@ def _value_difference(before: Any, after: Any, location: str) -> str | None:
 
 
 def _mask_varying(text: str) -> str:
-    """Replace the texts that may differ."""
+    """Replace all matches of VARYING_TEXT, which may differ between two builds."""
     for pattern, replacement in VARYING_TEXT:
         text = pattern.sub(replacement, text)
     return text
@@ -570,10 +571,10 @@ def _shorten(text: str) -> str:
 
 
 def select_rows(names: Sequence[str]) -> list[Row]:
-    """Return the named rows and the rows that they are compared with, or all rows if no names are given."""
+    """Return the named rows and the rows that their `same_as` names, or all rows if no names are given."""
     by_name = {row.name: row for row in ROWS}
     if unknown := [name for name in names if name not in by_name]:
-        raise UsageError(f"unknown row {unknown[0]!r}. --list prints all rows.")
+        raise UsageError(f"unknown row {unknown[0]!r}. Run with --list to print all rows.")
     wanted = {*names, *(by_name[name].same_as for name in names)}
     return [row for row in ROWS if not names or row.name in wanted]
 
@@ -625,7 +626,7 @@ def _verdict(differences: Sequence[str]) -> str:
 def compare(
     rows: Sequence[Row], sides: tuple[Side, Side], inputs: Inputs, tally: Tally, given: argparse.Namespace
 ) -> None:
-    """Build all rows on both sides, several at a time, and print them in the order of the table."""
+    """Build all rows on both sides, several at a time, and print the results in the order of ROWS."""
     needed_later = {row.same_as for row in rows}
     num_done = 0
     lock = threading.Lock()
@@ -655,7 +656,7 @@ def compare(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", nargs="?", metavar="BEFORE", help="a git revision")
-    parser.add_argument("after", nargs="?", metavar="AFTER", help="another git revision (default: the working tree)")
+    parser.add_argument("after", nargs="?", metavar="AFTER", help="a later git revision (default: the working tree)")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="compare only this row; repeatable")
     parser.add_argument("--list", action="store_true", help="print the rows and their commands, and exit")
     parser.add_argument(
@@ -683,15 +684,15 @@ def check_options(given: argparse.Namespace) -> None:
     if given.before is None:
         raise UsageError("BEFORE is missing. Name a git revision, such as HEAD.")
     if given.jobs < 1:
-        raise UsageError(f"--jobs must be 1 or more, got {given.jobs}")
+        raise UsageError(f"--jobs must be 1 or more, got {given.jobs}.")
     if given.corpus is not None and not (given.corpus.is_dir() and made_corpus.texts_in(given.corpus)):
-        raise UsageError(f"--corpus: {given.corpus} is not a folder with text files")
+        raise UsageError(f"--corpus: {given.corpus} is not a folder with UTF-8 text files.")
     if given.keep is not None and given.keep.exists() and any(given.keep.iterdir()):
-        raise UsageError(f"--keep: {given.keep} is not empty")
+        raise UsageError(f"--keep: {given.keep} is not empty. Choose a new or empty folder.")
 
 
 def run(given: argparse.Namespace, rows: Sequence[Row]) -> int:
-    """Write the inputs, compare the rows and return the exit code."""
+    """Write the inputs, compare the two sides row by row, and return the exit code."""
     started = time.monotonic()
     tally = Tally(is_strict=given.strict)
     with contextlib.ExitStack() as stack:

@@ -2,15 +2,15 @@
 
     sudo .venv/bin/python tools/cut_power.py
 
-1. The dataset is on ext4 in an image file. A rebuild stops before each change that it makes to a file or folder.
+1. The dataset is on an ext4 file system in an image file. A rebuild stops before each change to a file or folder.
 2. At each stop the image is copied twice: unchanged, and after the fsync of another program. This fsync makes the file
-   system write all names and sizes, but not the content of files, which is the worst case of a power cut. The last
-   copies are made after the build.
-3. Each copy is mounted, which replays its journal as after a power cut. It must contain a dataset that passes
-   `gristmill check`, and the user's own file. In every fifth copy, the next build must also give the new dataset, and
-   `clean` must work.
+   system write the names and sizes of all files, but not their content. This is the worst case of a power cut. The last
+   copies are made a few seconds after the build.
+3. Each copy is mounted. Mounting replays the journal, as after a power cut. The copy must contain a dataset that passes
+   `gristmill check`. In every fifth copy, the next build must also give the new dataset, `clean` must work, and the
+   user's own file must still exist.
 
-It needs Linux and root, because it mounts images. `--without-sync` shows the result of a build that syncs nothing.
+The script needs Linux and root, because it mounts images. `--without-sync` tests a build that syncs nothing.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def _write_sources(folder: Path) -> tuple[Path, Path]:
-    """Write the same files before and after an edit, and return both folders."""
+    """Write source files to one folder and edited copies of them to a second folder, and return both folders."""
     for state in ("before", "after"):
         for package in PACKAGES:
             shutil.copytree(
@@ -117,7 +117,7 @@ def _mounted(image: Path, mount_point: Path, options: str = "") -> Iterator[Path
 
 
 def _run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function in a separate process, which leaves no file open. Return the message of an error as result."""
+    """Call the function in a separate process, so that no file stays open. Return its result or error message."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
             return pool.submit(function, *arguments).result()
@@ -126,7 +126,7 @@ def _run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
-    """Yield a description of each step while the build waits before it, and then of some times after the build."""
+    """Yield a description of each step while the build waits before it. Then yield at SECONDS_AFTER the build."""
     ours, theirs = multiprocessing.get_context("fork").Pipe()
     process = multiprocessing.get_context("fork").Process(target=_build_in_steps, args=(theirs, config, is_synced))
     process.start()
@@ -138,7 +138,7 @@ def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
     except EOFError:
         process.join()
     if process.exitcode:
-        sys.exit("the build failed")
+        sys.exit("the build failed. See its output above.")
     ended = time.monotonic()
     for seconds in SECONDS_AFTER:
         time.sleep(max(0.0, ended + seconds - time.monotonic()))
@@ -146,7 +146,7 @@ def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
 
 
 def _build_in_steps(pipe: Connection, config: Config, is_synced: bool) -> None:
-    """Build, and wait for the other end of the pipe before each change of a file or folder."""
+    """Build. Before each change to a file or folder, send its description and wait for an answer from the pipe."""
     disk = os.path.dirname(config.out)
 
     def stop(step: str) -> None:
@@ -173,14 +173,14 @@ def _build_in_steps(pipe: Connection, config: Config, is_synced: bool) -> None:
 
     sync: Callable[..., None] = with_stops(layout._sync, "a sync") if is_synced else lambda _: None  # noqa: SLF001
     layout._sync = sync  # noqa: SLF001
-    layout.SYNCS_AT_ONCE = 1  # the threads would share the pipe
+    layout.SYNCS_AT_ONCE = 1  # several threads would share the pipe
     Workspace._exchange = with_stops(Workspace._exchange, "the exchange")  # type: ignore[method-assign]  # noqa: SLF001
     sys.addaudithook(audit)
     build(config)
 
 
 def _copy_images(image: Path, disk: Path, folder: Path, when: str, number: int) -> Iterator[Copy]:
-    """Copy the image unchanged and after a journal write, each only if the image has changed since the last copy."""
+    """Copy the image unchanged, and again after a journal write. Skip a copy if the image has not changed."""
     folder.mkdir(exist_ok=True)
     for suffix in ("", ", journal written"):
         if suffix:
@@ -197,7 +197,10 @@ _last_copied = [0]
 
 
 def _copy_if_changed(image: Path, target: Path) -> bool:
-    """Copy the image if it has changed. Repeat if it changes meanwhile, so that the copy is consistent."""
+    """Copy the image if it has changed since the last copy, and return whether it was copied.
+
+    Copy again if the image changes during the copy, so that the copy is consistent.
+    """
     while (written_at := image.stat().st_mtime_ns) != _last_copied[0]:
         subprocess.run(["cp", "--sparse=always", str(image), str(target)], check=True)  # noqa: S607
         if image.stat().st_mtime_ns == written_at:
@@ -207,7 +210,7 @@ def _copy_if_changed(image: Path, target: Path) -> bool:
 
 
 def _inspect_copy(copy: Copy, mount_point: Path, config: Config, fingerprints: list[str], *, builds_again: bool) -> str:
-    """Return what the copy contains. Print a fault with the step at which the copy was made."""
+    """Return a description of the dataset in the copy. If it is a fault, print it with the step of the copy."""
     with _mounted(copy.image, mount_point):
         result = str(_run_in_process(_classify_dataset, config, fingerprints, builds_again))
     copy.image.unlink()
@@ -217,7 +220,7 @@ def _inspect_copy(copy: Copy, mount_point: Path, config: Config, fingerprints: l
 
 
 def _classify_dataset(config: Config, fingerprints: list[str], builds_again: bool) -> str:
-    """Return which dataset the mounted copy contains, or what is wrong with it."""
+    """Return a description of the dataset in the mounted copy: the earlier dataset, the new dataset, or a fault."""
     out = Path(config.out)
     fingerprint = read_manifest(out).fingerprint
     if not gristmill.check(out).ok:

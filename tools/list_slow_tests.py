@@ -1,10 +1,10 @@
-"""Write tests/slow.txt, the tests that `make test-quick` leaves out, from the durations of a complete run.
+"""Write tests/slow.txt, the list of tests that `make test-quick` skips, from the durations of a complete run.
 
     make test TEST_OPTIONS='--durations=0 -vv' > run.log
     python tools/list_slow_tests.py run.log
 
-The fastest functions are kept until they reach a share of the total time, with at least one function per folder. The
-load of the machine does not matter, because only shares are compared.
+The quick run includes the fastest functions up to QUICK_SHARE of the total time, and at least one function per folder.
+The load of the machine does not matter, because only shares of the total time are compared.
 """
 
 import re
@@ -14,15 +14,17 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "tests/slow.txt"
 QUICK_SHARE = 0.05
-"""Share of the seconds of a complete run. With loading, it is less than a minute on two cores."""
+"""Share of a complete run's seconds that the quick run may take.
+
+Including imports and test collection, the quick run takes less than a minute on two cores."""
 DURATION_LINE = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +tests/(\S+?)::(\w+)", re.MULTILINE)
 HEADER = """\
-# Tests that `make test-quick` leaves out: a file, or a function in one. Written by tools/list_slow_tests.py.
+# Tests that `make test-quick` skips: files, and functions in files. Written by tools/list_slow_tests.py.
 """
 
 
 def slow_tests(log: str) -> list[str]:
-    """Return the slow functions, or the file if all its functions are slow."""
+    """Return the slow functions. If all functions of a file are slow, return the file instead."""
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     for duration, file, function in DURATION_LINE.findall(log):
         seconds[file, function] += float(duration)

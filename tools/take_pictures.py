@@ -1,6 +1,6 @@
 """Take screenshots of the report and the viewer for docs/pictures, with the installed Chromium or Chrome.
 
-python tools/take_pictures.py demo     # demo is a dataset, built by `make demo`
+python tools/take_pictures.py demo     # `make demo` builds the dataset in the folder demo
 """
 
 import argparse
@@ -53,7 +53,7 @@ def run_viewer(folder: Path) -> Iterator[str]:
 
 
 def take_picture(browser: Browser, name: str, address: str, *, then: str | None = None, is_dark: bool = False) -> None:
-    """Save a screenshot in each size. `then` is a path of the viewer to open after the address."""
+    """Save a screenshot in each of SIZES. `then` is a path in the viewer to open after the address."""
     for size, viewport in SIZES.items():
         context = browser.new_context(viewport=viewport, color_scheme="dark" if is_dark else "light")
         page = context.new_page()

@@ -1,4 +1,4 @@
-"""Write classes.txt: the class of every character (letter, number, whitespace) in the regexes of `tokenizers`.
+"""Write classes.txt: the class of every character (letter, number or whitespace) according to the library `tokenizers`.
 
 python tools/write_classes.py [--check]
 """
@@ -41,7 +41,10 @@ def probed_classes() -> character_classes.Classes:
 
 
 def matches_of(regex: str) -> Matches:
-    """Return, for each of SCALARS, whether the regex matches it. Removing the matches leaves the others."""
+    """Return, for each of SCALARS, whether the regex matches it.
+
+    `tokenizers` removes the matches, so all characters that remain do not match.
+    """
     matched = np.ones(len(SCALARS), np.bool_)
     remaining = pre_tokenizers.Split(Regex(regex), "removed").pre_tokenize_str(to_text(SCALARS))
     for _, (start, end) in remaining:
@@ -50,7 +53,7 @@ def matches_of(regex: str) -> Matches:
 
 
 def digits_of() -> Matches:
-    """Return, for each of SCALARS, whether Digits splits it from the letters around it."""
+    """Return, for each of SCALARS, whether the pre-tokenizer Digits splits it from adjacent letters."""
     digits = np.zeros(len(SCALARS), np.bool_)
     between_letters = np.full((len(SCALARS), 3), ord("a"))
     between_letters[:, 1] = SCALARS
@@ -65,7 +68,7 @@ def to_text(points: npt.NDArray[np.int_]) -> str:
 
 
 def class_lines(probed: character_classes.Classes) -> Iterator[str]:
-    """Yield a line for each run of characters with the same class: first, last and name of the class."""
+    """Yield a line for each run of characters with the same class: first character, last character and class name."""
     names = {class_: name for name, class_ in character_classes.NAMES.items()}
     starts = np.flatnonzero(np.diff(probed, prepend=255))
     ends = np.append(starts[1:], len(probed))

@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: settings, options, default excludes, drop reasons, files. `make docs` runs it.
+"""Write docs/reference.md from the code: settings, options, default excludes, drop reasons and files. See `make docs`.
 
 python tools/write_reference.py            # writes the page
 python tools/write_reference.py --check    # exits with code 1 if the committed page is out of date
@@ -44,44 +44,45 @@ FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "the rows of each split, one window per row, in path order. With "
     "`--compress zstd`, the names end with `.jsonl.zst`. A split larger than `output.shard_bytes` is divided into "
     "`train-00000-of-00012.jsonl` and so on. A split without windows has no file.",
-    ", ".join(f"{one.folder}/" for one in FORMATS.values() if one.folder): "the same rows in another format, with "
+    ", ".join(f"{one.folder}/" for one in FORMATS.values() if one.folder): "the same rows in a different format, from "
     "`--format` or `gristmill export`",
-    "files.jsonl": "one row per file found, kept or dropped, with the reason",
-    "check.json": "the result of `gristmill check`, after it has run",
+    "files.jsonl": "one row per file found, kept or dropped, with the reason for a drop",
+    "check.json": "the result of the last `gristmill check`",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer, which `AutoTokenizer.from_pretrained(DIR)` reads",
     "README.md, croissant.json": "a description for people, the Hugging Face Hub and readers of Croissant 1.1. Both "
-    "are written from the manifest, which does not list them",
-    "manifest.json": "settings, versions, sources, counts and digests. It is written last. Everything except `run` is "
-    "the same for the same input",
+    "files are written from the manifest. The manifest does not list them",
+    "manifest.json": "settings, versions, sources, counts and digests. This file is written last. Everything except "
+    "`run` is the same for the same input",
 }
 
 
 FILES_COLUMNS = {
     "repo, path": "as in a row",
     "status": "`kept` or `dropped`",
-    "split, group": "its split and group; for a duplicate or contaminated file, those that it would have. A rebuild "
-    "keeps them",
-    "language, encoding, bytes, lines": "language, encoding and size of the file as it was read; `lines` is that of "
-    "the tokenized text",
+    "split, group": "split and group of the file; for a duplicate or contaminated file, the split and group that the "
+    "file would have. A rebuild keeps both",
+    "language, encoding, bytes, lines": "language, encoding and size of the file as read; `lines` is the number of "
+    "lines of the tokenized text",
     "tokens": "number of tokens of the complete file, after redaction and before any cut",
-    "cut_tokens": "number of its tokens that are in no window because they also occur in another split or a benchmark",
-    "windows": "number of its rows, without variants; with `--pack`, number of its segments",
+    "cut_tokens": "number of tokens of the file that are in no window because they also occur in another split or a "
+    "benchmark",
+    "windows": "number of rows of the file, without variants; with `--pack`, number of segments",
     "draw": "with a sample or weights, `[passes, extra]`: each window has `passes` rows, and `extra` windows have one "
     "more. Null if each window has one row",
-    "left_tokens": "number of its tokens that are in no row because their windows were not drawn",
-    "weight": "weight of its rows with `--weights-only`, otherwise 1",
-    "variants": "for each variant that it was chosen for, `kind`, `seed`, `tokens`, `windows`, `own_windows` (numbers "
-    "of windows that are equal to windows of the file and therefore left out), `draw` and `text_sha256`; or `missing`, "
-    "the reason why there is none",
-    "sha256, text_sha256": "`sha256` is the digest of the file, or null if secrets were redacted, because it would "
-    "confirm a guess. `text_sha256` is the digest of the tokenized text. A rebuild recognizes a file by it",
+    "left_tokens": "number of tokens of the file that are in no row because their windows were not drawn",
+    "weight": "weight of the rows of the file with `--weights-only`, otherwise 1",
+    "variants": "for each variant that the file was chosen for: `kind`, `seed`, `tokens`, `windows`, `own_windows` "
+    "(indices of windows that are left out because they equal windows of the file), `draw` and `text_sha256`; or "
+    "`missing`, the reason why the variant does not exist",
+    "sha256, text_sha256": "`sha256` is the digest of the file. It is null if secrets were redacted, because it "
+    "could confirm a guess. `text_sha256` is the digest of the tokenized text, by which a rebuild recognizes a file",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`. `license_from` is `header`, or the path of "
     "the license file or package manifest, or the paths of the files that leave the license open",
     "moved_from": "the split of an earlier build, if the file (or the file kept instead of it) had to move to another "
     "split",
-    "reason, detail": "why it was dropped, and the measured value",
+    "reason, detail": "why the file was dropped, and the measured value",
     "twin, similarity": "for a duplicate, the file that is kept, and the share of 5-grams that both have in common",
-    "measures": "the value that each rule measured; null if it found nothing or is off",
+    "measures": "the value that each rule measured; null if the rule found nothing or is off",
     "redactions": "for each secret its kind, line, byte range (`start` and `end`, before redaction) and a short salted "
     "`hash`",
     "cuts": "`[start, end, shared with, first line, last line]` for each range of tokens that was cut",
@@ -102,7 +103,7 @@ def page_lines() -> Iterator[str]:
     yield from table_section(
         "A row", COLUMN_HEAD, [_column_row(one) for one in COLUMNS.values() if one.when is not When.PACK]
     )
-    yield "The manifest lists the columns of a dataset under `columns`, in order.\n"
+    yield "The manifest lists the columns of a dataset under `columns`, in the order of a row.\n"
     packed = [_column_row(one) for one in COLUMNS.values() if not one.is_per_window]
     yield from table_section("A row with --pack", COLUMN_HEAD, packed)
     yield from table_section(
@@ -204,7 +205,7 @@ def training_lines() -> Iterator[str]:
 
 
 def rule_lines() -> Iterator[str]:
-    """Describe the limit of each rule, the limits for kinds of languages, and the languages of each kind."""
+    """Describe the limit of each rule, the limits for kinds of languages, and the languages in each kind."""
     kinds = language_kinds()
     switches = {field.name for field in msgspec.structs.fields(sections.RulesConfig) if field.type is bool}
     rows = []
@@ -214,7 +215,7 @@ def rule_lines() -> Iterator[str]:
         others = ", ".join(f"{kind} {_limit_text(limit)}" for kind, limit in limits.items())
         rows.append((f"`{rule.name}`", f"`{rule.reason}`", limit, others))
     yield "## Rules\n"
-    yield "The settings `rules.…` above describe each rule. They also turn it off or change its limit.\n"
+    yield "The settings `rules.…` above describe the rules, turn them off and change their limits.\n"
     yield from table_lines(("rule", "drop reason", "limit", "other limits"), rows)
     yield "## Kinds of languages\n"
     yield "Some rules apply only to kinds with programming languages.\n"
@@ -240,7 +241,11 @@ def variant_lines() -> Iterator[str]:
         )
     heads = ("kind", "change to the file", "keeps", "makes", "languages", "needs", "settings")
     yield from table_section("Kinds of variants", heads, rows)
-    yield "Kinds that make `windows` change each window separately. Others make a `text`, which is cut like a file.\n"
+    yield (
+        "Kinds that make `windows` change each window separately. Kinds that make a `text` change the complete "
+        "text, which "
+        "is then cut into windows like a file.\n"
+    )
 
 
 def record_section(title: str, module: ModuleType, first: type[msgspec.Struct]) -> Iterator[str]:
@@ -262,13 +267,13 @@ def exclude_lines() -> Iterator[str]:
         rows.append((exclude.label + note, " ".join(f"`{name}`" for name in names)))
     yield from table_section("Files excluded by default", ("files", "names"), rows)
     yield (
-        "`--exclude '!dist/'` includes a name again, and `scan.default_excludes = false` includes all of them. Qt\n"
+        "`--exclude '!dist/'` includes a name again, and `scan.default_excludes = false` includes all names. Qt\n"
         "translations, which are XML named `*.ts` like TypeScript, are also excluded.\n"
     )
 
 
 def field_texts(path: Path) -> dict[tuple[str, str], str]:
-    """Return the docstrings of all fields, keyed by class and field."""
+    """Return the docstrings of all class fields in a module, keyed by the names of class and field."""
     texts: dict[tuple[str, str], str] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):

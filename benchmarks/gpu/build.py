@@ -2,12 +2,12 @@
 
     python benchmarks/gpu/build.py FOLDER WORK PAGE [--copies 6] [--runs 3]
 
-1. Copy FOLDER several times into WORK. The last line of each file is the number of the copy, so that no two files are
-   equal.
+1. Copy FOLDER several times into WORK. The number of the copy is appended to each file, so that no two copies of a
+   file are equal.
 2. Build all copies from scratch, alternating between GPU and CPU. The search for near-duplicates and shared spans is
-   off, because all files would match. The files are in the page cache after they were copied.
+   off, because all copies would match. The files are in the page cache, because they have just been copied.
 3. Compare the two datasets byte by byte, except for the manifests.
-4. Write PAGE: the median seconds of each phase, and the work of the GPU.
+4. Write PAGE with the median seconds of each phase and the amount of work of the GPU.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def copy_corpus(folder: Path, target: Path, number: int) -> Path:
 
 
 def build(sources: list[Path], out: Path, device: str) -> dict[str, Any]:
-    """Build from scratch and return `run` of the manifest."""
+    """Build from scratch and return the field `run` of the manifest."""
     for folder in (out, out.with_name(out.name + ".work")):
         shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "gristmill", "build", *map(str, sources), "--out", str(out), *OPTIONS]
@@ -72,7 +72,7 @@ def require_equal(first: Path, second: Path) -> None:
         for folder in (first, second)
     ]
     if contents[0] != contents[1]:
-        raise SystemExit(f"{first} and {second} contain different data")
+        raise SystemExit(f"{first} and {second} contain different data, but must be equal.")
 
 
 def page_text(runs: dict[str, list[dict[str, Any]]], copies: int, num_bytes: int) -> str:
@@ -84,18 +84,18 @@ def page_text(runs: dict[str, list[dict[str, Any]]], copies: int, num_bytes: int
     rows = [[phase, *(f"{seconds[device][phase]:.2f}" for device in DEVICES)] for phase in PHASES]
     kept = f"{cpu_run['source_bytes'] / 1e9:.2f} GB of code (kept from {num_bytes / 1e9:.2f} GB)"
     workers = f"{cpu_run['workers']} workers on {machine.cores} cores"
-    busy = f"was busy for {gpu['seconds_busy']:.2f} of {gpu['seconds_ready']:.2f} s"
+    busy = f"was busy for {gpu['seconds_busy']:.2f} of the {gpu['seconds_ready']:.2f} s in which it was ready"
     tokenized = f"The GPU tokenized {gpu['bytes'] / 1e9:.2f} GB in {gpu['documents']:,} documents"
     return f"""# A build with and without --device cuda
 
 `python benchmarks/gpu/build.py files work build.md --copies {copies} --runs {len(runs["cpu"])}`
 
-The source is {kept}, in {copies} copies of a corpus. Builds ran with {workers} and took turns.
-Seconds are medians of {len(runs["cpu"])} builds each. The datasets are equal byte by byte.
+The source is {kept}, in {copies} copies of a corpus. Builds with and without the GPU alternated,
+with {workers}. Seconds are medians of {len(runs["cpu"])} builds each. The datasets are equal byte by byte.
 
 {markdown_table(Table("builds", ["seconds", *DEVICES], rows))}
 
-{tokenized} ({gpu["documents_on_cpu"]:,} of them on the CPU) and {busy}.
+{tokenized} ({gpu["documents_on_cpu"]:,} of these documents on the CPU) and {busy}.
 """
 
 

@@ -1,13 +1,14 @@
-"""Pack the documents of a folder into one archive, and unpack it on a machine that does not have the files.
+"""Pack the documents of a folder into an archive, and unpack the archive on a machine that does not have the files.
 
     python benchmarks/gpu/corpus.py pack SOURCE PACKED [--bytes 2e8]   PACKED/corpus.zst, offsets.npy and names.json
     python benchmarks/gpu/corpus.py unpack PACKED FOLDER               FOLDER/000000/name, FOLDER/000001/name, …
 
-1. The documents are those that `gristmill bench` uses: files that a build finds, in UTF-8, with at least one token.
-   --bytes selects a sample of that size in the order of hashed paths, so that it is the same on every machine.
-2. corpus.zst contains their bytes, concatenated. Document i is [offsets[i], offsets[i + 1]) of the decompressed bytes.
-3. Each document is unpacked into a separate numbered folder. This preserves the order, and it removes folder names such
-   as `build/` and `dist/`, which the scan would exclude if git does not track them.
+1. The documents are the files that `gristmill bench` uses: files that a build finds, in UTF-8, with at least one token.
+   --bytes selects a sample of that size by hashed path, so that the sample is the same on every machine.
+2. corpus.zst contains the concatenated bytes of the documents. Document i is bytes [offsets[i], offsets[i + 1]) of the
+   decompressed content.
+3. Each document is unpacked into a separate numbered folder. This preserves the order. It also removes folder
+   names such as `build/` and `dist/`, because the scan excludes such folders if git does not track them.
 """
 
 import argparse
@@ -28,9 +29,9 @@ from gristmill.lab.bench.bench_files import Documents, gather
 CORPUS, OFFSETS, NAMES = "corpus.zst", "offsets.npy", "names.json"
 LEVEL = 19
 PARAMETERS = zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=27, enable_ldm=True, threads=-1)
-"""The window covers the complete corpus. 200 MB of mixed code are compressed to a tenth."""
+"""Compression with a window of 128 MiB. It reduces 200 MB of mixed code to a tenth."""
 MAX_FILE_BYTES = 1 << 20
-"""Limit of a build."""
+"""The largest file that a build keeps by default."""
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
 
 @contextmanager
 def sample(source: Path, num_bytes: float) -> Iterator[Path]:
-    """Yield a folder with hard links to a sample of the files, on the same file system as the source."""
+    """Yield a temporary folder, next to the source, with hard links to a sample of the files."""
     files = [path for path in source.rglob("*") if path.is_file() and 0 < path.stat().st_size <= MAX_FILE_BYTES]
     files.sort(key=lambda path: hashlib.sha256(os.fsencode(path.relative_to(source))).digest())
     with tempfile.TemporaryDirectory(dir=source.parent) as name:

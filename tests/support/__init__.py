@@ -1,1 +1,1 @@
-"""Helpers that tests share: generated code and tokenizers, loopback servers, a browser, readers of other libraries."""
+"""Helpers that tests share: generated code, tokenizers, loopback servers, a browser, and readers from other libraries."""

@@ -29,7 +29,7 @@ def chromium_path() -> str | None:
 
 
 class WatchedPage:
-    """A page with its console errors, its dialogs and its requests to other addresses."""
+    """A page, with records of its console errors, dialogs and requests to other addresses."""
 
     def __init__(self, context: BrowserContext, own_address: str) -> None:
         context.set_default_timeout(10_000)
@@ -66,7 +66,7 @@ class WatchedPage:
         ]
 
     def is_quiet(self) -> bool:
-        """Assert that the page logged no error, requested no other address and opened no dialog. Return True."""
+        """Return True. Fail if the page logged an error, requested a foreign address or opened a dialog."""
         assert self.console_errors == []
         assert self.foreign_requests == []
         assert self.dialogs == []
@@ -78,7 +78,7 @@ class WatchedPage:
         self.page.emulate_media(media="null", color_scheme="dark" if dark else "light")
 
     def reset(self) -> None:
-        """Remove all state of the page, so that the next address starts without it."""
+        """Remove all state of the page, so that the next test starts with a clean page."""
         self.page.unroute_all(behavior="ignoreErrors")
         self.page.mouse.move(0, 0)
         self.page.evaluate(
@@ -91,7 +91,7 @@ class WatchedPage:
 
 
 _idle: dict[Browser, list[WatchedPage]] = {}
-"""Pages to be reused. A new context takes a second and a half, a new address in an existing one a third of a second."""
+"""Pages for reuse. A new browser context takes 1.5 s, a new address in an existing context 0.3 s."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Run commands and builds in this process or another one, kill them, and read the files they leave."""
+"""Run and kill commands and builds, in this process or in a separate process, and read the files that they leave."""
 
 import hashlib
 import io
@@ -41,7 +41,7 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 def called(*words: object) -> "subprocess.CompletedProcess[str]":
-    """Run a command like `run`, but in this process. For tests of its behavior, not of its startup."""
+    """Run a gristmill command in this process, for tests that need no new process. Return the same as `run`."""
     arguments = [str(word) for word in words]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as errors:
         code = main.run(arguments)
@@ -50,7 +50,7 @@ def called(*words: object) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
-    """Run a command that Ctrl-C interrupts even if this process ignores it. Kill the command at the end."""
+    """Run a command that Ctrl-C interrupts even if this process ignores Ctrl-C. Kill the command at the end."""
     with default_signals():
         process = subprocess.Popen([*map(str, words)], **options)
     with process:
@@ -61,21 +61,21 @@ def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Pop
 
 
 def messages(stderr: str) -> list[str]:
-    """Return the lines of stderr without progress, which appears only if a step takes a second or more."""
+    """Return the lines of stderr without progress lines, which appear only if a step takes a second or more."""
     return [line for line in stderr.splitlines() if not PROGRESS.fullmatch(line)]
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
-    """Return the exit code and the one line of the error message."""
+    """Return the exit code and the error message, which must be a single line."""
     assert not done.stdout
     (line,) = messages(done.stderr)
     return done.returncode, line.removeprefix("gristmill: ")
 
 
 def everything(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the digest of every file, and the manifest without the section `run`.
+    """Return the digests of the data files, and the manifest without the section `run`.
 
-    The cards contain parts of the manifest, so their digests are added to it under `cards`.
+    The cards contain parts of the manifest, so their digests are in the manifest under `cards`.
     """
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
@@ -99,7 +99,7 @@ def work_folder_of(out: Path) -> Path:
 
 
 def copy_with_work(out: Path, to: Path) -> Path:
-    """Copy a dataset and its work folder, each only if it exists."""
+    """Copy a dataset and its work folder, if they exist, and return the new folder of the dataset."""
     for folder, target in ((out, to), (work_folder_of(out), work_folder_of(to))):
         if folder.is_dir():
             shutil.copytree(folder, target)
@@ -107,7 +107,7 @@ def copy_with_work(out: Path, to: Path) -> Path:
 
 
 def parts(out: Path) -> Mapping[str, tuple[int, int]]:
-    """Return inode and modification time of each part in the work folder, keyed by name."""
+    """Return the inode and the modification time of each part in the work folder, keyed by the name of the part."""
     found = (work_folder_of(out) / "prepared").glob("*.part")
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
@@ -115,14 +115,15 @@ def parts(out: Path) -> Mapping[str, tuple[int, int]]:
 def wait_for(path: Path) -> None:
     deadline = time.monotonic() + 60
     while not path.exists():
-        assert time.monotonic() < deadline, path
+        assert time.monotonic() < deadline, f"{path} does not exist after 60 s"
         time.sleep(0.01)
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function in another process. Return its result or raise its exception.
+    """Call the function in a separate process, and return its result or raise its exception.
 
-    No other thread runs in that process, so a build forks its workers, and they inherit all patches of the function.
+    The process has a single thread, so a build forks its workers, and the workers inherit patches that the function
+    makes.
     """
     code, result = _exit_code_and_result(function, arguments)
     assert code == 0
@@ -132,13 +133,13 @@ def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def run_until_killed(function: Callable[..., Any], *arguments: Any) -> None:
-    """Call a function that kills its own process, and assert that it does."""
+    """Call a function in a separate process, and assert that the function kills that process."""
     assert _exit_code_and_result(function, arguments) == (KILLED, None)
 
 
 @contextmanager
 def started(function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """Call the function in another process. Kill the process at the end if it still runs."""
+    """Start the function in a separate process, and yield the process. Kill it at the end if it still runs."""
     process = _forkserver().Process(target=function, args=arguments)
     process.start()
     try:
@@ -164,14 +165,16 @@ def _exit_code_and_result(function: Callable[..., Any], arguments: tuple[Any, ..
 
 @cache
 def _forkserver() -> Any:
-    """Return a context that forks processes from an idle one with all modules loaded.
+    """Return a multiprocessing context that forks processes from a server process with all modules loaded.
 
-    They start at once, even if this process has other threads.
+    Such processes start immediately, even if this process has other threads.
     """
     context = multiprocessing.get_context("forkserver")
     modules = ["gristmill.pipeline.build", "gristmill.pipeline.separate_steps", "gristmill.cli.main", "support.preload"]
     context.set_forkserver_preload(["pytest", "hypothesis", *modules])
-    with pytest.MonkeyPatch.context() as patch:  # before Python 3.12.4 it gets its path only from the environment
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # before Python 3.12.4 the server gets sys.path only from the environment
         patch.setenv("PYTHONPATH", str(ROOT / "tests"), prepend=os.pathsep)
         forkserver.ensure_running()
     return context
@@ -193,9 +196,9 @@ CHANGE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "o
 
 
 def count_changes(folder: Path, kill_before: int | None, function: Callable[..., Any], *arguments: Any) -> int:
-    """Call the function and return the number of changes it makes to files and folders below `folder`.
+    """Call the function and return the number of changes that it makes to files and folders below `folder`.
 
-    The process is killed before change number `kill_before`, if given.
+    If `kill_before` is given, kill the process before the change with that number. The first change has number 1.
     """
     num_changes = 0
 
@@ -220,7 +223,7 @@ def count_changes(folder: Path, kill_before: int | None, function: Callable[...,
 
     exchange = Workspace._exchange
 
-    def counted_exchange(work: Workspace) -> None:  # its system call has no audit event
+    def counted_exchange(work: Workspace) -> None:  # the system call of an exchange has no audit event
         count_change()
         exchange(work)
         count_change()

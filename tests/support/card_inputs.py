@@ -1,4 +1,4 @@
-"""Input of dataset cards: source files, a dataset in two formats, and names that could break a page."""
+"""Inputs for dataset cards: source files, a dataset in two formats, and names that could break a page."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ HOSTILE = (
 
 
 def write_sources(folder: Path) -> Path:
-    """Write files without duplicates, an empty file and a file with a secret."""
+    """Write Python files without duplicates, an empty file, and a file with secrets."""
     folder.mkdir()
     for number in range(24):
         names = [f"v{number}_{index}_{(number * 7919 + index * 104729) % 1000003}" for index in range(40)]
@@ -61,7 +61,7 @@ def hostile_manifest(manifest, name):
 
 
 def with_parquet(folder: Path, to: Path, manifest):
-    """Copy the dataset, add its rows as Parquet, and return the changed manifest."""
+    """Write the rows of a dataset to `to` as JSONL and Parquet, and return a manifest that lists both."""
     import pyarrow as pa
     from pyarrow import parquet
 

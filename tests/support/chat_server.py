@@ -1,4 +1,4 @@
-"""A chat server on loopback that speaks OpenAI's protocol and fails as scripted."""
+"""A chat server on loopback that implements OpenAI's protocol and fails as tests request."""
 
 import contextlib
 import http.server
@@ -31,9 +31,10 @@ def unfenced(name):
 
 
 class ChatServer(http.server.ThreadingHTTPServer):
-    """Server whose `script` lists, for each name in a text, what to do with one request after the other.
+    """Server that answers requests as `script` defines.
 
-    Requests after those in the script get good answers.
+    For each function name in a prompt, the script lists the functions that answer the first requests. Later requests get
+    good answers.
     """
 
     daemon_threads = True
@@ -44,7 +45,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
         self.script = {name: list(acts) for name, acts in (script or {}).items()}
         self.seconds = 0.0
         self.requests = []
-        """Path, headers and JSON of each request."""
+        """Path, headers and JSON body of each request."""
         self.num_active = self.max_active = self.num_sent = self.num_acted = 0
         self.lock = threading.Lock()
         self.is_closing = threading.Event()
@@ -68,7 +69,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
         return [request["messages"][0]["content"] for _, _, request in self.requests if request is not None]
 
     def handle_error(self, request, client_address):
-        """Print nothing: tests hang up on purpose."""
+        """Print nothing, because tests hang up on purpose."""
 
     def __enter__(self):
         self._thread.start()
@@ -107,7 +108,7 @@ class ChatHandler(http.server.BaseHTTPRequestHandler):
             acts = self.server.script.get(name) or []
             act = acts.pop(0) if acts else good
         time.sleep(self.server.seconds)
-        with self.server.lock:  # before the answer, after which the client may send the next request
+        with self.server.lock:  # before the answer, because the client may send the next request after it
             self.server.num_active -= 1
         if prompt.startswith("Describe") and act is good:
             act = answers_with(f"A function area_{name} that multiplies.")
@@ -151,7 +152,7 @@ def sends(body, status=200, kind="application/json", **headers):
 
 
 def fails(status, **headers):
-    """Answer with an error whose body repeats the request, as servers do. No output may contain it."""
+    """Return an act that answers with an error. The body contains the key and a name, which no output may contain."""
     return lambda chat, name: chat.send_json({"error": {"message": f"{KEY} area_{name}"}}, status, **headers)
 
 
@@ -181,7 +182,7 @@ def is_silent(chat, _name):
 
 
 def drips(chat, name, pause=0.05):
-    """Send single bytes, each well within any timeout of the socket."""
+    """Send the answer byte by byte. No pause is long enough for a socket timeout."""
     chat.send_response(200)
     body = json.dumps(completion(fenced(name))).encode()
     chat.send_header("Content-Length", str(len(body)))

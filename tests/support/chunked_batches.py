@@ -55,7 +55,7 @@ def _column(name, schema, num_rows, sizes):
 
 @st.composite
 def _numbers(draw, num_rows, sizes, max_value, dtype=np.int64):
-    """Draw the lengths of lists and a seed for their values, because drawing each value is slow."""
+    """Draw lists of numbers. Only their lengths and a random seed are drawn, because drawing each value is slow."""
     lengths = draw(st.lists(sizes, min_size=num_rows, max_size=num_rows))
     random = np.random.default_rng(draw(st.integers(0, 9)))
     values = random.integers(0, max_value, sum(lengths), endpoint=True).astype(dtype)
@@ -64,7 +64,7 @@ def _numbers(draw, num_rows, sizes, max_value, dtype=np.int64):
 
 
 def make_batch(schema, num_rows, seed=1):
-    """Return rows like those of a build, with varying lengths and repeated names."""
+    """Return a batch like that of a build, with rows of varying lengths and repeated names."""
     random = np.random.default_rng(seed)
     sizes = random.integers(1, schema.length, num_rows, endpoint=True)
     make_column = {
@@ -82,7 +82,7 @@ def make_batch(schema, num_rows, seed=1):
 
 
 def split_batch(batch, edges):
-    """Split a batch into several."""
+    """Split a batch at `edges`, which are taken modulo its length, and return the batches."""
     bounds = sorted({0, len(batch), *(edge % len(batch) for edge in edges)})
     return [slice_batch(batch, start, stop) for start, stop in itertools.pairwise(bounds)]
 

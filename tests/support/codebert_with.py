@@ -10,7 +10,7 @@ from support.source_trees import write_tree
 END = "<|endoftext|>"
 FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 MARKERS = (END, "<repo_name>", "<file_sep>", *FIM)
-"""Tokens that StarCoder has."""
+"""Control tokens of StarCoder."""
 FIRST_ADDED = 50_265
 NO_SPECIAL_TOKENS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 
@@ -18,10 +18,10 @@ NO_SPECIAL_TOKENS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offse
 def codebert_with(
     names: Sequence[str], folder: Path, *, is_causal: bool = False, is_special: bool = True
 ) -> TokenizerConfig:
-    """Write CodeBERT's tokenizer with added tokens to a folder, and return its settings.
+    """Write CodeBERT's tokenizer with added tokens to a folder, and return settings that select it.
 
-    A causal tokenizer puts no tokens around a text. If END is among the names, it becomes the end token. Without
-    `is_special` the tokens have `special: false`, as those of Qwen and DeepSeek do.
+    A causal tokenizer puts no tokens around a text. If END is one of `names`, END becomes the end token. Without
+    `is_special`, the added tokens have `special: false`, like some tokens of Qwen and DeepSeek.
     """
     definition = load_tokenizer().definition
     tree, config = json.loads(definition.json), json.loads(definition.config)

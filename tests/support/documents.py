@@ -1,4 +1,4 @@
-"""Document records for tests without files."""
+"""Document records for tests that need no files."""
 
 import hashlib
 
@@ -36,7 +36,7 @@ def placed(document, split):
 
 
 def documents_in(folder, part):
-    """Return all documents that step 1 wrote to a part, placed in train."""
+    """Return all documents that step 1 wrote to a part, with the split train."""
     offset, documents = 0, []
     for row, one in enumerate(PartReader(folder, part).documents()):
         facts = msgspec.structs.asdict(one)

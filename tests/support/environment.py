@@ -1,9 +1,9 @@
-"""The environment of tests, which is the same for root and any other user, in any clone, shell, terminal and locale.
+"""A test environment that does not depend on the user, clone, shell, terminal or locale.
 
-`set_up_environment()` fixes the environment variables and the umask of the test process and of all processes it starts.
-`default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must have an effect.
-`disable_tqdm_monitor()` is called once per test process, `stop_library_threads()` and `release_memory()` at the end of
-each test module.
+`set_up_environment()` sets the environment variables and the umask of the test process and of all processes that it
+starts. `default_signals()` is for tests of Ctrl-C, and `without_privileges()` is for tests of file permissions.
+`disable_tqdm_monitor()` is called once per test process. `stop_library_threads()` and `release_memory()` are called at
+the end of each test module.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from gristmill.tokenizers.locate import locate
 KEPT = ("PATH", "PYTHONPATH", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "USER", "LOGNAME", "SHELL")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "SSL_", "REQUESTS_", "LD_", "DYLD_", "CUDA_", "NVIDIA_")
 KEPT_SUFFIXES = ("_PROXY",)
-"""All other variables are removed. A test that needs one sets it."""
+"""Environment variables that match none of KEPT, KEPT_PREFIXES and KEPT_SUFFIXES are removed."""
 FIXED = {
     "LC_ALL": "C.UTF-8",
     "TERM": "xterm-256color",
     "NO_PROXY": "127.0.0.1,localhost",
     "no_proxy": "127.0.0.1,localhost",
     "GIT_CONFIG_SYSTEM": os.devnull,
-    "OMP_NUM_THREADS": "1",  # several tests run at once, so each training uses one core
+    "OMP_NUM_THREADS": "1",  # several tests run at once, so each training run uses one core
 }
 USER_HOME = pwd.getpwuid(os.getuid()).pw_dir
 CAPABILITY_VERSION_3 = 0x20080522
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1 << 1, 1 << 2
 PR_SET_SECUREBITS, SECBIT_NOROOT = 28, 1
-"""From Linux's capability.h, prctl.h and securebits.h."""
+"""These constants are from Linux's capability.h, prctl.h and securebits.h."""
 
 
 def set_up_environment() -> None:
@@ -54,10 +54,10 @@ def _is_kept(name: str) -> bool:
 
 
 def disable_tqdm_monitor() -> None:
-    """Stop tqdm from starting the thread that monitors progress bars and never ends.
+    """Stop tqdm from starting a thread that monitors progress bars and never ends.
 
-    If another thread runs, a build spawns its workers. Each is then a new interpreter, which takes 20 times as long to
-    start as a fork.
+    If a second thread runs, a build does not fork its workers, but starts a new interpreter for each. This takes 20 times
+    as long.
     """
     with suppress(ImportError):
         from tqdm import tqdm
@@ -66,11 +66,11 @@ def disable_tqdm_monitor() -> None:
 
 
 def stop_library_threads() -> None:
-    """Stop the thread that fsspec keeps. fsspec starts another one when it needs it."""
+    """Stop the background thread of fsspec. fsspec starts a new thread when it needs one."""
     fsspec = sys.modules.get("fsspec.asyn")
     if fsspec is not None and fsspec.loop[0] is not None:
         _clear_instances(fsspec.AsyncFileSystem)
-        gc.collect()  # deleted instances close their connections, for which the loop must run
+        gc.collect()  # deleted instances close their connections, and this needs the running loop
         (loop,), (thread,) = fsspec.loop, fsspec.iothread
         asyncio.run_coroutine_threadsafe(_finish_tasks(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
@@ -80,9 +80,9 @@ def stop_library_threads() -> None:
 
 
 def release_memory() -> None:
-    """Unload all tokenizers except the bundled one, and with glibc return free memory to the system.
+    """Unload all tokenizers except the bundled one, and return free memory to the system if the C library is glibc.
 
-    A process keeps each tokenizer that it has loaded, which is about 100 MB for a large model.
+    A process keeps each tokenizer that it has loaded. The tokenizer of a large model takes about 100 MB.
     """
     bundled = locate("codebert").key
     for key in tokenizer._loaded.keys() - {bundled}:
@@ -93,7 +93,7 @@ def release_memory() -> None:
 
 
 def _clear_instances(file_system: Any) -> None:
-    """Clear cached file systems of a class and its subclasses, because each is bound to the loop."""
+    """Clear the cached instances of a file system class and its subclasses. Each instance is bound to the event loop."""
     file_system.clear_instance_cache()
     for kind in file_system.__subclasses__():
         _clear_instances(kind)
@@ -108,9 +108,9 @@ async def _finish_tasks() -> None:
 
 @contextmanager
 def default_signals() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end this process and the commands it starts, even if it inherited them as ignored.
+    """Let SIGINT and SIGTERM end this process and the commands that it starts, even if it inherited ignored signals.
 
-    A shell without job control ignores SIGINT in background jobs, and a child inherits that.
+    A shell without job control ignores SIGINT in background jobs, and child processes inherit this setting.
     """
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
@@ -125,10 +125,10 @@ def default_signals() -> Iterator[None]:
 
 @contextmanager
 def without_privileges(*, may_read: bool = False) -> Iterator[None]:
-    """Enforce file permissions for this process and the commands it starts, even if it runs as root.
+    """Enforce file permissions for this process and the commands that it starts, even if this process runs as root.
 
-    Root remains the owner of its files, so code in a private home directory can be loaded. With `may_read`, only write
-    permissions are enforced, so that code of another owner can be loaded too.
+    Root remains the owner of its files, so code in root's home directory can be loaded. With `may_read`, only write
+    permissions are enforced, so that code of other owners can be loaded too.
     """
     if os.geteuid() != 0:
         yield
@@ -137,10 +137,10 @@ def without_privileges(*, may_read: bool = False) -> Iterator[None]:
         pytest.skip("root ignores file permissions on this platform")
     header, sets = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     _call("capget", header, sets)
-    effective = sets[0]  # the first 32 capabilities. They stay permitted, so that they can be enabled again
+    effective = sets[0]  # the first 32 capabilities, which stay permitted and can be enabled again
     _call(
         "prctl", PR_SET_SECUREBITS, SECBIT_NOROOT, 0, 0, 0
-    )  # otherwise a command started by root has all of them again
+    )  # without this, a command started by root has all capabilities again
     try:
         sets[0] = effective & ~(CAP_DAC_OVERRIDE if may_read else CAP_DAC_OVERRIDE | CAP_DAC_READ_SEARCH)
         _call("capset", header, sets)

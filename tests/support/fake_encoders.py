@@ -1,4 +1,4 @@
-"""Encoders that replace the GPU in its server process: one uses the CPU, the others fail in different ways."""
+"""Encoders that replace the GPU in the server process. They encode on the CPU, and most of them fail on purpose."""
 
 import os
 import signal
@@ -12,13 +12,13 @@ from gristmill.core.errors import NotOnGpuError
 from gristmill.tokenizers.tokenizer import tokenizer_in
 
 FAILING_REQUEST = 3
-"""Number of the first request that fails. Those before it are answered."""
+"""Number of the first request that fails, counted from 1. Earlier requests are answered."""
 LARGE = 20_000
 """Documents of at least this many bytes are reported as encoded on the CPU."""
 
 
 class CpuEncoder:
-    """Encoder that uses the CPU. It writes its process id and other notes into the folder `notes`."""
+    """Encoder that uses the CPU. It writes its process id to a file in the folder `notes`."""
 
     def __init__(self, folder, notes):
         self._tokenizer = tokenizer_in(folder)
@@ -42,7 +42,7 @@ class CpuEncoder:
 
 
 class PinningEncoder(CpuEncoder):
-    """Encoder that records which memory it is asked to register."""
+    """Encoder that records the sizes of memory that is registered and unregistered."""
 
     def register(self, memory):
         with (self._notes / "memory").open("a") as stream:

@@ -1,4 +1,4 @@
-"""Datasets of foreign rows, made from builds."""
+"""Datasets of foreign rows, which a different program made, derived from builds."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ MADE_BY = "the method 'x' of gristmill bench"
 
 
 def made_foreign(folder: Path) -> Path:
-    """Replace the manifest of a build by one of foreign rows, and delete files.jsonl."""
+    """Replace the manifest of a build by a manifest of foreign rows, and delete files.jsonl."""
     manifest = read_manifest(folder)
     splits = {
         split: RowCounts(

@@ -32,24 +32,24 @@ class BuiltDataset(NamedTuple):
             form.write([batch], Target(folder, split, self.schema))
 
     def require_content(self, read: Callable[[Split], WindowBatch]) -> None:
-        """Assert that `read` returns the content of the build."""
+        """Assert that the rows that `read` returns have the content digest of the build."""
         assert len(self.rows) > 1
         found = content_of({split: [row_digests(split, read(split))] for split in self.rows})
         assert found == self.content_sha256
 
     def require_rows(self, folder: Path) -> None:
-        """Assert that the rows that a library read and wrote to <split>.jsonl have the content of the build."""
+        """Assert that the rows in <split>.jsonl, written by a library, have the content digest of the build."""
         lines = {split: folder.joinpath(f"{split}.jsonl").read_bytes().splitlines() for split in self.rows}
         self.require_content(lambda split: parse_lines(lines[split], self.schema))
 
     def require_read(self, form: Format, folder: Path) -> None:
-        """Assert that our reader returns the content of the build."""
+        """Assert that the rows that gristmill's reader returns have the content digest of the build."""
         readers = {split: form.open(folder, split, self.schema) for split in self.rows}
         self.require_content(lambda split: readers[split].read(0, len(readers[split])))
 
 
 def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
-    """Return the content digest of the row digests of each split, given in row order."""
+    """Return the content digest of a dataset from the row digests of each split, in row order."""
     content = ContentDigest()
     for split, digests in rows.items():
         for rows_digest in digests:

@@ -1,6 +1,6 @@
 """Texts that the GPU tokenizer could get wrong, and comparisons with the CPU, for tests with and without a GPU.
 
-This module needs only numpy and the two CPU engines, so it also runs where no test dependencies are installed.
+This module needs only numpy and the two CPU engines, so it also works without the test dependencies.
 """
 
 import json
@@ -22,7 +22,7 @@ PATTERNS = (GPT2, STARCODER2, CL100K, QWEN2)
 TRAINED = ("codebert", *(pattern.name for pattern in PATTERNS))
 REVEALING = tuple(f"revealing {pattern.name}" for pattern in PATTERNS)
 SCALARS = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
-"""All Unicode scalar values in one string. As a list of a million strings they took 100 MB."""
+"""All Unicode scalar values in one string. A list of a million strings would take 100 MB."""
 CONTRACTIONS = ("s", "S", "t", "re", "RE", "rE", "ve", "m", "ll", "LL", "d", "D", "l", "r", "v", "x", "\u017f", "")
 NOT_UTF8 = {
     "continuation at the start": b"\x80abc",
@@ -71,9 +71,9 @@ def definition_named(name: str) -> Definition:
 def revealing(trained: Definition, name: str) -> Definition:
     """Return the tokenizer with a vocabulary whose ids show where words start.
 
-    Two neighboring bytes of a word merge if one of them is `a`, `7`, `!`, a space, a line feed or an apostrophe. So do
-    the last byte of a character and the first byte of the next, if neither is ASCII. A trained vocabulary has no tokens
-    of rare characters or of digits, so its ids do not depend on where words start there.
+    Two neighboring bytes of a word merge if one of them is `a`, `7`, `!`, a space, a line feed or an apostrophe. The last
+    byte of a character and the first byte of the next character also merge, if neither character is ASCII. A trained
+    vocabulary has no merged tokens of rare characters or digits, so its ids do not show where such words start.
     """
     characters, around = byte_characters(), [byte_characters()[byte] for byte in b"a7! \n'"]
     leads, continuations = characters[0xC2:0xF5], characters[0x80:0xC0]
@@ -83,7 +83,7 @@ def revealing(trained: Definition, name: str) -> Definition:
     return definition_of(json.dumps(tree | {"added_tokens": []}), name)
 
 
-@lru_cache(maxsize=12)  # enough for the named definitions. Most others are used by one test
+@lru_cache(maxsize=12)  # enough for the named definitions; most other definitions are used by one test
 def reference_for(definition: Definition) -> ReferenceTokenizer:
     return ReferenceTokenizer(definition)
 
@@ -115,7 +115,7 @@ def _first_difference(batch, documents, expected):
     for number, ((start, end), document, ids) in enumerate(zip(ranges, documents, expected, strict=True)):
         if not np.array_equal(batch.ids[start:end], ids):
             return _difference(number, document, batch.ids[start:end], ids)
-    return f"equal ids, but offsets from {batch.offsets[0]} to {batch.offsets[-1]} do not cover all {len(batch.ids)}"
+    return f"the ids are equal, but offsets from {batch.offsets[0]} to {batch.offsets[-1]} do not cover all {len(batch.ids)} ids"
 
 
 def _difference(number, document, found, expected):
@@ -129,7 +129,7 @@ def _difference(number, document, found, expected):
 
 
 def scalars_in_context(step=1, all_below=0):
-    """Return one document for each character, with it next to every class of character and before contractions."""
+    """Return one document per character, in which it is next to every class of character and before contractions."""
     chosen = [*SCALARS[:all_below], *SCALARS[all_below::step]]
     return [f"a{one}a7{one}7!{one}! {one} \n{one}\n{one}{one}'s{one}'VE".encode() for one in chosen]
 
@@ -146,7 +146,7 @@ def apostrophes():
 
 
 def runs_of(lengths):
-    """Return runs of one or two alternating characters between others, for each class that has its own rule."""
+    """Return runs of one or two alternating characters between other characters, for each class with its own rule."""
     repeated = (" ", "\n", "\t", "\r\n", " \n", "\n ", "7", "\u0663", "'", "!", "\u2003", "\u3000", "a", "é")
     contexts = (("", ""), ("x", "y"), ("! ", "\n"), ("7", "'s"), ("}\n", " 1"), ("x\n", "\ny"))
     return [
@@ -172,7 +172,7 @@ def runs_end_to_end(longest):
 def documents_around(edge, seed=0):
     """Return documents that end a few bytes before or after a multiple of `edge`.
 
-    They begin and end with text whose rules must not read across the edge of a document.
+    The documents begin and end with text for which a rule might wrongly read across the edge of a document.
     """
     generator, ends = random.Random(seed), ["it's", "a ", " \n", "é", "12", "🙂", "\r", "'", "字's", "!\n", "\u3000"]
     documents, total = list[bytes](), 0
@@ -186,7 +186,7 @@ def documents_around(edge, seed=0):
 
 
 def contractions_at_edges():
-    """Return contractions around the edge of a group, some of them split between two documents.
+    """Return contractions around multiples of 32 bytes, some of them split between two documents.
 
     A contraction must not continue in the next document.
     """
@@ -231,7 +231,7 @@ def code_like(num_bytes, seed=0):
 
 
 def words_of_one_id(definition, num_words, first=0):
-    """Return words that are one token together with the space before them. The text contains all of them twice."""
+    """Return a text with words that are one token together with the space before the word. Each word occurs twice."""
     words = (token for token in definition.ids_by_token if token.startswith("Ġ") and token[1:].isascii())
     chosen = islice((word for word in words if word[1:].isalpha() and len(word) >= 3), first, first + num_words)
     return 2 * "".join(chosen).replace("Ġ", " ").encode()
@@ -249,7 +249,7 @@ def english_without_spaces(num_bytes, seed=0):
 
 
 def runs_that_are_one_word(num_bytes):
-    """Return runs of one character, of one to three bytes in UTF-8, that form one word."""
+    """Return runs of a character, each of which is one word. The character has one to three bytes in UTF-8."""
     return [(one * (num_bytes // len(one.encode()) + 1)).encode()[: num_bytes // 3 * 3 // 6 * 6] for one in "-a=é字"]
 
 
@@ -260,7 +260,7 @@ def periodic(num_bytes):
 
 
 def around_not_utf8(kind):
-    """Yield lists of documents in which only number 2 is not UTF-8, next to characters of every length."""
+    """Yield lists of documents in which only documents[2] is not UTF-8, next to characters of every length."""
     bad = NOT_UTF8[kind]
     for number, text in enumerate(UTF8_AT_EDGES):
         before, after = text.encode(), UTF8_AT_EDGES[-number].encode()
@@ -276,14 +276,14 @@ def is_utf8(document):
 
 
 def joined(documents):
-    """Return the documents as one text, with the offset of each document and the end of the last."""
+    """Return the concatenated documents, and an array with the offset of each document and the end of the last one."""
     offsets = np.zeros(len(documents) + 1, np.int64)
     np.cumsum([len(document) for document in documents], out=offsets[1:])
     return np.frombuffer(b"".join(documents), np.uint8), offsets
 
 
 def with_ids_above(definition, first_id):
-    """Return the tokenizer with `first_id` added to all ids, so that they do not fit into 16 bits."""
+    """Return the tokenizer with `first_id` added to all ids, for ids that do not fit into 16 bits."""
     tree = json.loads(definition.json)
     tree["model"]["vocab"] = {token: index + first_id for token, index in tree["model"]["vocab"].items()}
     for token in tree["added_tokens"]:
@@ -294,8 +294,8 @@ def with_ids_above(definition, first_id):
 EXCEPTION_BYTES = (2, 3, 4, 7, 8, 9, 14, 15, 16, 17, 63, 64, 65, 300, 512, 513, 1500)
 """Lengths around the limits of the kernels.
 
-Different kernels store words of up to 15, 64 and 512 bytes, and longer ones.
-Eight bytes are hashed and compared at once.
+Words of up to 15, 64 and 512 bytes and longer words are stored by different kernels. Eight bytes are hashed and
+compared at once.
 """
 
 
@@ -306,7 +306,7 @@ def exceptional_words():
 
 
 def around_exceptions():
-    """Return each exceptional word alone, repeated, inside a longer word, cut short, and next to others."""
+    """Return each exceptional word alone, repeated, inside a longer word, cut short, and next to other words."""
     around = (b"%b", b"%b %b", b"%bx", b"x%b", b"%b%b", b" %b", b"  %b\n", b"(%b)", b"7%b7%b!", b"%b's")
     complete = [form.replace(b"%b", word) for word in exceptional_words() for form in around]
     cut = [word[:-1] for word in exceptional_words() if word.isascii()]
@@ -314,7 +314,7 @@ def around_exceptions():
 
 
 def with_exceptions(definition, words):
-    """Return the tokenizer with words that are one token, although no merges make them, as in Llama 3."""
+    """Return the tokenizer with added words that are one token although no merges produce them, as in Llama 3."""
     tree, alphabet = json.loads(definition.json), byte_characters()
     vocabulary = tree["model"]["vocab"]
     first_id = 1 + max(vocabulary.values())
@@ -325,9 +325,9 @@ def with_exceptions(definition, words):
 
 
 def with_random_merges(seed, num_merges=40, *, is_shuffled=False):
-    """Return a tokenizer with long tokens of two letters that many merges make.
+    """Return a tokenizer with long tokens of `a` and `b`, each of which needs many merges.
 
-    Windows of a word then often disagree about where tokens start.
+    With such tokens, windows of a word often disagree about where tokens start.
     """
     generator, tokens, merges = random.Random(seed), ["a", "b"], dict[tuple[str, str], None]()
     while len(merges) < num_merges:
@@ -340,7 +340,7 @@ def with_random_merges(seed, num_merges=40, *, is_shuffled=False):
 
 
 def words_of_two_letters(seed, num_words=40, longest=1500):
-    """Return random and periodic words of a few repeated pieces, so that windows are joined in all possible ways."""
+    """Return words of random repeated pieces of `a` and `b`, so that windows are joined in all possible ways."""
     generator = random.Random(seed)
     words = list[str]()
     for _ in range(num_words):
@@ -357,9 +357,9 @@ def with_nfc(definition, *, in_sequence=False):
 
 
 def changed_by_nfc():
-    """Return documents of which NFC may change every other one, and the number of those it may change.
+    """Return documents, and the number of documents that NFC may change. NFC may change every second document.
 
-    The changing characters come after 0 to 30 other bytes.
+    Characters that change come after 0 to 30 other bytes.
     """
     marks = ("e\u0301", "A\u030a", "\u212b", "\u2126", "q\u0323\u0307", "q\u0307\u0323", "\u0301", "=\u0338", "x\u0335")
     others = (
@@ -379,7 +379,7 @@ def changed_by_nfc():
 
 
 def with_merges_out_of_order(definition, seed=0):
-    """Return the tokenizer with shuffled merges. Many merges then come before the one that makes their token."""
+    """Return the tokenizer with shuffled merges, so that many merges come before the merges that produce their parts."""
     tree = json.loads(definition.json)
     random.Random(seed).shuffle(tree["model"]["merges"])
     return definition_of(json.dumps(tree), f"{definition.name} out of order")

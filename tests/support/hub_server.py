@@ -41,10 +41,10 @@ class HubServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.repos = {}
         self.large = {}
-        """Uploads to large storage, keyed by digest. A commit turns them into files."""
+        """Contents that were uploaded to large file storage, keyed by digest. A commit refers to them."""
         self.requests = []
         self.acts = []
-        """Method, part of the path, and the function to call instead of answering."""
+        """Tuples (method, part of the path, function). The function is called instead of answering matching requests."""
         self.lock = threading.Lock()
 
     @property
@@ -64,7 +64,7 @@ class HubServer(http.server.ThreadingHTTPServer):
 
 class HubHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two writes, which otherwise cost 40 ms each time
+    disable_nagle_algorithm = True  # headers and body are two writes, and Nagle's algorithm delays the second by 40 ms
 
     def log_message(self, *_):
         pass
@@ -238,7 +238,7 @@ def git_sha1(content):
 
 
 def fails(status):
-    """Answer with an error whose body repeats the token, as a server may. No output may contain it."""
+    """Return an act that answers with an error. The body contains the token, which no output may contain."""
     return lambda handler: handler.send_json({"error": f"you sent {handler.headers.get('Authorization')}"}, status)
 
 

@@ -1,7 +1,7 @@
-"""Write and read MDS and LitData with their own libraries, in another process that runs all jobs.
+"""Write and read MDS and LitData with the libraries of these formats, in a separate process that runs all jobs.
 
-Jobs for the libraries of trainers are in trainer_batches. readers.txt lists the libraries. They are installed into a
-separate folder of the environment, without their dependencies, which conflict with those of this project.
+Jobs for the libraries of trainers are in trainer_batches. readers.txt lists all these libraries. They are installed into
+a separate folder of the environment, without their dependencies, which conflict with the dependencies of this project.
 """
 
 import atexit
@@ -24,9 +24,9 @@ READERS = Path(sys.prefix) / "readers"
 
 
 def run_jobs(*jobs: dict[str, Any]) -> None:
-    """Run jobs. Each is a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
+    """Run jobs. A job is a call of a function below: {"do": "read_mds", "folder": …, "rows": …}."""
     if not READERS.is_dir():
-        pytest.skip("the libraries of readers.txt are not installed. Run make test.")
+        pytest.skip("the libraries in readers.txt are not installed. Run `make test`.")
     process = _reader_process()
     print(json.dumps(jobs, default=str), file=process.stdin, flush=True)
     error = process.stdout.readline()
@@ -36,7 +36,7 @@ def run_jobs(*jobs: dict[str, Any]) -> None:
 
 @cache
 def _reader_process() -> Any:
-    """Start the process once for all tests, because it takes seconds to import PyTorch and the two libraries."""
+    """Start the reader process, once for all tests, because importing PyTorch and the two libraries takes seconds."""
     path = os.pathsep.join((str(READERS), os.environ.get("PYTHONPATH", "")))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     from support.builds import running  # not imported in the reader process
@@ -70,7 +70,7 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
 
 
 def read_mds(folder: str, rows: str) -> None:
-    # No clean_stale_shared_memory: it would delete memory of other processes, and this one leaves none.
+    # clean_stale_shared_memory is not called: it would delete memory of other processes, and this process leaves none.
     dataset = streaming().StreamingDataset(local=folder, batch_size=1, shuffle=False)
     write_rows(rows, dataset, len(dataset))
 
@@ -96,7 +96,7 @@ def read_litdata(folder: str, rows: str) -> None:
 
 
 def collate_litdata(folder: str) -> None:
-    """Assert that the library's loader collates padded rows into a batch unchanged."""
+    """Assert that LitData's loader collates padded rows into a batch without changing them."""
     from litdata import StreamingDataLoader, StreamingDataset
 
     dataset = StreamingDataset(folder, shuffle=False)
@@ -109,7 +109,7 @@ def read_rows(rows: str) -> list[dict[str, Any]]:
 
 
 def write_rows(path: str, dataset: Any, num_rows: int) -> None:
-    """Write rows that were read by number. Assert that reading them in training order gives the same."""
+    """Read all rows by index and write them. Assert that iterating over the dataset gives the same rows."""
     by_number = [plain(dataset[number]) for number in range(num_rows)]
     in_order = [plain(row) for row in islice(dataset, num_rows + 1)]
     assert in_order == by_number
@@ -117,12 +117,12 @@ def write_rows(path: str, dataset: Any, num_rows: int) -> None:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert arrays and tensors to lists."""
+    """Return the row with arrays and tensors converted to lists."""
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
 
 
 def serve() -> None:
-    """Answer each line of jobs with null or a traceback. Output of the libraries goes to stderr."""
+    """Run the jobs in each line of stdin, and answer with null or a traceback. Output of the libraries goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:
@@ -131,7 +131,7 @@ def serve() -> None:
             for job in json.loads(line):
                 name = job.pop("do")
                 (globals().get(name) or getattr(importlib.import_module("trainer_batches"), name))(**job)
-        except Exception:  # noqa: BLE001 - the test that sent the job reports it
+        except Exception:  # noqa: BLE001 - the test that sent the job reports the error
             error = traceback.format_exc()
         print(json.dumps(error), file=answers, flush=True)
 

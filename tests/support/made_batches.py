@@ -37,7 +37,7 @@ PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 @st.composite
 def schemas_and_batches(draw):
-    """Draw a schema and a batch of its rows."""
+    """Draw a schema and a batch of rows with that schema."""
     is_padded, is_packed = draw(st.booleans()), draw(st.booleans())
     others = [*BASE, *(["attention_mask"] if is_padded else []), *(name for name in MORE if draw(st.booleans()))]
     if is_packed:
@@ -81,7 +81,7 @@ def plain_schema(**changes):
 
 
 def plain_batch(num_rows, schema=None):
-    """Return many rows without hypothesis. Row `n` has n % 12 + 1 ids."""
+    """Return a batch of many rows without hypothesis. Row `n` has n % schema.length + 1 ids."""
     schema = schema or plain_schema()
     rng = np.random.default_rng(0)
     sizes = np.arange(num_rows) % schema.length + 1
@@ -100,7 +100,7 @@ def plain_batch(num_rows, schema=None):
 
 
 def split_batch_at(batch, positions):
-    """Split a batch into several, some of which may be empty."""
+    """Split a batch at `positions` and return the batches. Some of them may be empty."""
     edges = [0, *sorted(position % (len(batch) + 1) for position in positions), len(batch)]
     return [slice_batch(batch, start, stop) for start, stop in pairwise(edges)]
 

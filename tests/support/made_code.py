@@ -1,9 +1,9 @@
-"""Generated library in several languages, with the same bytes on every machine and every version of Python.
+"""A generated library in several languages, with the same bytes on every machine and in every version of Python.
 
-The standard library would be available too, but each version of it is a different corpus. Here every byte follows from
-the name of the file and from `Random.random()`, which Python promises to keep. Its other methods may change.
+Tests do not use the standard library as a corpus, because it differs between Python versions. The content of a
+generated file depends only on the name of the file and on `Random.random()`, which Python guarantees not to change.
 
-Folders, names and sizes are those of a part of Python 3.11's library. Like real code, the files include exact copies,
+Most folders, file names and sizes are taken from Python 3.11's standard library. Like real code, the files include exact copies,
 tables that differ in a few lines, the same license text and the same helper in many files, and several languages.
 """
 
@@ -107,7 +107,7 @@ LIBRARY = {
     """,
     "clients": "README.md:3000 client.c:9000 client.go:7000 client.js:12000 client.ts:8000 client.rs:6000 Client.java:7000",
 }
-"""Files of each package with their approximate size in bytes."""
+"""Files of each package, as name:size, with the approximate size in bytes."""
 TABLES = _words("""
     cp037 cp1006 cp1026 cp1125 cp1140 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp273 cp424
     cp437 cp500 cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp866
@@ -168,7 +168,7 @@ class Chance:
         return choices[self.below(len(choices))]
 
     def word(self, words: Sequence[str]) -> str:
-        """Choose a word. Words at the start of the list are common, words at the end rare."""
+        """Choose a word. Words at the start of the list are chosen more often than words at the end."""
         return words[int(self._random() ** 2 * len(words))]
 
     def name(self) -> str:
@@ -255,7 +255,7 @@ class PythonAuthor:
         return [*lines, f"{indent}    return {self._expression(scope, 2)}\n"]
 
     def _block(self, indent: str, scope: list[str], count: int) -> list[str]:
-        """Return `count` statements, some of them after a comment."""
+        """Return the lines of `count` statements, some of which follow a comment."""
         lines: list[str] = []
         for _ in range(count):
             if self.chance.happens(0.15):
@@ -406,7 +406,7 @@ class BraceAuthor:
 
 
 def made_module(name: str, num_bytes: int) -> str:
-    """Return a module of at least `num_bytes` in the language of the suffix. Each name gives a different text."""
+    """Return a module of at least `num_bytes` bytes, in the language of the suffix. Each name gives a different text."""
     chance, suffix = Chance(name), Path(name).suffix
     if suffix == ".py":
         return PythonAuthor(chance).module(num_bytes)
@@ -420,19 +420,21 @@ def made_module(name: str, num_bytes: int) -> str:
 
 def made_table(family: str, name: str) -> str:
     """Return a table of characters. The tables of a family differ in a few lines."""
-    common, own = Chance(family), Chance(family, name)
-    lines = [f'"""Character table {name}, of the family {family}: {own.sentence()}"""\n\nimport codecs\n\nTABLE = (\n']
+    shared, individual = Chance(family), Chance(family, name)
+    lines = [
+        f'"""Character table {name}, of the family {family}: {individual.sentence()}"""\n\nimport codecs\n\nTABLE = (\n'
+    ]
     for code in range(256):
-        words = f"{common.word(ADJECTIVES)} {common.word(NOUNS)} {common.word(VERBS)}".upper()
-        point = common.below(1 << 16)
-        if own.happens(0.06):
-            words, point = f"{own.word(ADJECTIVES)} {own.word(NOUNS)}".upper(), own.below(1 << 16)
+        words = f"{shared.word(ADJECTIVES)} {shared.word(NOUNS)} {shared.word(VERBS)}".upper()
+        point = shared.below(1 << 16)
+        if individual.happens(0.06):
+            words, point = f"{individual.word(ADJECTIVES)} {individual.word(NOUNS)}".upper(), individual.below(1 << 16)
         lines.append(f"    '\\u{point:04x}'     #  0x{code:02X} -> {words}\n")
     return "".join([*lines, ")\n"])
 
 
 def made_codec(name: str) -> str:
-    """Return a codec module. These modules differ only in the name."""
+    """Return a codec module. Codec modules differ only in the name of the codec."""
     title = name.title().replace("_", "")
     return f"""\
 #
@@ -463,7 +465,7 @@ def getregentry():
 
 
 def made_library() -> dict[str, str]:
-    """Return the text of every file, keyed by path: about 300 files and 4 MB."""
+    """Return the texts of all files, keyed by path: about 300 files, 4 MB in total."""
     texts = {}
     for package, listed in LIBRARY.items():
         for name, _, size in (one.rpartition(":") for one in listed.split()):

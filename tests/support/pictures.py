@@ -1,4 +1,4 @@
-"""Texts and shapes of an SVG that matplotlib has drawn. Shapes are found by the ids given to them."""
+"""Texts and shapes in an SVG by matplotlib. Shapes are found by the ids that the drawing code gave them."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -22,17 +22,17 @@ class Picture:
         return [text.text or "" for text in self.root.iter(f"{SVG}text")]
 
     def text_positions(self) -> list[tuple[str, float, float]]:
-        """Return each text with the position where it begins or ends."""
+        """Return each text with its position, which is the start or the end of the text."""
         found = self.root.iter(f"{SVG}text")
         return [(text.text or "", float(text.attrib["x"]), float(text.attrib["y"])) for text in found]
 
     def shapes(self, pattern: str) -> dict[str, list[Run]]:
-        """Return the shapes whose ids match, keyed by id. A shape is a list of runs, each of which starts at an M."""
+        """Return the shapes whose ids match, keyed by id. A shape is a list of runs. A run starts at an M of the path."""
         groups = [group for group in self.root.iter(f"{SVG}g") if re.fullmatch(pattern, group.get("id", ""))]
         return {group.attrib["id"]: _runs(group) for group in groups}
 
     def marker_positions(self, name: str) -> Run:
-        """Return the positions of markers."""
+        """Return the positions of the markers in the group with this id."""
         (group,) = [group for group in self.root.iter(f"{SVG}g") if group.get("id") == name]
         return [(float(one.attrib["x"]), float(one.attrib["y"])) for one in group.iter(f"{SVG}use")]
 

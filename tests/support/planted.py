@@ -1,4 +1,4 @@
-"""A copy of a dataset with a planted fault, and with digests that match it."""
+"""A copy of a dataset with a planted fault, and with digests that match the changed files."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ class Planted:
         return [row for row in self.rows[split] if row["path"] == path]
 
     def long_file(self, split="train", min_windows=6):
-        """Return the windows of a file that has at least `min_windows` and no cuts."""
+        """Return the windows of a file that has at least `min_windows` windows and no cuts."""
         file = next(
             f for f in self.files if f["split"] == split and (f["windows"] or 0) >= min_windows and not f["cuts"]
         )
@@ -46,13 +46,13 @@ class Planted:
         self.manifest["fingerprint"] = self._fingerprint()
         self.manifest["content_sha256"] = self._content() or self.manifest["content_sha256"]
         (self.folder / "manifest.json").write_text(json.dumps(self.manifest))
-        for name in CARDS:  # they were generated from the original manifest
+        for name in CARDS:  # the cards were generated from the original manifest
             (self.folder / name).unlink(missing_ok=True)
         report = check(self.folder, workers=1, **options)
         return {one.name: one.examples for one in report.checks if one.status == "failed"}
 
     def _content(self):
-        """Compute the content digest as the reference describes it, or None if the rows are invalid."""
+        """Return the content digest, computed independently of gristmill, or None if the rows are invalid."""
         content = hashlib.sha256()
         try:
             by_split = {self.manifest["files"][f"{name}.jsonl"]["split"]: rows for name, rows in self.rows.items()}
@@ -86,7 +86,7 @@ class Planted:
 
 
 def _digested(row):
-    """Return the bytes that are digested: the ids of a window without padding, or the text of a document."""
+    """Return the bytes of a row that are digested: the ids of a window without padding, or the text of a document."""
     if "input_ids" not in row:
         return row["text"].encode()
     ids = row["input_ids"]
@@ -95,7 +95,7 @@ def _digested(row):
 
 
 def _line(row):
-    """Encode a row. A string is used as the line itself."""
+    """Encode a row as a line. If the row is a string, the string is the line."""
     if isinstance(row, str):
         return row.encode()
     try:

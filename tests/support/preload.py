@@ -1,4 +1,4 @@
-"""Load what every build loads first, so that processes forked for tests start with it."""
+"""Import the modules and load the data that every build needs, so that processes forked for tests need not."""
 
 import rensa  # noqa: F401
 

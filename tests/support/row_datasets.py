@@ -27,7 +27,7 @@ HOSTILE_TEXT = (
 
 
 def code(name: str, count: int) -> str:
-    """Return Python code whose names contain `name`, so that no two files are similar."""
+    """Return Python code in which all function names contain `name`, so that no two files are similar."""
     lines = (
         f"def {name}_{number}(first):\n    total = first * {number}\n    return total\n" for number in range(count)
     )
@@ -36,7 +36,7 @@ def code(name: str, count: int) -> str:
 
 @cache
 def row_views(folder: Path) -> list[RowView]:
-    """Return a view of each row of train."""
+    """Return a view of each row of the train split."""
     dataset = open_dataset(folder)
     tokenizer = dataset.tokenizer
     return [view_row(dataset, "train", number, tokenizer) for number in range(len(dataset["train"]))]

@@ -1,4 +1,4 @@
-"""Fixtures for a real S3 server on loopback and a proxy in front of it."""
+"""Fixtures for a real S3 server on loopback and for a proxy in front of the server."""
 
 import socket
 import threading
@@ -18,14 +18,14 @@ class Proxy:
     def __init__(self, port):
         self.target = port
         self.drop_after: list[int] = []
-        """Numbers of bytes after which the answers of the next connections are cut."""
+        """Numbers of bytes, one per answer, after which the next answers with partial content are cut."""
         self.num_to_stall = 0
-        """Number of connections to stall from now on. They get no answer until the proxy is closed."""
+        """Number of connections to stall from now on. A stalled connection gets no answer until the proxy is closed."""
         self.num_stalled = 0
-        """Number of connections that are stalled now."""
+        """Number of connections that are stalled at the moment."""
         self._is_closing = threading.Event()
         self.refused: list[bytes] = []
-        """Parts of addresses. Each entry cuts the connection of one PUT request for it."""
+        """Parts of URLs. For each entry, the connection of one PUT request whose URL contains the part is cut."""
         self.requests: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -110,7 +110,7 @@ def proxy(moto, monkeypatch):
 
 
 def clear_instances():
-    """Clear cached file systems, because each is bound to the server that it was made for."""
+    """Clear the cached file systems, because each cached file system is bound to one server."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     fsspec.get_filesystem_class("http").clear_instance_cache()
 

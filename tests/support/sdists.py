@@ -1,4 +1,4 @@
-"""Source distributions with tests, and the outcome of each test after a change to the source."""
+"""Source distributions with tests, and a function that runs these tests after a change to the source."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ class Sdist(NamedTuple):
     version: str
     sha256: str
     package: str
-    """Folder whose files are changed."""
+    """Folder of the package, whose files are changed."""
     options: tuple[str, ...] = ()
     """Arguments of pytest."""
 
@@ -41,7 +41,7 @@ SDISTS = (
         "more_itertools",
         ("tests",),
     ),
-    # Its conftest.py requires an older pytest.
+    # The conftest.py of boltons requires an older pytest.
     Sdist(
         "boltons",
         "24.1.0",
@@ -53,12 +53,12 @@ SDISTS = (
 
 
 def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Path) -> dict[str, str]:
-    """Return passed, skipped or failed for each test.
+    """Change the package with `vary`, run its tests, and return "passed", "skipped" or "failed" for each test.
 
     The archive is kept in `cache` and unpacked in `work`, which must be a new folder.
     """
     with tarfile.open(fetch(sdist, cache)) as archive:
-        # Python 3.11.4 added filters, and 3.12 warns if none is given. The digest ensures that nothing needs filtering.
+        # Python 3.12 warns if no filter is given, and versions before 3.11.4 have no filters. The known digest makes it safe.
         archive.extractall(work, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     root = work / sdist.stem
     for path in sorted((root / sdist.package).rglob("*.py")):
@@ -66,7 +66,7 @@ def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Pa
     report = work / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}", *sdist.options]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin is needed, and loading them takes a second
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no plugin is needed, and loading plugins takes a second
     done = subprocess.run(
         command, cwd=root, env=environment, timeout=TIME_LIMIT_S, capture_output=True, text=True, check=False
     )
@@ -82,7 +82,7 @@ def _outcome(case: ET.Element) -> str:
 
 
 def fetch(sdist: Sdist, cache: Path) -> Path:
-    """Download the sdist from the index that pip uses. pip itself would build an sdist to download it."""
+    """Download the source distribution from the index that pip uses. `pip download` would also build it."""
     path = cache / f"{sdist.stem}.tar.gz"
     if not path.exists():
         page = f"{_index()}/{sdist.name}/"

@@ -1,4 +1,4 @@
-"""Datasets and a model for trainings that take a fraction of a second, and the metrics of a training."""
+"""Datasets and a model for training runs that take a fraction of a second, and the metrics of a run."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ NUM_REPOS = 5
 
 
 def small_dataset(root: Path, **sections: Any) -> Path:
-    """Build a dataset with 785 windows in train, 86 in validation and 41 in test, and a vocabulary of 500."""
+    """Build a dataset with 785 windows in train, 86 in validation and 41 in test, and with a vocabulary of 500 tokens."""
     (root / "tokenizer.json").write_text(roberta_like())
     folders = ("http", "json")
     modules = {
@@ -36,9 +36,9 @@ def small_dataset(root: Path, **sections: Any) -> Path:
 
 
 def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Path:
-    """Build a dataset for a causal model from files shorter and longer than a window, with a vocabulary of 500.
+    """Build a dataset for a causal model from files shorter and longer than a window, with 500 tokens.
 
-    If windows have the special tokens of a template, the tokenizer is that of a masked model.
+    If `window.special_tokens` is "template", the tokenizer is that of a masked model.
     """
     is_masked = window.special_tokens == "template"
     tokenizer = root / ("masked-tokenizer" if is_masked else "tokenizer")
@@ -61,9 +61,9 @@ def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Pat
 
 
 def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
-    """Save a model without dropout in a folder, with the tokenizer of another folder.
+    """Save a model without dropout in `folder`, with the tokenizer from the folder `tokenizer`.
 
-    Its random weights are large, so that an adapter can change its predictions.
+    The random weights are large, so that an adapter can change the predictions of the model.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -79,7 +79,7 @@ def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
 
 
 def metrics_without_times(folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics without times."""
+    """Return the metrics of a run without the fields that contain times."""
     lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
     return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
 

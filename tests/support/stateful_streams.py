@@ -1,12 +1,12 @@
-"""A stream of windows whose workers report their state with every row."""
+"""A stream of windows that yields the state of its worker with every row."""
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 
 class StateReportingStream(IterableDataset):
-    """Stream that yields worker, row and state, and can start from the state of each worker.
+    """Stream that yields (worker, row, state) and can resume from earlier states, one per worker.
 
-    torchdata's StatefulDataLoader does the same: each worker's copy of a stream has its own state.
+    As in torchdata's StatefulDataLoader, the copy of the stream in each worker has its own state.
     """
 
     def __init__(self, stream, states=None):

@@ -1,4 +1,4 @@
-"""The browser helper reports the faults of a page and leaves nothing of it for the next test."""
+"""Test that the browser helper reports the faults of a page, and that the next test gets a clean page."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests do not depend on the user, the machine or anything that their process inherits."""
+"""Test that tests do not depend on the user, the machine, or the settings that their process inherits."""
 
 import ast
 import asyncio
@@ -74,7 +74,9 @@ def test_failed_test_leaves_no_running_command():
 
 
 def test_background_commands_are_started_by_one_function():
-    """Only `running` of builds.py starts them. It sets their signals and ends them."""
+    """Only `running` in builds.py starts background commands.
+
+    It restores the default signal handlers for the command, and ends the command with the test."""
     calls = {
         path.name: ast.unparse(node.func)
         for path in sorted(TESTS.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""The generated corpus has the same bytes everywhere and resembles real code."""
+"""Test that the generated corpus has the same bytes on every machine and resembles real code."""
 
 import ast
 import hashlib
@@ -12,7 +12,7 @@ DIGEST = "fbc1635141eca51e6f5a8a0ed1756a85c8db11d98332a8557d64d83ab9f2a085"
 def test_corpus_has_the_same_bytes_everywhere():
     texts = made_library()
     digest = hashlib.sha256("".join(f"{path}\0{texts[path]}\0" for path in sorted(texts)).encode()).hexdigest()
-    assert digest == DIGEST, "the corpus has changed: check all numbers that tests expect of it"
+    assert digest == DIGEST, "the generated corpus has changed. Check all numbers in tests that depend on it."
 
 
 def test_text_depends_only_on_the_name():

@@ -1,4 +1,4 @@
-"""The list of slow tests names existing tests and leaves some of each folder for `make test-quick`."""
+"""Test that the list of slow tests names only existing tests, and that each folder has tests that are not in the list."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Small tokenizers of every model type, trained when they are needed, so that no test downloads a vocabulary."""
+"""Small tokenizers of every model type. They are trained at first use, so that no test downloads a vocabulary."""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def word_piece() -> str:
 
 @cache
 def word_piece_on_spaces() -> str:
-    """Train a tokenizer that splits only at spaces, so that `[MASK]` is looked up as one word."""
+    """Train a tokenizer that splits only at whitespace, so that `[MASK]` is looked up as one word."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     return _trained(
         models.WordPiece(unk_token="[UNK]"),
@@ -119,7 +119,7 @@ def byte_level_for(pattern: Pattern) -> str:
 def byte_level_with(
     merges: Sequence[tuple[str, str]], tokens: Sequence[str] = (), *, ignore_merges: bool = False
 ) -> str:
-    """Return an untrained tokenizer with these merges, and with tokens that no merge makes."""
+    """Return an untrained tokenizer with these merges, and with `tokens`, which no merge produces."""
     merged = [left + right for left, right in merges]
     vocabulary = dict.fromkeys((*sorted(pre_tokenizers.ByteLevel.alphabet()), *merged, *tokens))
     model = models.BPE(
@@ -132,7 +132,7 @@ def byte_level_with(
 
 @cache
 def roberta_like(vocab_size: int = 500) -> str:
-    """Train a tokenizer with all features of CodeBERT's, so small that a model with it trains in seconds."""
+    """Train a tokenizer like that of CodeBERT, but so small that a model with it trains in seconds."""
     control = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer = _trained(
         models.BPE(),
@@ -153,7 +153,7 @@ def roberta_like(vocab_size: int = 500) -> str:
 def starcoder_like(vocab_size: int = 500) -> str:
     """Train a tokenizer for causal models.
 
-    It adds nothing around a text, and has an end token and markers for repositories and fill in the middle.
+    The tokenizer adds no tokens around a text. It has an end token, and markers for repositories and fill-in-the-middle.
     """
     tokenizer = _trained(
         models.BPE(),

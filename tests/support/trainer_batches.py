@@ -1,6 +1,6 @@
-"""Jobs of library_readers that make batches of exported folders with the trainers' own libraries.
+"""Jobs for library_readers that load exported folders with the libraries of trainers and make batches.
 
-Each job follows the exported configuration and writes as JSON what the model would receive.
+Each job uses the exported configuration and writes the input of the model as JSON.
 """
 
 import json
@@ -14,7 +14,7 @@ os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISA
 
 SHORT = 'output_dir="{}", max_steps=1, learning_rate=0.0, use_cpu=True, bf16=False, report_to=[], save_strategy="no"'
 NUM_LOGITS = 8
-"""Number of logits of each token that are compared."""
+"""Number of logits per token that are compared."""
 
 
 def save_model(folder: str, tokenizer: str, length: int) -> None:
@@ -37,7 +37,7 @@ def save_model(folder: str, tokenizer: str, length: int) -> None:
 
 
 def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> None:
-    """Run train.py for one step, then collate some rows of train one by one, and all of them as a batch."""
+    """Run train.py for one step. Then collate `rows` of the train split, each alone and all as one batch."""
     import torch
 
     text = (Path(folder) / "train.py").read_text()
@@ -49,7 +49,7 @@ def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> No
     trainer = names["trainer"]
     assert trainer.evaluate()["eval_loss"] > 0
     dataset = trainer._remove_unused_columns(names["data"]["train"], "training")
-    batches = [trainer.data_collator([dataset[row] for row in own]) for own in (*([row] for row in rows), rows)]
+    batches = [trainer.data_collator([dataset[row] for row in group]) for group in (*([row] for row in rows), rows)]
     with torch.no_grad():
         for batch in batches:
             batch["logits"] = trainer.model.eval()(**batch).logits[..., :NUM_LOGITS]
@@ -60,13 +60,13 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    own = AutoModelForCausalLM.from_pretrained(model).eval()
+    loaded = AutoModelForCausalLM.from_pretrained(model).eval()
     with torch.no_grad():
-        write(answer, [own(input_ids=torch.tensor([ids])).logits[0, :, :NUM_LOGITS].tolist() for ids in sequences])
+        write(answer, [loaded(input_ids=torch.tensor([ids])).logits[0, :, :NUM_LOGITS].tolist() for ids in sequences])
 
 
 def pack_with_axolotl(folder: str, answer: str) -> None:
-    """Load datasets by config.yaml like axolotl's prepare_datasets, and collate some rows as one packed sequence."""
+    """Load the datasets in config.yaml like axolotl's prepare_datasets, and collate four rows into a packed sequence."""
     import yaml
     from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
     from axolotl.utils.data.shared import load_dataset_with_config
@@ -81,14 +81,14 @@ def pack_with_axolotl(folder: str, answer: str) -> None:
     assert config.eval_sample_packing
     tokenizer = AutoTokenizer.from_pretrained(config.tokenizer_config)
     result = {}
-    for own in (*config.datasets, *config.test_datasets):
-        loaded = load_dataset_with_config(own, use_auth_token=False)
-        wrapped, _ = get_dataset_wrapper(own, tokenizer, config, own.type, loaded)
+    for settings in (*config.datasets, *config.test_datasets):
+        loaded = load_dataset_with_config(settings, use_auth_token=False)
+        wrapped, _ = get_dataset_wrapper(settings, tokenizer, config, settings.type, loaded)
         kept = handle_long_seq_in_dataset(wrapped, config.sequence_len, config)
         dataset, _ = process_datasets_for_packing(config, kept, None)
         rows = [dataset[row] for row in range(len(dataset))]
         batch = V2BatchSamplerDataCollatorForSeq2Seq(tokenizer)([[dict(row) for row in rows[:4]]])
-        result[own.split] = {"rows": rows, "batch": {name: listed(value) for name, value in batch.items()}}
+        result[settings.split] = {"rows": rows, "batch": {name: listed(value) for name, value in batch.items()}}
     write(answer, result)
 
 
@@ -110,7 +110,7 @@ def load_with_litgpt(folder: str, length: int, answer: str) -> None:
 
 
 def load_with_megatron(folder: str, length: int, answer: str) -> None:
-    """Build GPTDatasets from args.txt as pretrain_gpt.py does."""
+    """Build a GPTDataset for each split from args.txt, like Megatron's pretrain_gpt.py."""
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
     from transformers import AutoTokenizer
@@ -159,9 +159,9 @@ def load_with_megatron(folder: str, length: int, answer: str) -> None:
 
 
 def load_with_torchtitan(folder: str, length: int, answer: str) -> None:
-    """Register the datasets with gristmill_config.py and load them as it configures.
+    """Register the datasets with gristmill_config.py, and load them as that file configures.
 
-    Its train() is not called, because it needs Triton.
+    train() in that file is not called, because it needs Triton.
     """
     from torchtitan.components.tokenizer import HuggingFaceTokenizer
     from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader

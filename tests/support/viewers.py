@@ -1,4 +1,4 @@
-"""A viewer on loopback, a client for it, and small datasets to view."""
+"""A viewer on loopback, a client for the viewer, and small datasets to view."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ SUFFIXES = {"python": ".py", "javascript": ".js", "rust": ".rs"}
 
 
 def prose(rng: random.Random, count: int) -> str:
-    """Return lines that are code in most languages."""
+    """Return lines that are valid code in most languages."""
 
     def word() -> str:
         return f"{rng.choice(WORDS)}{rng.randrange(99)}"
@@ -44,7 +44,7 @@ def prose(rng: random.Random, count: int) -> str:
 
 
 def sources(root: Path, num_files: int = 24) -> Path:
-    """Write files in three languages under several licenses, one with a hostile name and some that are dropped."""
+    """Write files in three languages with several licenses. One has a hostile name, and a build drops some of them."""
     rng = random.Random(7)
     files: dict[str, str | bytes] = {}
     for number in range(num_files):
@@ -81,7 +81,7 @@ def built(root: Path, way: str) -> Path:
 
 
 class ViewerClient:
-    """Client that keeps the cookie, as a browser does."""
+    """Client of a viewer that keeps the cookie, as a browser does."""
 
     def __init__(self, viewing: RunningViewer) -> None:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
@@ -109,7 +109,7 @@ class ViewerClient:
         return status, json.loads(body)
 
     def found(self, address: str, /, **fields: object) -> Any:
-        """Return the JSON of a successful answer."""
+        """Send a request that must succeed, and return the JSON of the answer."""
         status, answer = self.get(address, **fields)
         assert status == 200, answer
         return answer

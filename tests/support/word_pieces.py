@@ -1,4 +1,4 @@
-"""Pieces of text for which the rules for word starts differ."""
+"""Pieces of text that the rules for word starts treat differently."""
 
 from gristmill.tokenizers.cuda.patterns import (
     CONTRACTIONS,

@@ -1,7 +1,7 @@
-"""Word starts by rules about neighboring characters, in slow and obvious code that the kernels are compared with.
+"""Find word starts with rules about neighboring characters, in slow and obvious code that the kernels are compared with.
 
 A text may consist of several documents. No rule reads across an *edge*: the start or end of a document and, if digits
-are split apart, both sides of each number.
+are split apart, the start and end of each number character.
 """
 
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from gristmill.tokenizers.cuda.character_classes import LETTER, NUMBER, OTHER, W
 from gristmill.tokenizers.cuda.patterns import CONTRACTIONS, LONG_S
 
 NOTHING = 255
-"""Class of the missing neighbor at an edge."""
+"""Class that stands for the missing neighbor at an edge."""
 APOSTROPHE, SPACE = ord("'"), ord(" ")
 
 
 def word_starts(text: bytes, pattern, classes, document_starts=(0,)):
-    """Return a mask of the bytes at which a word starts. The text must be valid UTF-8."""
+    """Return a mask of the bytes at which words start. The text must be valid UTF-8."""
     is_lead = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80
     points = np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)
     starts_document = np.zeros(len(text) + 1, bool)
@@ -54,7 +54,7 @@ class Row(NamedTuple):
         return np.where(self.is_last, nothing, np.roll(facts, -1))
 
     def position_in_run(self, is_in):
-        """Return 0 for the first character of each run for which `is_in` is true, 1 for the second, and so on.
+        """Return the position of each character in its run of characters for which `is_in` is true, from 0.
 
         Edges separate runs.
         """
@@ -96,7 +96,9 @@ def _cl100k_whitespace_starts(row, is_newline):
 
 
 def _belongs_to_other(row, is_newline):
-    """Return a mask of the newlines that follow an OTHER, with only newlines in between. They belong to its word."""
+    """Return a mask of the newlines that belong to the word of an OTHER character.
+
+    These are newlines that follow the OTHER character, with only newlines in between."""
     belongs = np.zeros(len(is_newline), bool)
     for at in np.flatnonzero(is_newline & ~row.is_first):
         belongs[at] = row.classes[at - 1] == OTHER or belongs[at - 1]
@@ -104,7 +106,7 @@ def _belongs_to_other(row, is_newline):
 
 
 def _is_before_newline(row, is_newline):
-    """Return a mask of the characters at or before a newline of the same run of whitespace."""
+    """Return a mask of the newlines, and of whitespace before a newline in the same run of whitespace."""
     is_before = is_newline.copy()
     for at in np.flatnonzero((row.classes == WHITESPACE) & ~row.is_last)[::-1]:
         is_before[at] |= is_before[at + 1]
@@ -112,7 +114,7 @@ def _is_before_newline(row, is_newline):
 
 
 def _with_contractions(row, starts, pattern):
-    """Make a contraction one word if a word starts with its apostrophe. The next word starts after it."""
+    """Make each contraction one word if a word starts at its apostrophe. The next word starts after the contraction."""
     text = "".join(map(chr, row.points))
     is_candidate = (row.points == APOSTROPHE) & np.isin(row.after(row.points, 0), FIRST_LETTERS)
     for apostrophe in np.flatnonzero(starts & is_candidate):

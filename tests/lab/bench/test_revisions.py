@@ -57,9 +57,9 @@ def test_cores_compares_workers_and_formats_of_two_revisions(few_files):
 def test_different_output_bytes_are_refused(script):
     refuse_different = script("revisions").refuse_different
     refuse_different("a build", {"train.jsonl": "1"}, {"train.jsonl": "1"})
-    with pytest.raises(SystemExit, match=r"a build: train.jsonl is not the same"):
+    with pytest.raises(SystemExit, match=r"a build: train.jsonl differs between the two datasets"):
         refuse_different("a build", {"files.jsonl": "0", "train.jsonl": "1"}, {"files.jsonl": "0", "train.jsonl": "2"})
-    with pytest.raises(SystemExit, match=r"a build: test.jsonl is not the same"):
+    with pytest.raises(SystemExit, match=r"a build: test.jsonl differs between the two datasets"):
         refuse_different("a build", {"train.jsonl": "1"}, {"train.jsonl": "1", "test.jsonl": "2"})
     with pytest.raises(SystemExit, match="no data files"):
         refuse_different("a build", {}, {})

@@ -1,4 +1,4 @@
-// The kernels, and a function that launches any of them by name.
+// The kernels, compiled for a CPU, and a function that launches a kernel by name.
 #include "cuda_on_cpu.h"
 
 #include "all.cu"

@@ -1,7 +1,7 @@
 // The part of CUDA that the kernels need, implemented on a CPU, for tests on machines without a GPU.
 //
 // Blocks run one after the other. The threads of a block are fibers that switch at barriers and warp operations. The
-// source of the kernels is unchanged. This cannot show races or measure time.
+// source of the kernels is unchanged. Tests with this header cannot detect races or measure the time on a GPU.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -46,7 +46,7 @@ struct Warp {
     unsigned long long values[2][32];
 };
 // A fiber is created once and reused for all blocks. Fibers switch with longjmp, because swapcontext makes two system
-// calls each time, which took half of the total time.
+// calls at each switch, and these calls took half of the total time.
 struct Fiber {
     jmp_buf position;
     ucontext_t begin;
@@ -73,7 +73,7 @@ inline void arrive(Barrier& barrier, unsigned expected) {
     while (barrier.phase == phase) hand_over();
 }
 
-// Returns the values of all lanes for this operation.
+// Passes a value to the other lanes of the warp, and returns the values of all lanes.
 inline const unsigned long long* exchange(unsigned long long mine) {
     Warp& warp = warps[threadIdx.x / 32];
     unsigned long long* values = warp.values[warp.barrier.phase % 2];

@@ -1,4 +1,4 @@
-"""A Gpu whose kernels run on this machine's CPU, with cuda_on_cpu.h. All operations run immediately and in order."""
+"""A Gpu whose kernels run on the CPU, with cuda_on_cpu.h. Every call returns only after its operation is done."""
 
 import ctypes
 import fcntl
@@ -23,7 +23,7 @@ STRUCTURES = ("Engine", "Chunk", "Result", "Counters", "TableState", "Entry")
 
 
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
-    """Compile the kernels unless the folder has them for the same sources, options and compiler."""
+    """Return the compiled kernels. Compile them unless the folder has them for the same sources, options and compiler."""
     command = [*COMPILE, *options]
     library = folder / f"kernels-{_digest(*command)}.so"
     with library.with_suffix(".lock").open("w") as lock:
