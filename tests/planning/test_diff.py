@@ -237,7 +237,7 @@ def failure(capsys, *arguments):
     return code, line
 
 
-def test_kinds_of_errors_have_different_exit_codes(old_dataset, tmp_path, capsys):
+def test_usage_errors_and_dataset_errors_have_different_exit_codes(old_dataset, tmp_path, capsys):
     assert failure(capsys, old_dataset)[0] == 2
     assert failure(capsys, old_dataset, old_dataset, "--nothing")[0] == 2
     assert failure(capsys, old_dataset, tmp_path / "missing")[0] == 4
@@ -315,9 +315,6 @@ paths = st.lists(st.text(max_size=3), unique=True).map(sorted)
 
 @given(paths, paths)
 def test_rows_of_two_files_tables_are_paired_by_path(before, after):
-    found = [
-        (old_dataset and old_dataset.path, new and new.path)
-        for old_dataset, new in pair_rows(map(row, before), map(row, after))
-    ]
+    found = [(old and old.path, new and new.path) for old, new in pair_rows(map(row, before), map(row, after))]
     all_paths = sorted({*before, *after})
     assert found == [(path if path in before else None, path if path in after else None) for path in all_paths]
