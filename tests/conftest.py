@@ -117,8 +117,8 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 def _sort_key(item: pytest.Function) -> int:
     """Return a sort key that puts tests with Ray and PyTorch first, so that one pytest-xdist process runs all of them.
 
-    In several processes, each would start a Ray cluster, and PyTorch slows forks down. An idle process takes tests from the
-    end of another process's queue, so the first tests remain in the first process.
+    In several processes, each would start a Ray cluster, and PyTorch slows forks down. An idle process takes tests from
+    the end of another process's queue, so the first tests remain in the first process.
     """
     return 0 if "cluster" in item.fixturenames else 1 if _path_in_tests(item.path) in NEED_TORCH else 2
 

@@ -39,7 +39,7 @@ texts = st.lists(PARTS, max_size=14).map("".join)
 
 
 def find_spellings(text):
-    """Return the offsets of all spellings, including overlapping spellings, found with regular expressions of Python."""
+    """Return the offsets of all spellings, even if they overlap, found with regular expressions of Python."""
     shapes = [r"<\|[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*｜>"]
     shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>", r"<SPECIAL_[0-9]+>"]
     pattern = "|".join((*map(re.escape, SPELLINGS.names), *shapes))

@@ -39,7 +39,7 @@ def folder_licenses(texts):
 
 @cache
 def installed_license_files():
-    """Return (package, file, text, License-Expression) for each license file of the installed packages, sorted by package."""
+    """Return (package, file, text, License-Expression) for each installed license file, sorted by package."""
     return [
         (
             package.name,
@@ -480,7 +480,7 @@ IDS = ["MIT", "ISC", "Zlib", "MPL-2.0"]
 
 
 def expression_and_truth(rng, depth):
-    """Return a random expression as a text, and as a function that takes the allowed ids and returns the expected result."""
+    """Return a random expression, and a function that evaluates the expression for a set of allowed ids."""
     if depth == 0 or rng.random() < 0.2:
         spdx = rng.choice(IDS)
         return spdx, lambda allowed: spdx in allowed

@@ -267,7 +267,7 @@ def test_random_secrets_are_found_and_replaced_exactly(kind):
     assert found[kind] >= 0.95 * 140, f"too few secrets were found exactly; number of results: {found}"
 
 
-def test_every_kind_of_sample_token_has_a_rule():
+def test_every_sample_has_a_rule():
     assert {*TOKENS, *MULTIPART} <= set(KINDS)
 
 
@@ -512,7 +512,7 @@ def test_values_assigned_to_a_secret_name_are_found(line):
 
 
 def found_fraction(line, values):
-    """Return the fraction of values that are found: neither the first nor the last six characters remain in the text."""
+    """Return the fraction of values whose first and last six characters are both removed from the text."""
     texts = [redact(line.format(value=value).encode(), "python", CONFIG).text.decode() for value in values]
     num_left = sum(value[-6:] in text or value[:6] in text for text, value in zip(texts, values, strict=True))
     return 1 - num_left / len(values)
@@ -950,7 +950,7 @@ class CountedPattern:
     ],
 )
 def test_time_is_linear_in_the_text_length(monkeypatch, piece):
-    """Count the bytes that are searched, matched or sliced. A failing match is not counted, because its length is bounded."""
+    """Count the bytes that are searched, matched or sliced. Failing matches are bounded and not counted."""
     work = ReadCounter()
     for module in (secrets, secret_checks):
         monkeypatch.setattr(module, "compile_pattern", lambda pattern: CountedPattern(compile_pattern(pattern), work))

@@ -116,7 +116,7 @@ def test_notes_are_printed_to_stderr(tmp_path):
     assert "gristmill: note: validation is empty" in done.stderr
 
 
-def test_every_option_changes_its_setting(repo, tmp_path):
+def test_every_option_reaches_its_setting(repo, tmp_path):
     earlier, benchmark = tmp_path / "earlier", tmp_path / "benchmark.txt"
     benchmark.write_text("def solve(x):\n    return x\n")
     called("build", repo, "--out", earlier, "--near-duplicates", "keep")

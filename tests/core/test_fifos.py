@@ -59,7 +59,7 @@ def make_fifo(path):
 
 
 def exit_codes(capsys, *commands):
-    """Run the commands and return their exit codes. A command may fail with an error message, but must not hang or crash."""
+    """Run the commands and return their exit codes. A command may report an error, but must not hang or crash."""
     found = [main.run([*map(str, command)]) for command in commands]
     output = capsys.readouterr()
     assert CRASH not in found, output.err

@@ -1,4 +1,4 @@
-"""A run deletes its temporary folder at its end. If the run is killed, the next run deletes the folder. Other folders are kept."""
+"""A run deletes its temporary folder when it ends, and the temporary folders of killed runs, but no other folder."""
 
 import os
 import shutil

@@ -51,7 +51,7 @@ def make(source, out, **sections):
 
 
 def contents(folder):
-    """Return the content of all files except the manifest and the cards, and the manifest entries that depend only on the input."""
+    """Return the files other than manifest and cards, and the manifest entries that depend only on the input."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
@@ -545,9 +545,9 @@ def run_main(words, errors):
 
 
 def interrupt(process, kind, work, pattern, min_files):
-    """Send the signal `kind` once at least `min_files` files in the work folder match `pattern`, or once the process has ended.
+    """Send a signal once `min_files` files in the work folder match `pattern`. Return the exit code of the process.
 
-    Return the exit code of the process.
+    If the process ends earlier, no signal is sent.
     """
     deadline = time.monotonic() + 60
     while process.exitcode is None and len(list(work.glob(pattern))) < min_files:
@@ -561,7 +561,7 @@ def interrupt(process, kind, work, pattern, min_files):
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_build_leaves_no_partial_output(corpus, tmp_path, kind):
-    """The interrupted build prints one line, exits with 130 and publishes no dataset. A later build gives the complete dataset."""
+    """The interrupted build prints one line, exits with 130 and publishes no dataset. The next build succeeds."""
     source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
     work = work_folder_of(out)
     words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)

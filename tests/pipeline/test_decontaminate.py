@@ -106,7 +106,7 @@ def test_only_changed_texts_are_compared(tmp_path):
     assert folder.compared == [(3, 41)], "texts were compared although none changed"
     folder.run(held_out, {**train, "04": texts["05"]})
     assert folder.compared[1:] == [(3, 1), (1, 41)], (
-        "expected a comparison of all held-out texts with the changed train text, and of the text that lost its match with train"
+        "expected two comparisons: all held-out texts with the changed text, and the text without a match with train"
     )
     folder.run(held_out, {**train, "04": texts["05"], "03": [7, *texts["03"]]})
     assert folder.compared[3:] == [(3, 1)], (

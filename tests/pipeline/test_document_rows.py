@@ -1,4 +1,4 @@
-"""Tests of builds with --rows documents: each kept file is one row with its text, in any format and with any number of workers."""
+"""Tests of builds with --rows documents, in which the text of each kept file is one row."""
 
 import json
 import shutil

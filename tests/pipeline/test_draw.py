@@ -1,4 +1,7 @@
-"""Sampling with --max-windows, --target-windows or weights draws the requested windows and records the result, and the dataset passes `check`."""
+"""Sampling with --max-windows, --target-windows or weights draws the requested windows and records the result.
+
+The sampled dataset passes `gristmill check`.
+"""
 
 import json
 import re

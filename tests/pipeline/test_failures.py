@@ -34,7 +34,7 @@ def source(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory, source):
-    """Folder with two datasets built without failures: `all` contains every file, and `others` contains every file except BAD."""
+    """Folder with two datasets built without failures: `all` from every file, `others` without the file BAD."""
     folder = tmp_path_factory.mktemp("expected")
     make(source, folder / "all", run=RunConfig(**SMALL_BATCHES))
     make(source, folder / "others", run=RunConfig(**SMALL_BATCHES), scan=ScanConfig(exclude=[BAD]))
@@ -210,7 +210,7 @@ def path_of(descriptor):
 
 
 def build_with_failing_reads(config, location, num_faults, call):
-    """Build while the first `num_faults` calls of os.open or os.read (`call`) for a file fail. Return the number of failed calls."""
+    """Build while the first `num_faults` calls of os.open or os.read at `location` fail. Return how many failed."""
     faults = [0]
     plain = getattr(os, call)
 

@@ -1,4 +1,4 @@
-"""Builds with fill-in-the-middle rewrite documents of train. The parts of a rewritten document can be joined to the original text."""
+"""Builds with fill-in-the-middle rewrite documents of train, and the original text can be restored from the rows."""
 
 import json
 import re
@@ -54,7 +54,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Modules of a few thousand tokens each, a text in a language without a grammar, and a file too short for a middle."""
+    """Modules of a few thousand tokens, a file in a language without a grammar, and a file too short for a middle."""
     files = {f"{name}.py": made_module(f"{name}.py", 9_000) for name in NAMES}
     files["README.md"] = "\n".join(f"- point {number} of the things to read first" for number in range(80))
     files["tiny.py"] = "a = 1\n"
@@ -298,7 +298,7 @@ def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
             make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
             assert failed_checks(out, project) == {}
             fim = files_table(out)["sentinels.py"]["fim"]
-            # A trainer that tokenizes the column `text` would find sentinels in this file. The column `input_ids` contains none of them.
+            # A trainer that tokenizes the column `text` would find sentinels, but `input_ids` contains none.
             assert fim["missing"] == ("spells_control_token" if with_text else None)
             if with_text:
                 reference = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_special}/tokenizer.json"))
@@ -307,7 +307,7 @@ def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
 
 
 def test_repository_rows_work_with_a_tokenizer_that_does_not_reproduce_all_texts(tmp_path):
-    """A text that the tokenizer does not reproduce is not rewritten, and `check` does not verify the order by imports."""
+    """A text that the tokenizer does not reproduce is not rewritten. `check` does not verify the import order."""
     code = "".join(f"def part_{number}(value):\n    return value + {number}\n" for number in range(60))
     files = {f"{name}.py": f"import {name}x\n" + code.replace("part", name) for name in "abcdefgh"}
     source = write_tree(tmp_path / "project", files | {"odd.py": code + 'print("?!")\n'})

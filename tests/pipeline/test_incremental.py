@@ -311,7 +311,7 @@ def test_removed_item_changes_fewer_than_two_runs_on_average():
 
 @pytest.fixture(scope="module")
 def built_twice(tmp_path_factory, corpus):
-    """Folder with `here`, a source and its dataset after two builds, and `original`, a copy of `here` to restore it from."""
+    """Folder with `here`, a source and its dataset after two builds, and `original`, a copy of `here`."""
     folder = tmp_path_factory.mktemp("twice")
     source = source_in(folder / "here", corpus)
     make(source, folder / "here/out", run=SMALL)

@@ -1,4 +1,4 @@
-"""A command that is killed at any change to a file or folder can be run again. Kills of builds are in test_work_folder.py."""
+"""A command that is killed at any change to a file or folder can be run again. test_work_folder.py tests builds."""
 
 import hashlib
 import json

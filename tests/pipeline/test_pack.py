@@ -269,7 +269,7 @@ def update_digests(folder, *names):
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_check_finds_an_end_token_between_packed_rows(stream_dataset, tmp_path, name):
-    """Plant an end token after the first row, as if each row were a file. Shift the index and the windows accordingly."""
+    """Plant an end token after the first row, as if each row were a file. Shift index and windows accordingly."""
     folder = shutil.copytree(stream_dataset[0], tmp_path / "planted")
     stream, index = (folder / name / f"train{suffix}" for suffix in streams.STREAMS[name])
     ids, ends = stream_of(folder, name, "train")
@@ -412,7 +412,7 @@ def test_check_finds_a_wrong_number_of_imports(shop, tmp_path, plain_tokenizer):
 
 
 def test_imports_are_read_if_the_tokenizer_does_not_reproduce_the_text(shop, tmp_path, plain_tokenizer):
-    """With WordPiece, the build stores the text with the ids. `check` has no text and reports that imports are not checked."""
+    """With WordPiece, the build stores the text with the ids. `check` has no text and does not check imports."""
     tree = json.loads(trained_tokenizers.word_piece())
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     first = max([*tree["model"]["vocab"].values(), *(one["id"] for one in tree["added_tokens"])]) + 1

@@ -1,7 +1,7 @@
 """Files are synced before they get their final name, and the name is synced before old files are deleted.
 
-Otherwise a power cut could lose the files. `tools/cut_power.py` tests the same on a real file system and copies its image
-at every step of a build.
+Otherwise a power cut could lose the files. `tools/cut_power.py` tests the same on a real file system: it copies the
+image of the file system at every step of a build.
 """
 
 import os
@@ -29,7 +29,7 @@ USER_FILE = "notes.txt"
 
 
 class SyncMonitor:
-    """Monitor of the syncs, renames and deletions of this process. It records operations after which a power cut could lose data."""
+    """Monitor of syncs, renames and deletions in this process. It records when a power cut could lose data."""
 
     def __init__(self, folder):
         self._folder = folder

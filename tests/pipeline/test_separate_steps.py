@@ -1,4 +1,4 @@
-"""The four steps of a build can be run as separate commands, with any number of shards in any order, and give the same dataset."""
+"""The four steps of a build give the same dataset as separate commands, with any number of shards in any order."""
 
 import random
 import re

@@ -51,7 +51,10 @@ def spans_of(ids):
 
 
 def leaked_share(folder, split):
-    """Return the share of tokens of a split that are in a leaked 50-gram: one that also occurs in train and has at least 8 distinct ids."""
+    """Return the share of tokens of a split that are in a leaked 50-gram.
+
+    A leaked 50-gram also occurs in train and has at least 8 distinct ids.
+    """
     in_train = {span for ids in window_contents(folder, "train") for span in spans_of(ids)}
     total = leaked = 0
     for ids in window_contents(folder, split):

@@ -1,4 +1,4 @@
-"""Tests of builds with variants of train files. Variants are marked, and the files table gives a reason for each missing variant."""
+"""Builds with variants of train files mark the variants, and files.jsonl gives a reason for each missing variant."""
 
 import json
 import os

@@ -113,7 +113,7 @@ def test_failed_build_leaves_only_the_earlier_dataset(tmp_path):
 
 @pytest.fixture
 def killed_at(tmp_path):
-    """Return a function that replaces an earlier dataset, which contains a user's file, and is killed at a given point."""
+    """Return a function that replaces a dataset with a user's file in its folder, and is killed at a given point."""
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
@@ -365,7 +365,7 @@ def test_check_result_is_deleted_with_its_dataset(tmp_path):
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def interrupted_in(request, monkeypatch):
-    """Return a function that patches a given function, so that a signal arrives just before the next call of the given function."""
+    """Return a function that patches a given function, so that a signal arrives just before its next call."""
 
     def raise_interrupt(*_):
         raise KeyboardInterrupt

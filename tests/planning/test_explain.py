@@ -20,7 +20,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Dataset of forty files, many with a shared passage, and of a near-duplicate, a secret, a license and an excluded folder."""
+    """Forty files, many with a shared passage, a near-duplicate, a secret, a license and an excluded folder."""
     rng = random.Random(2)
     token = "gh" + "p_" + "".join(rng.choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
     shared = prose(rng, 120)

@@ -49,7 +49,10 @@ def with_overlap(config, overlap, out):
 
 
 def assert_as_planned(plan, manifest, out):
-    """Assert that a build has the planned counts at its overlap and, at the picked overlap, the planned files, splits and variants."""
+    """Assert that a build has the counts that the plan gives for its overlap.
+
+    At the picked overlap, also compare files, tokens, splits and variants.
+    """
     overlap = manifest.settings["window"]["overlap"]
     one, splits = plan.at(overlap), manifest.splits
     assert one.windows == sum(facts.windows for facts in splits.values())
@@ -211,7 +214,7 @@ def test_plan_matches_a_build_with_the_same_options(name, code, earlier, tmp_pat
 
 
 CASES_WITH_PROCESSES = {"variants", "drawn variants", "table"}
-"""Cases that start processes. A separate process without threads runs them, because it can fork instead of starting interpreters."""
+"""Cases that start workers. They run in a separate process without threads, in which forks are quick."""
 
 
 def plan_and_build(words, folder):

@@ -25,7 +25,10 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory):
-    """Make a repository with many copies of one tree, so that one git process checks many .gitignore files. Return it and its paths."""
+    """Make a repository with many copies of one tree, so that git checks many patterns at once.
+
+    Return the repository and the paths in each copy.
+    """
     root = tmp_path_factory.mktemp("wildmatch")
     for number in range(NUM_COPIES):
         write_tree(root / str(number), dict.fromkeys(TREE, ""))
@@ -45,7 +48,10 @@ def lines_by_git(root, paths):
 
 
 def lines_by_gristmill(root, content, names):
-    """Yield each path with the number of the line that decides in gristmill, or None. For a path in an ignored folder, the line that ignores the folder decides."""
+    """Yield each path and the number of the .gitignore line that decides whether gristmill ignores the path, or None.
+
+    For a path in an ignored folder, the line that ignores the folder decides.
+    """
     lines = content.split(b"\n")
     patterns = parse_patterns(content)
     line_by_pattern = {

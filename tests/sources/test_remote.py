@@ -1,4 +1,4 @@
-"""Tests of remote storage with a real S3 server on the loopback interface, behind a proxy that can drop or stall connections."""
+"""Tests with a real S3 server on the loopback interface, behind a proxy that can drop or stall connections."""
 
 import json
 import socket

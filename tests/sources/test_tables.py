@@ -463,7 +463,7 @@ def test_unpacking_stops_before_the_disk_is_full(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_value_shared_by_rows_is_in_memory_once(tmp_path):
-    """Measure the peak memory (VmHWM) of a separate process. getrusage would include the memory of the parent process."""
+    """Measure the peak memory (VmHWM) of a new process. getrusage would include the memory of its parent."""
     table = write_repeated_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
     script = (
         "import re, sys\n"
@@ -495,7 +495,7 @@ def test_table_that_takes_too_much_memory_is_reported(tmp_path):
 
 @pytest.mark.parametrize("max_bytes", [0, 64 << 20])
 def test_large_columns_are_not_read_as_dictionaries(tmp_path, monkeypatch, max_bytes):
-    """A dictionary would keep every text of a row group in memory. Rows read with and without a dictionary are the same."""
+    """A dictionary would keep all texts of a row group in memory. The rows are the same with and without it."""
     monkeypatch.setattr(tables_module, "MAX_DICTIONARY_BYTES", max_bytes)
     table = write_parquet(tmp_path / "t.parquet", [*STACK, {**STACK[0], "content": None}])
     names = ["content", "max_stars_repo_path"]

@@ -36,7 +36,7 @@ NAMES_AROUND_A_SLASH = ("lib!.py", "lib-x.py", "lib.py", "lib0.py", "lib\\y.py",
 @pytest.mark.parametrize("is_git", [False, True])
 @pytest.mark.parametrize("nested", [None, "lib", "lib/deep"])
 def test_files_are_in_path_order_for_all_kinds_of_folders(tmp_path, is_git, nested):
-    """`lib-x.py` comes before `lib/x.py`, and `lib0.py` comes after `lib/x.py`, even if `lib` is a nested repository."""
+    """The order is `lib-x.py`, `lib/x.py`, `lib0.py`, even if `lib` is a nested repository."""
     names = [f"{folder}{name}" for folder in ("", "lib/", "lib/deep/", "z/") for name in NAMES_AROUND_A_SLASH]
     root = write_tree(tmp_path / "root", dict.fromkeys(names, "x"))
     for folder in filter(None, (is_git and ".", nested)):
