@@ -1,4 +1,4 @@
-"""Shared fixtures: small source trees, a corpus that is the same everywhere, the bundled tokenizer, a browser."""
+"""Shared fixtures: small source trees, a reproducible corpus, the bundled tokenizer and a browser."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 set_up_environment()
 disable_tqdm_monitor()
-# Slow machines must not fail tests, so neither examples nor their generation have a time limit.
+# Tests must not fail on slow machines, so neither the generation of examples nor their run has a time limit.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_process() -> Iterator[None]:
-    """Free memory after each module. Builds fork workers, and a fork takes longer the more memory a process holds."""
+    """Free memory after each module, because builds fork workers and a fork of a large process is slow."""
     yield
     stop_library_threads()
     release_memory()
@@ -53,7 +53,7 @@ def tree(tmp_path: Path) -> MakeTree:
 
 @pytest.fixture(scope="session")
 def own_files() -> list[Path]:
-    """Python files of this project, for tests that hold for any code. They change with each commit."""
+    """Python files of this project, for tests that work with any code. These files change with each commit."""
     root = ROOT
     return [
         path for folder in ("src", "tests", "tools", "benchmarks") for path in sorted((root / folder).rglob("*.py"))
@@ -62,13 +62,13 @@ def own_files() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About 300 files of many sizes, the same everywhere. Tests must not change them."""
+    """About 300 files of many sizes, with the same content on every machine. Tests must not change the files."""
     return write_tree(tmp_path_factory.mktemp("corpus") / "stdlib", made_library())
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path, Manifest]:
-    """Build of the corpus with default settings. Tests must not change it."""
+    """Folder and manifest of a build of the corpus with default settings. Tests must not change the dataset."""
     out = tmp_path_factory.mktemp("built") / "dataset"
     return out, build(Config(sources=[str(corpus)], out=str(out)))
 
@@ -80,7 +80,7 @@ def codebert() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
-    """A browser for one module. It runs a thread, and while any thread runs, builds cannot fork their workers."""
+    """A browser for one module. Playwright runs a thread, and builds cannot fork workers while another thread runs."""
     from support.browser import launched
 
     with launched() as browser:
@@ -95,13 +95,13 @@ NEED_TORCH = [
 ]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
 SLOW = {line for line in (ROOT / "tests/slow.txt").read_text().splitlines() if not line.startswith("#")}
-"""Slow test files and functions."""
+"""Test files and functions that are slow, as listed in tests/slow.txt."""
 SLOW_FIXTURES = {"chromium", "cluster", "moto"}
 """Fixtures that start a browser, Ray or S3. Tests that use them are slow."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not load files of which all tests are slow if only quick tests run."""
+    """If only quick tests run, do not load files in which all tests are slow."""
     is_skipped = config.option.markexpr == "not slow" and _path_in_tests(collection_path) in {*SLOW, *NEED_TORCH}
     return is_skipped or None
 
@@ -111,14 +111,14 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         file = _path_in_tests(item.path)
         if SLOW & {file, f"{file}::{item.originalname}"} or SLOW_FIXTURES & set(item.fixturenames):
             item.add_marker("slow")
-    items.sort(key=_order)
+    items.sort(key=_sort_key)
 
 
-def _order(item: pytest.Function) -> int:
-    """Put tests of Ray and PyTorch first, so that one process runs them.
+def _sort_key(item: pytest.Function) -> int:
+    """Return a sort key that puts tests with Ray and PyTorch first, so that one pytest-xdist process runs all of them.
 
-    Each process would start its own Ray cluster, and PyTorch slows forks down. An idle process takes tests from the end of
-    another's queue, so the first tests remain in the first process.
+    In several processes, each would start a Ray cluster, and PyTorch slows forks down. An idle process takes tests from
+    the end of another process's queue, so the first tests remain in the first process.
     """
     return 0 if "cluster" in item.fixturenames else 1 if _path_in_tests(item.path) in NEED_TORCH else 2
 
@@ -128,7 +128,7 @@ def _path_in_tests(path: Path) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt all objects loaded so far from garbage collection, here and in forked workers."""
+    """Exempt all objects loaded so far from garbage collection, in this process and in forked workers."""
     gc.collect()
     gc.freeze()
 
@@ -138,7 +138,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test if it needs a GPU or a browser that is missing. Check only then, so that other tests load neither."""
+    """Skip a test that needs a GPU or a browser if it is missing. For other tests, load neither CUDA nor Playwright."""
     if item.get_closest_marker("gpu") is not None:
         try:
             require_cuda()
@@ -147,5 +147,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "chromium" in item.fixturenames:
         from support.browser import chromium_path
 
-        if chromium_path() is None:  # with the name, so that the summary lists each skipped test
+        if chromium_path() is None:  # with the test name, so that the summary lists each skipped test
             pytest.skip(f"SKIPPED because neither Chromium nor Chrome is installed: {item.name}")

@@ -1,4 +1,4 @@
-"""Search, respelling and restoring of control tokens, compared with a slow reference."""
+"""Tests of finding, respelling and restoring control tokens, with a slow reference."""
 
 import re
 
@@ -39,7 +39,7 @@ texts = st.lists(PARTS, max_size=14).map("".join)
 
 
 def find_spellings(text):
-    """Find all spellings, including overlapping ones, with Python's regular expressions on characters."""
+    """Return the offsets of all spellings, even if they overlap, found with regular expressions of Python."""
     shapes = [r"<\|[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*｜>"]
     shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>", r"<SPECIAL_[0-9]+>"]
     pattern = "|".join((*map(re.escape, SPELLINGS.names), *shapes))
@@ -63,14 +63,14 @@ def test_respelled_text_has_no_spelling_and_can_be_restored(text):
 
 
 @given(st.lists(texts, max_size=6))
-def test_texts_with_spellings_are_found_in_one_pass(texts_in_batch):
+def test_texts_with_spellings_are_found_in_a_batch(texts_in_batch):
     found = indices_with_spellings([text.encode() for text in texts_in_batch], SPELLINGS)
     assert found == [number for number, text in enumerate(texts_in_batch) if find_spellings(text)]
 
 
 @given(st.text(alphabet="ab< ", max_size=12))
 def test_spellings_created_by_inserted_spaces_are_respelled(text):
-    """Names that contain spaces, or that begin with the character before which a space was inserted."""
+    """Use names that contain spaces, and names that begin with the character before which a space is inserted."""
     overlapping = Spellings(("<a", "< a", " a<", "ab"), ())
     respelled = respell(text.encode(), overlapping)
     if respelled is not None:
@@ -113,7 +113,7 @@ def test_cleaning_respells_and_keeps_the_file_digest():
     assert [(one.spelling, one.line, one.at) for one in result.respellings] == [("<|endoftext|>", 1, 8)]
 
 
-def test_cleaning_drops_if_configured():
+def test_cleaning_drops_texts_with_spellings_if_configured():
     result = clean_text(b'A = "<|a|> <|b|> <s> </s> <|a|>"\nprint(A)\n', "drop")
     assert result.reason is DropReason.CONTROL_SPELLING
     assert result.detail == "<|a|>, <|b|>, <s> and 1 more"

@@ -39,7 +39,7 @@ def folder_licenses(texts):
 
 @cache
 def installed_license_files():
-    """Return (package, file, text, License-Expression) of the installed packages, in a fixed order."""
+    """Return (package, file, text, License-Expression) for each installed license file, sorted by package."""
     return [
         (
             package.name,
@@ -61,8 +61,13 @@ def test_reference_texts_are_recognized(spdx):
     assert identify_license(TEXTS[spdx]) == spdx
 
 
+<<<<<<< HEAD
 def test_reference_texts_of_other_licenses_are_not_recognized():
     others = {spdx: identify_license(text) for spdx, text in TEXTS.items() if spdx not in TERMS_DIGESTS}
+=======
+def test_reference_texts_of_unsupported_licenses_are_not_recognized():
+    others = {spdx: identify_license(text) for spdx, text in TEXTS.items() if spdx not in TERMS}
+>>>>>>> p2-testsA
     assert len(others) >= 10
     assert set(others.values()) == {None}
 
@@ -70,7 +75,7 @@ def test_reference_texts_of_other_licenses_are_not_recognized():
 def test_license_files_of_installed_packages_match_their_metadata():
     checked, num_same = [], 0
     for package, file, text, declared in installed_license_files():
-        if declared is None or file.count("/") > 2:  # deeper files are licenses of vendored parts
+        if declared is None or file.count("/") > 2:  # files in deeper folders are licenses of vendored code
             continue
         found = identify_license(text)
         checked.append(package)
@@ -93,7 +98,9 @@ def test_license_files_of_known_packages_are_recognized(package, expected):
 def test_file_with_several_licenses_is_not_recognized():
     stacks = {name: text for name, file, text, _ in installed_license_files() if file.count("/") <= 2}
     assert identify_license(stacks["numpy"]) is None
-    assert identify_license(stacks["typing_extensions"]) is None  # Python's: PSF, BeOpen, CNRI and CWI
+    assert (
+        identify_license(stacks["typing_extensions"]) is None
+    )  # the license of Python, which consists of PSF, BeOpen, CNRI and CWI
 
 
 @pytest.mark.parametrize(
@@ -119,7 +126,7 @@ def test_genuine_copies_are_recognized(text):
     assert identify_license(text) == "MIT"
 
 
-def test_filled_in_names_do_not_matter():
+def test_license_with_filled_in_names_is_recognized():
     text = BSD3.replace("the copyright holder nor", "the Regents of the University of Nowhere nor")
     assert text != BSD3
     assert identify_license(text) == "BSD-3-Clause"
@@ -167,7 +174,7 @@ def test_changed_text_is_not_recognized(text):
     assert identify_license(text) is None
 
 
-def test_adding_or_removing_any_word_after_the_notice_is_detected():
+def test_text_with_an_added_or_removed_word_is_not_recognized():
     top, start, body = MIT.partition("Permission")
     words = body.split()
     for at in range(len(words)):
@@ -183,7 +190,7 @@ def test_adding_or_removing_any_word_after_the_notice_is_detected():
     "piece", ["(c) ", "copyright ", "in no event shall a ", "neither the name of ", "license\n", "a\n", "1. ", " ", "ﷺ"]
 )
 @pytest.mark.timeout(20)
-def test_time_is_bounded(piece):
+def test_long_texts_take_bounded_time(piece):
     assert identify_license(piece * (MAX_CHARACTERS // len(piece))) is None
     assert identify_license(piece * 1_000_000) is None
 
@@ -322,7 +329,7 @@ def test_other_names_are_not_license_files(name):
 # Folders
 
 
-def test_nearest_folder_decides():
+def test_license_of_the_nearest_folder_applies():
     folders = folder_licenses({"LICENSE": MIT, "lib/COPYING": GPL3, "lib/deep/er/LICENSE": APACHE})
     assert folders.of("a.py") == License("MIT", "LICENSE")
     assert folders.of("src/b/c.py") == License("MIT", "LICENSE")
@@ -478,7 +485,7 @@ IDS = ["MIT", "ISC", "Zlib", "MPL-2.0"]
 
 
 def expression_and_truth(rng, depth):
-    """Return a random expression as text, and as a function from the allowed ids to the expected result."""
+    """Return a random expression, and a function that evaluates the expression for a set of allowed ids."""
     if depth == 0 or rng.random() < 0.2:
         spdx = rng.choice(IDS)
         return spdx, lambda allowed: spdx in allowed
@@ -491,7 +498,7 @@ def expression_and_truth(rng, depth):
 @given(st.integers(0, 10**9), st.sets(st.sampled_from(IDS)))
 def test_allow_list_equals_direct_evaluation(seed, allowed):
     text, truth = expression_and_truth(random.Random(seed), 4)
-    if canonical_expression(text) is not None:  # not too long
+    if canonical_expression(text) is not None:  # None if the expression is too long
         assert AllowList.of(sorted(allowed)).allows(text) is truth(allowed)
 
 

@@ -1,4 +1,4 @@
-"""Licenses that package manifests declare, and how they combine with license texts."""
+"""Tests of the licenses that package manifests declare, and of their combination with license texts."""
 
 import itertools
 import json
@@ -34,9 +34,9 @@ def package_json(license):  # noqa: A002
 
 
 def folder_licenses(files, num_above=0):
-    """Make a lookup from files given as path -> content.
+    """Return the licenses of the folders that contain `files`, a dict of contents by path.
 
-    A file whose name is neither that of a manifest nor of a license is a text that a manifest refers to.
+    A file that has neither the name of a manifest nor of a license file is a text to which a manifest refers.
     """
     names = {path: path.rpartition("/")[2] for path in files}
     manifests = {path: read_manifest(names[path], files[path]) for path in files if names[path] in MANIFEST_NAMES}
@@ -254,7 +254,7 @@ def test_manifest_and_texts_of_one_folder_are_combined(files, expected):
     assert folder_licenses(files).of("src/a.rs") == expected
 
 
-def test_nearest_manifest_or_text_decides():
+def test_nearest_manifest_or_license_text_applies():
     found = folder_licenses(
         {
             "LICENSE": MIT,
@@ -293,31 +293,31 @@ def test_crate_inherits_the_license_of_its_workspace():
     assert found.of("x/a/lib.rs") == License("MIT", "LICENSE-MIT")
 
 
-def test_folders_above_the_source_count_up_to_the_limit():
+def test_folders_above_the_source_are_searched_up_to_the_limit():
     member = "[package]\nlicense.workspace = true\n"
     root = "[workspace.package]\nlicense = 'ISC'\n"
     files = {"Cargo.toml": member, "../../Cargo.toml": root, "../../../LICENSE": MIT}
     assert folder_licenses(files, num_above=2).of("src/a.rs") == License("ISC", "../../Cargo.toml")
     assert folder_licenses({"../LICENSE": MIT}, num_above=1).of("a.py") == License("MIT", "../LICENSE")
     assert folder_licenses({"../../LICENSE": MIT}, num_above=1).of("a.py") == License(NOASSERTION, None)
-    # In a table, `..` is just part of a name.
+    # In a table, the `..` in a path does not refer to the parent folder.
     assert folder_licenses({"../LICENSE": MIT}).of("a.py") == License(NOASSERTION, None)
 
 
 def test_header_that_offers_two_licenses_agrees_with_the_manifest():
-    both = folder_licenses({"Cargo.toml": cargo("MIT OR Apache-2.0")})
+    mit_or_apache = folder_licenses({"Cargo.toml": cargo("MIT OR Apache-2.0")})
     rust = (
         b"// Licensed under the Apache License, Version 2.0 <LICENSE-APACHE or\n"
         b"// https://www.apache.org/licenses/LICENSE-2.0> or the MIT license\n// <LICENSE-MIT>, at your option.\n"
     )
     swapped = b"// Dual licensed under the MIT license or the Apache License, Version 2.0\n"
     for header in (rust, swapped):
-        assert license_of("a.rs", None, named_license(header), both) == License(CHOICE, "Cargo.toml")
+        assert license_of("a.rs", None, named_license(header), mit_or_apache) == License(CHOICE, "Cargo.toml")
         gpl = folder_licenses({"LICENSE": GPL3})
         assert license_of("a.rs", None, named_license(header), gpl) == License(NOASSERTION, "header")
     only_apache = named_license(b"// Licensed under the Apache License, Version 2.0\n")
-    assert license_of("a.rs", None, only_apache, both) == License(NOASSERTION, "header")
-    assert license_of("a.rs", "ISC", only_apache, both) == License("ISC", "header")
+    assert license_of("a.rs", None, only_apache, mit_or_apache) == License(NOASSERTION, "header")
+    assert license_of("a.rs", "ISC", only_apache, mit_or_apache) == License("ISC", "header")
     parts = folder_licenses({"Cargo.toml": cargo("Apache-2.0 AND BSD-3-Clause")})
     assert license_of("a.rs", None, only_apache, parts).spdx == "Apache-2.0 AND BSD-3-Clause"
 
@@ -332,7 +332,7 @@ IDS = ("MIT", "ISC", "0BSD", "Zlib")
         max_leaves=8,
     )
 )
-def test_expression_equals_the_python_expression(text):
+def test_license_expression_gives_the_same_result_as_a_python_expression(text):
     python = text.replace("AND", "and").replace("OR", "or").replace("0BSD", "BSD")
     for chosen in itertools.product((False, True), repeat=len(IDS)):
         held = dict(zip(IDS, chosen, strict=True))

@@ -91,7 +91,7 @@ def jwt(rng):
     return f"{head}.{payload}.{draw(rng, URL64, 43)}"
 
 
-# Tokens of several parts, with a function that makes one.
+# Functions that make a random token, keyed by kind. These tokens consist of several parts.
 MULTIPART = {
     "jwt": jwt,
     "slack-token": lambda rng: (
@@ -228,7 +228,7 @@ KEY_FORMS = {
 
 
 def redact_and_check(text, language, config=CONFIG):
-    """Redact a text, and assert what must hold for every text."""
+    """Redact a text, and assert the properties that every redacted text must have. Return the result."""
     raw = text.encode()
     redacted = redact(raw, language, config)
     assert find_secrets(redacted.text, emails=config.emails) == []
@@ -264,7 +264,7 @@ def test_random_secrets_are_found_and_replaced_exactly(kind):
             ast.parse(redacted.text)
         if language == "json":
             json.loads(redacted.text)
-    assert found[kind] >= 0.95 * 140, f"found as {found}"
+    assert found[kind] >= 0.95 * 140, f"too few secrets were found exactly; number of results: {found}"
 
 
 def test_every_sample_has_a_rule():
@@ -274,7 +274,7 @@ def test_every_sample_has_a_rule():
 @pytest.mark.parametrize("kind", KINDS)
 def test_placeholder_pattern_matches_every_kind(kind):
     assert re.fullmatch(PLACEHOLDER_PATTERN, f"<SECRET:{kind}>"), (
-        "kinds have at most 32 lowercase letters, digits and hyphens"
+        "a kind must consist of at most 32 lowercase letters, digits and hyphens"
     )
 
 
@@ -289,7 +289,7 @@ def test_private_keys_are_found_in_every_form(form, label):
         text = write(key)
         redacted = redact_and_check(text, language)
         for line in key[1:-1]:
-            # A leading `/` of a line may remain, as in a comment.
+            # A leading `/` of a line may remain, because it may belong to a comment.
             assert line.lstrip("/").encode()[:30] not in redacted.text
             assert not [piece for piece in re.findall("[A-Za-z0-9]{6,}", line) if piece.encode() in redacted.text]
         assert {one.kind for one in redacted.redactions} == {"private-key"}
@@ -512,7 +512,7 @@ def test_values_assigned_to_a_secret_name_are_found(line):
 
 
 def found_fraction(line, values):
-    """Return the fraction of values of which no part is left in the text."""
+    """Return the fraction of values whose first and last six characters are both removed from the text."""
     texts = [redact(line.format(value=value).encode(), "python", CONFIG).text.decode() for value in values]
     num_left = sum(value[-6:] in text or value[:6] in text for text, value in zip(texts, values, strict=True))
     return 1 - num_left / len(values)
@@ -758,7 +758,7 @@ def test_hex_is_a_secret_only_after_a_credential_name():
     assert find_secrets(f'token = "{value}"'.encode()) == []
 
 
-def test_token_kind_wins_over_the_name_before_it():
+def test_token_kind_takes_precedence_over_the_name_before_the_token():
     rng = random.Random(6)
     token = "gh" + "p_" + draw(rng, WORD, 36)
     for text in (
@@ -826,24 +826,24 @@ def test_redaction_reveals_nothing_of_the_value():
     assert value[10:] not in repr(redact(f"x = '{value}'".encode(), "python", CONFIG))
 
 
-def test_redact_returns_none_if_a_secret_is_always_left(monkeypatch):
+def test_redact_returns_none_if_a_secret_cannot_be_removed(monkeypatch):
     monkeypatch.setattr(secrets, "find_secrets", lambda text, *, emails: [Secret("jwt", 0, 3, 1)])
     assert redact(b"grist", "text", CONFIG) is None
 
 
 TEXT_BYTES = 1 << 15
 MAX_READS_PER_BYTE = 100
-"""E-mail addresses need 62, as 256 bytes before each are read."""
+"""Texts with e-mail addresses need 62, because the 256 bytes before each address are read."""
 
 
-class Work:
-    """Counter of bytes that were read."""
+class ReadCounter:
+    """Counter of the bytes that a search reads."""
 
     num_bytes = 0
 
 
 class CountedText(bytes):
-    """A text that counts the bytes that are read from it."""
+    """A text that counts the bytes that are read from the text."""
 
     def __new__(cls, text, work):
         counted = super().__new__(cls, text)
@@ -871,7 +871,7 @@ class CountedText(bytes):
 
 
 class CountedPattern:
-    """An RE2 pattern that counts the bytes it reads. RE2 reads each byte once."""
+    """An RE2 pattern that counts the bytes that it reads. RE2 reads each byte once."""
 
     def __init__(self, pattern, work):
         self._pattern, self._work = pattern, work
@@ -950,8 +950,8 @@ class CountedPattern:
     ],
 )
 def test_time_is_linear_in_the_text_length(monkeypatch, piece):
-    """Counts the bytes that are searched, matched, compared or sliced. A failing match reads up to its bound."""
-    work = Work()
+    """Count the bytes that are searched, matched or sliced. Failing matches are bounded and not counted."""
+    work = ReadCounter()
     for module in (secrets, secret_checks):
         monkeypatch.setattr(module, "compile_pattern", lambda pattern: CountedPattern(compile_pattern(pattern), work))
     monkeypatch.setattr(secrets, "_scanner", secrets._scanner.__wrapped__)
@@ -1019,7 +1019,7 @@ def test_no_secret_is_found_in_code_without_secrets(corpus):
 
 
 def test_no_opening_depends_on_the_start_or_end_of_a_text():
-    """Texts are scanned as one buffer, with a NUL between them."""
+    """A batch is scanned as one buffer with NUL bytes between the texts, so ^ and $ would not match at each text."""
     for rule in SECRET_RULES:
         for pattern in (rule.opening, rule.followed_by):
             without_classes = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", pattern)
@@ -1033,7 +1033,7 @@ EDGES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(EDGES, st.sampled_from(KINDS), EDGES, st.booleans()), max_size=5), st.booleans())
-def test_batch_results_equal_single_texts(parts, emails):
+def test_results_for_a_batch_equal_results_for_single_texts(parts, emails):
     texts = [
         before + (sample_tokens()[kind] if has_token and kind in sample_tokens() else b"") + after
         for before, kind, after, has_token in parts

@@ -1,4 +1,4 @@
-"""The command line, run as a process where that matters and called in this process otherwise."""
+"""Tests of the command line. Commands run in this process unless a test needs a separate process."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ def run(*arguments, **options):
 
 
 def in_a_shell(line, *arguments):
-    """Run a shell line, with the command in place of {}."""
+    """Run a shell line in which {} stands for the gristmill command and its arguments."""
     words = ["bash", "-o", "pipefail", "-c", line.format(shlex.join([COMMAND, *map(str, arguments)]))]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
@@ -87,7 +87,7 @@ def test_quiet_prints_nothing(repo, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_quiet_prints_answers_without_progress_and_notes(repo, tmp_path):
+def test_quiet_prints_results_but_no_progress_or_notes(repo, tmp_path):
     dataset, other = tmp_path / "out", tmp_path / "other"
     gristmill.build(gristmill.Config(sources=[str(repo)], out=str(dataset)))
     gristmill.build(gristmill.Config(sources=[str(repo / "m1.py")], out=str(other)))
@@ -293,12 +293,12 @@ def test_bad_input_is_refused_in_one_line(repo, tmp_path, arguments, code, words
 
 
 def test_bad_value_of_any_option_is_refused_in_one_line(capsys, monkeypatch):
-    """Try every number and choice of every command."""
+    """Pass an invalid value to every option of every command that takes a number or a choice."""
     parsers = []
     monkeypatch.setattr(Parser, "print_help", lambda self: parsers.append(self))  # noqa: PLW0108 - binds self
     for name in (*main.COMMANDS, "tokenizer train", "tokenizer show"):
         assert main.run([*name.split(), "--help"]) == 0
-    tried = 0
+    num_tried = 0
     for parser in parsers:
         command = parser.prog.split()[1:]
         given = ["DIR", "--out", "x"] if command == ["train"] else ["A"]
@@ -312,8 +312,8 @@ def test_bad_value_of_any_option_is_refused_in_one_line(capsys, monkeypatch):
             assert line.startswith(f"gristmill: {flag} {kind}"), line
             assert "'5k'" in line
             assert line.count("\n") == 1
-            tried += 1
-    assert tried > 50
+            num_tried += 1
+    assert num_tried > 50
 
 
 def test_unexpected_exception_is_reported_as_a_bug(repo, tmp_path, monkeypatch, capsys):

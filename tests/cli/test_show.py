@@ -1,4 +1,4 @@
-"""gristmill show prints a row on any terminal, and file content cannot control the terminal."""
+"""`gristmill show` prints a row on any terminal, and the content of a file cannot control the terminal."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def packed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def default_colors(monkeypatch):
-    """Remove the developer's own settings."""
+    """Remove environment variables with which a developer controls colors and width."""
     for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -64,7 +64,7 @@ def test_bars_separate_tokens_and_lines_are_numbered_in_a_pipe(plain, capsys):
     assert body[-1].endswith("│</s>")
 
 
-def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
+def test_symbols_mark_the_overlap_with_adjacent_windows(plain, capsys):
     number = next(number for number, row in enumerate(open_dataset(plain)["train"]) if row["start"] > 40)
     out = printed(capsys, plain, "--row", number)
     body, foot = out.rsplit("\n\n", 1)
@@ -74,35 +74,35 @@ def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
     assert "from »: 12 tokens shared with the next window" in " ".join(foot.split())
 
 
-@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("width", [1, 40, 200])
-def test_all_tokens_are_printed_within_the_width(plain, varied, packed, colour, width):
-    for look in [*row_views(plain), *row_views(varied)[::4], *row_views(packed)]:
-        drawn = STYLE.sub("", row_text(look, color=colour, width=width))
+def test_all_tokens_are_printed_within_the_width(plain, varied, packed, color, width):
+    for view in [*row_views(plain), *row_views(varied)[::4], *row_views(packed)]:
+        drawn = STYLE.sub("", row_text(view, color=color, width=width))
         assert all(line.isprintable() and cell_len(line) <= max(width, 20) for line in drawn.split("\n"))
         flat = re.sub(r"\s|\d", "", drawn.translate(SIGNS))
-        for before, after in pairwise([0, *(window.at for window in look.windows[1:]), len(look.tokens)]):
-            text = "".join(stroke.text for stroke in look.strokes if before <= stroke.token < after - 2)
+        for before, after in pairwise([0, *(window.at for window in view.windows[1:]), len(view.tokens)]):
+            text = "".join(stroke.text for stroke in view.strokes if before <= stroke.token < after - 2)
             assert re.sub(r"\s|\d", "", text) in flat
 
 
 def test_content_cannot_control_the_terminal(plain):
     dataset = open_dataset(plain)
     for number in range(2):
-        look = view_row(dataset, "train", number)
-        out = row_text(look, color=True, width=80, ids=True)
+        view = view_row(dataset, "train", number)
+        out = row_text(view, color=True, width=80, ids=True)
         assert set(STYLE.sub("", out)) & {"\x1b", "\x07", "\x9b", "\u202e", "\r", "\t", "\x00"} == set()
         assert set(";".join(STYLE.findall(out)).split(";")) <= {"0", "1", "2", "3", "4", "7", *map(str, range(31, 37))}
     assert "\\x1b" in row_text(view_row(dataset, "train", 0), color=False, width=80)
 
 
 def test_every_second_token_is_underlined_and_overlap_is_faint(plain):
-    look = view_row(open_dataset(plain), "train", 1)
-    pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(look, color=True, width=200))
+    view = view_row(open_dataset(plain), "train", 1)
+    pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(view, color=True, width=200))
     styles = {text: style.split(";") for style, text in pieces}
-    for stroke in look.strokes:
-        flags = look.tokens[stroke.token][1]
-        if sum(one.text == stroke.text for one in look.strokes) == 1 and flags and "\n" not in stroke.text:
+    for stroke in view.strokes:
+        flags = view.tokens[stroke.token][1]
+        if sum(one.text == stroke.text for one in view.strokes) == 1 and flags and "\n" not in stroke.text:
             assert ("4" in styles[stroke.text]) == bool(stroke.token % 2)
             assert ("2" in styles[stroke.text]) == bool(flags & BEFORE)
             assert ("7" in styles[stroke.text]) or not flags & SPECIAL
@@ -176,7 +176,7 @@ def test_row_can_be_given_as_an_argument(plain, capsys, place):
     assert printed(capsys, plain, place) == printed(capsys, plain, "--row", "3") != printed(capsys, plain)
 
 
-def test_ascii_stream_gets_ascii_signs(plain, monkeypatch):
+def test_ascii_stream_gets_ascii_symbols(plain, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("COLUMNS", "40")
     done = run("show", plain)

@@ -90,7 +90,7 @@ def test_progress_log_uses_the_singular(monkeypatch):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """A dataset of one file with one window, and the output of two builds."""
+    """Folder with a dataset of one file and one window, and the printed output of two builds."""
     folder = tmp_path_factory.mktemp("one")
     source = write_tree(folder / "repo", {"a.py": "value = compute(1)\n"})
     built = called("build", source, "--out", folder / "out", "--split", "100/0/0", "--report", "--max-windows", 1)
@@ -134,8 +134,10 @@ def test_command_uses_the_singular(name, dataset, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     write_tree(folder / "empty", {"e.py": ""})
     output = built
-    for earlier in STEPS[: STEPS.index(name)] if name in STEPS else ():  # their tests may run in another process
-        assert main.run([str(word) for word in COMMANDS[earlier]]) == 0
+    for earlier_step in (
+        STEPS[: STEPS.index(name)] if name in STEPS else ()
+    ):  # the tests of earlier steps may run in a different process
+        assert main.run([str(word) for word in COMMANDS[earlier_step]]) == 0
     capsys.readouterr()
     if name != "build":
         code = main.run([str(word) for word in COMMANDS[name]])

@@ -104,7 +104,7 @@ def test_sources_may_be_a_string_or_paths():
 
 
 @pytest.mark.parametrize("values", [{"workers": 0}, {"batch_bytes": 0}, {"workers": True}, {"batch_files": 0}])
-def test_limits_apply_in_python(values):
+def test_invalid_run_settings_are_refused_in_python(values):
     with pytest.raises(ConfigError):
         RunConfig(**values)
 

@@ -6,7 +6,7 @@ from gristmill import Config, ConfigError, FimConfig, OutputConfig, WindowConfig
 from gristmill.config.presets import PRESETS, preset_text, with_preset
 
 EXPECTED = {
-    # (preset, has mask token): (overlap, packing, special tokens, rate of fill in the middle)
+    # (preset, has mask token): (overlap, packing, special tokens, fill-in-the-middle rate)
     ("mlm", True): (256, "none", "template", 0.0),
     ("causal", True): (0, "best-fit", "documents", 0.0),
     ("fim", False): (0, "best-fit", "documents", 0.5),

@@ -1,4 +1,4 @@
-"""A FIFO in place of any file that others may have created does not block a command."""
+"""A command does not block if a file that other users may have created is a FIFO."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def make_fifo(path):
 
 
 def exit_codes(capsys, *commands):
-    """Run the commands and return their exit codes. A command may refuse, but it must not hang or crash."""
+    """Run the commands and return their exit codes. A command may report an error, but must not hang or crash."""
     found = [main.run([*map(str, command)]) for command in commands]
     output = capsys.readouterr()
     assert CRASH not in found, output.err
@@ -74,7 +74,7 @@ DATASET_NAMES = (
 
 @pytest.mark.parametrize("name", DATASET_NAMES)
 def test_fifo_in_a_dataset_blocks_no_command(dataset, sources, tmp_path, name, capsys):
-    """`name` is a file, or a format whose files are replaced in turn."""
+    """`name` is a file or a format. The files of a format are replaced by FIFOs one at a time."""
     matches = [one for one in dataset.rglob("*") if one.is_file() and one.relative_to(dataset).as_posix() == name]
     format_files = [one for one in (dataset / name).rglob("*") if one.is_file()] if name in FORMATS else []
     format_files = [one for one in format_files if not re.search("validation|test", str(one.relative_to(dataset)))]
@@ -84,8 +84,8 @@ def test_fifo_in_a_dataset_blocks_no_command(dataset, sources, tmp_path, name, c
         copy = shutil.copytree(dataset, tmp_path / f"d{number}", copy_function=os.link)
         make_fifo(copy / one)
         out = tmp_path / f"out{number}"
-        formats = [("check", copy), ("export", copy, "--format", "bin")] if format_files else []
-        others = [
+        format_commands = [("check", copy), ("export", copy, "--format", "bin")] if format_files else []
+        all_commands = [
             ("check", copy, "--workers", 1),
             ("show", copy),
             ("show", copy, "--row", "validation:0"),
@@ -103,12 +103,12 @@ def test_fifo_in_a_dataset_blocks_no_command(dataset, sources, tmp_path, name, c
             ("export", copy, "--format", "npy"),
             ("clean", copy),
         ]
-        exit_codes(capsys, *(formats or others))
+        exit_codes(capsys, *(format_commands or all_commands))
 
 
 @pytest.mark.parametrize("is_repository", [False, True])
 def test_fifos_in_a_source_block_no_command(sources, tmp_path, is_repository, capsys):
-    """All files are FIFOs at once: a command that opened one would hang."""
+    """The source contains many FIFOs at once. A command that opens one of them would hang."""
     root = shutil.copytree(sources, tmp_path / "repo")
     if is_repository:
         git(root, "init", "-q")
@@ -123,14 +123,14 @@ def test_fifos_in_a_source_block_no_command(sources, tmp_path, is_repository, ca
     rows = files_table(tmp_path / "out")
     assert {path for path, row in rows.items() if row["status"] == "kept"} == set(SOURCES)
     dropped = {path for path, row in rows.items() if row.get("reason") == "not_a_file"}
-    assert dropped >= {"LICENSE", "inner/a.py"} or is_repository  # git lists no FIFO
-    alone = [("plan", root / name, "--workers", 1) for name in SOURCE_NAMES]
-    assert set(exit_codes(capsys, *alone)) == {3}
+    assert dropped >= {"LICENSE", "inner/a.py"} or is_repository  # git does not list FIFOs
+    single_file_plans = [("plan", root / name, "--workers", 1) for name in SOURCE_NAMES]
+    assert set(exit_codes(capsys, *single_file_plans)) == {3}
 
 
 @pytest.mark.parametrize("name", GIT_NAMES)
 def test_fifo_among_git_files_does_not_block_the_scan(sources, tmp_path, name):
-    """The repository is the source, is inside a plain folder, or is inside another work tree."""
+    """Scan the repository itself, then inside a plain folder, then inside the work tree of a different repository."""
     root = shutil.copytree(sources, tmp_path / "repo")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")

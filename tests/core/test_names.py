@@ -54,7 +54,7 @@ def test_system_path_undoes_path_text(raw):
         ("src/ap.py", ["src/app.py", "src/apply.py", "docs/x.md"], "src/app.py"),
     ],
 )
-def test_only_a_near_name_is_suggested(word, known, expected):
+def test_only_a_similar_name_is_suggested(word, known, expected):
     assert nearest_name(word, known) == expected
 
 
@@ -72,7 +72,7 @@ def test_suggestion_is_similar_or_starts_with_the_word(word, known):
 
 @cache
 def slow_distance(one, other):
-    """Try all sequences of replaced, deleted, inserted and swapped letters."""
+    """Return the edit distance, found by trying all sequences of replaced, deleted, inserted and swapped letters."""
     if not one or not other:
         return len(one) + len(other)
     ways = [

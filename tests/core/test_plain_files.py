@@ -1,4 +1,4 @@
-"""Every file that others may have created is opened by `core.plain_files`, which does not block."""
+"""Files that other users may have created are opened only with `core.plain_files`, which does not block at a FIFO."""
 
 import ast
 import os
@@ -20,9 +20,9 @@ OPENERS = {
 READ_MODES = {None, "r", "rb", "rt", "r+b", "r+"}
 
 PACKAGE = "part of the package"
-WORK = "in the work folder of this build, or in another folder that only gristmill writes"
-GUARDED = "require_plain, require_plain_files or is_file is called before"
-BASELINE = "a method that the benchmark measures in its usual form, on files that the scan has found"
+WORK = "in a work folder of gristmill, or in a different folder that only gristmill writes"
+GUARDED = "the caller first calls require_plain, require_plain_files or is_file"
+BASELINE = "a baseline of the benchmark in its usual form; it reads files that the scan has found"
 SYSTEM = "opened by descriptor, or a path of the operating system"
 ALLOWED = {
     "core/plain_files.py": SYSTEM,
@@ -44,7 +44,7 @@ ALLOWED = {
     "splits/span_join.py": WORK,
     "pipeline/work_folder.py": WORK,
     "sources/table_cache.py": WORK,
-    "sources/git.py:_unblock_reader": "for writing, without blocking",
+    "sources/git.py:_unblock_reader": "opens a FIFO for writing, without blocking",
     "publish/export.py:_lock": WORK,
     "lab/vocabulary/location.py:staged": WORK,
     "lab/vocabulary/location.py:_clear_stages": "a folder, which does not block",
@@ -54,7 +54,7 @@ ALLOWED = {
     "lab/bench/scripts/original.py": BASELINE,
     "lab/bench/scripts/floor.py": BASELINE,
     "lab/bench/scripts/hf_datasets.py": BASELINE,
-    "lab/training/run_folder.py:_acquire_lock": "for reading and writing, which does not block",
+    "lab/training/run_folder.py:_acquire_lock": "opens for reading and writing, which does not block",
     "lab/training/models.py:_load_pretrained": GUARDED,
     "lab/training/models.py:load_weights": GUARDED,
     "tokenizers/cuda/reader_process.py:read_files": GUARDED,
@@ -74,13 +74,13 @@ def opening_calls(tree):
     pending = [(tree, "")]
     while pending:
         node, function = pending.pop()
-        if isinstance(node, ast.Call) and opens(node):
+        if isinstance(node, ast.Call) and is_opening_call(node):
             yield function, node.lineno
         function = node.name if isinstance(node, ast.FunctionDef) else function
         pending += [(child, function) for child in ast.iter_child_nodes(node)]
 
 
-def opens(call):
+def is_opening_call(call):
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
     if name not in OPENERS:
         return False
@@ -108,16 +108,18 @@ def found_calls():
     ]
 
 
-def test_no_other_module_opens_files_of_others():
-    unknown = [
+def test_only_allowed_code_opens_files_directly():
+    forbidden_calls = [
         f"{module}:{line} in {function}"
         for module, function, line in found_calls()
         if not allowed_entry(module, function)
     ]
-    assert not unknown, "open these with gristmill.core.plain_files, or add the reason to ALLOWED"
+    assert not forbidden_calls, (
+        "these calls must use gristmill.core.plain_files, or their reason must be added to ALLOWED"
+    )
 
 
-def test_every_exception_is_used():
+def test_every_allowed_entry_is_used():
     assert {allowed_entry(module, function) for module, function, _ in found_calls()} == set(ALLOWED)
 
 

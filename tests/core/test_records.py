@@ -28,7 +28,7 @@ def test_every_stage_has_a_drop_reason():
     assert {reason.stage for reason in DropReason} == set(DropStage)
 
 
-# Each kind: makes, keeps, needs a grammar, needs a mask, has labels, asks a model, settings.
+# Columns: makes, keeps, needs_grammar, needs_mask, has_labels, needs_model, settings.
 EXPECTED_VARIANTS = {
     "rename": ("text", ("tree", "meaning"), True, False, False, False, ()),
     "comments": ("text", ("meaning",), True, False, False, False, ()),
@@ -50,12 +50,14 @@ def test_variant_table_matches_the_documented_properties():
         for kind, one in VARIANTS.items()
     }
     assert found == EXPECTED_VARIANTS
-    assert list(VARIANTS) == list(VariantKind), "rows of variants follow those of their file in this order"
+    assert list(VARIANTS) == list(VariantKind), (
+        "VARIANTS must have the order of VariantKind, in which the variants of a file are written"
+    )
     assert {"noise"} == INDEPENDENT_WINDOW_KINDS
     assert {"noise"} == LABELED_KINDS
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_settings_of_a_kind_of_variant_exist(kind):
+def test_settings_of_each_variant_kind_exist(kind):
     for name in VARIANTS[kind].settings:
         assert any(known.startswith(name) for known in setting_names()), name

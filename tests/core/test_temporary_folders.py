@@ -1,4 +1,4 @@
-"""Temporary folders are deleted at the end of a run, or by the next run if it was killed. Folders of others are kept."""
+"""A run deletes its temporary folder when it ends, and the temporary folders of killed runs, but no other folder."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ from support.builds import in_a_process, kill_this_process, make, run_until_kill
 from support.source_trees import write_tree
 
 
-def in_a_temporary_folder(parent, name, then):
+def in_a_temporary_folder(parent, name, function):
     with temporary_folder("gristmill-test-", parent) as folder:
         (folder / "inner").mkdir()
         (folder / "inner/large").write_text("large")
         (parent / name).write_text(str(folder))
-        then()
+        function()
 
 
 def wait_until_killed():
@@ -41,7 +41,7 @@ def test_temporary_folder_is_deleted_at_the_end(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_live_one(tmp_path):
+def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_running_one(tmp_path):
     run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     with started(in_a_temporary_folder, tmp_path, "alive", wait_until_killed):
         wait_for(tmp_path / "alive")
@@ -54,7 +54,7 @@ def test_next_run_deletes_the_folder_of_a_killed_run_but_not_of_a_live_one(tmp_p
         assert not os.path.exists(alive)
 
 
-def test_folders_of_others_are_kept(tmp_path):
+def test_other_folders_are_kept(tmp_path):
     run_until_killed(in_a_temporary_folder, tmp_path, "dead", kill_this_process)
     dead = (tmp_path / "dead").read_text()
     write_tree(
@@ -62,14 +62,14 @@ def test_folders_of_others_are_kept(tmp_path):
     )
     shutil.copytree(dead, tmp_path / "theirs")
     (tmp_path / "gristmill-test-link").symlink_to(tmp_path / "theirs")
-    others = {"gristmill-test-notes", "gristmill-other-1", "gristmill-test-a", "gristmill-test-link", "theirs"}
+    other_names = {"gristmill-test-notes", "gristmill-other-1", "gristmill-test-a", "gristmill-test-link", "theirs"}
     if os.geteuid() == 0:
         shutil.copytree(dead, tmp_path / "gristmill-test-of-another-user")
         os.chown(tmp_path / "gristmill-test-of-another-user", 65534, 65534)
-        others.add("gristmill-test-of-another-user")
+        other_names.add("gristmill-test-of-another-user")
     with temporary_folder("gristmill-test-", tmp_path):
         assert not os.path.exists(dead)
-    assert {path.name for path in tmp_path.iterdir()} == {"dead", *others}
+    assert {path.name for path in tmp_path.iterdir()} == {"dead", *other_names}
 
 
 def test_folder_that_cannot_be_deleted_is_found_by_a_later_run(tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_folder_that_cannot_be_deleted_is_found_by_a_later_run(tmp_path, monkeyp
 
 
 def run_once(command, source, folder, is_killed):
-    """Run a command that makes temporary folders, to its end or until it is killed in the middle."""
+    """Run a command that makes temporary folders. If `is_killed`, kill the process in the middle of the command."""
     tempfile.tempdir = str(folder)
     config = gristmill.Config(sources=[str(source)], out=str(folder / "out"))
     module, step, run = {
@@ -108,7 +108,7 @@ def run_once(command, source, folder, is_killed):
 
 
 @pytest.mark.parametrize(
-    ("command", "left"),
+    ("command", "remaining_names"),
     [
         ("plan", []),
         ("tokenizer", ["out"]),
@@ -117,7 +117,7 @@ def run_once(command, source, folder, is_killed):
         ("check --against-clean", ["out", "out.work"]),
     ],
 )
-def test_next_command_deletes_the_folders_of_a_killed_one(command, left, tmp_path):
+def test_next_command_deletes_the_folders_of_a_killed_command(command, remaining_names, tmp_path):
     words = (f"def f_{number}(x):\n    return x + {number}\n" for number in range(40))
     source, folder = write_tree(tmp_path / "repo", {"a.py": "".join(words), "b.py": "x = 1\n"}), tmp_path / "here"
     folder.mkdir()
@@ -127,6 +127,6 @@ def test_next_command_deletes_the_folders_of_a_killed_one(command, left, tmp_pat
     run_until_killed(run_once, command, source, folder, True)
     assert [path for path in folder.rglob(TEMPORARY) if path.parent != folder]
     in_a_process(run_once, command, source, folder, False)
-    assert sorted(path.name for path in folder.iterdir()) == left
+    assert sorted(path.name for path in folder.iterdir()) == remaining_names
     assert not list(folder.rglob(TEMPORARY))
-    assert before <= set(left)
+    assert before <= set(remaining_names)

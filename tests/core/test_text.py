@@ -1,4 +1,4 @@
-"""Plain-text tables are compared with those of Rich."""
+"""Plain-text tables are equal to the tables that Rich prints."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""End-to-end tests of builds, which read the files that a build writes."""
+"""End-to-end tests: build a dataset and read the files that the build writes."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ from support.builds import command, copy_with_work, running, started, work_folde
 from support.environment import default_signals
 from support.source_trees import git, write_tree
 
-# Keeps every file complete, for tests of other features.
+# Settings that keep every file complete, for tests of other features.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
 
 
@@ -51,12 +51,12 @@ def make(source, out, **sections):
 
 
 def contents(folder):
-    """Return every file except manifest and cards, and the parts of the manifest that must be equal for equal input."""
+    """Return the files other than manifest and cards, and the manifest entries that depend only on the input."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
     manifest.pop("previous_splits")
-    for name in CARDS:  # they depend on the removed parts
+    for name in CARDS:  # the cards depend on the removed entries
         files.pop(name)
     return files, manifest
 
@@ -164,7 +164,7 @@ def test_manifest_matches_the_files(built):
     assert phases == set(manifest.run.seconds)
 
 
-def test_requested_shares_hold_before_cuts_and_actual_shares_are_recorded(built):
+def test_splits_have_the_requested_shares_before_cuts_and_actual_shares_are_recorded(built):
     before = built[1].decontamination.tokens_before
     shares = [num_tokens / sum(before.values()) for num_tokens in before.values()]
     assert shares == pytest.approx([0.85, 0.10, 0.05], abs=0.01)
@@ -208,7 +208,7 @@ def test_rebuild_keeps_files_in_their_split(corpus, tmp_path):
     assert {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]} != after
 
 
-def test_previous_splits_can_come_from_another_folder(corpus, tmp_path):
+def test_previous_splits_can_come_from_a_different_folder(corpus, tmp_path):
     make(corpus, tmp_path / "one", split=SplitConfig(seed=8))
     digest = hashlib.sha256((tmp_path / "one/files.jsonl").read_bytes()).hexdigest()
     manifest = make(corpus, tmp_path / "two", split=SplitConfig(previous=str(tmp_path / "one/files.jsonl")))
@@ -306,7 +306,7 @@ def test_unusual_file_names_are_preserved(tree, tmp_path):
         ({".gitignore": "*", "x.py": "x"}, "there are no files"),
     ],
 )
-def test_build_without_usable_files_fails_with_the_reason(tree, tmp_path, files, message):
+def test_build_without_usable_files_fails_and_gives_the_reason(tree, tmp_path, files, message):
     with pytest.raises(InputError, match=message):
         make(tree(files), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -441,7 +441,7 @@ def mount_small_disk(folder: Path, megabytes: int) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(corpus, tmp_path_factory):
-    """Return a function that gives the contents of an uninterrupted build for a kind of compression."""
+    """Return a function that returns the contents of an uninterrupted build with a given compression."""
 
     @cache
     def built(compress):
@@ -470,7 +470,7 @@ def test_build_on_a_full_disk_fails_and_can_be_resumed(corpus, tmp_path, uninter
         with pytest.raises(OutputError, match=r"space|MB are free"):
             make(corpus, disk / "out", **sections)
         assert not (disk / "out").exists()
-        # Completed work is kept. With more space, the same command resumes and gives the same dataset.
+        # Completed work is kept. With more space, the same command resumes the build and gives the expected dataset.
         subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
         make(corpus, disk / "out", **sections)
         assert contents(disk / "out") == uninterrupted(compress)
@@ -545,9 +545,9 @@ def run_main(words, errors):
 
 
 def interrupt(process, kind, work, pattern, min_files):
-    """Send a signal once the work folder has at least `min_files` such files, or the process has ended.
+    """Send a signal once `min_files` files in the work folder match `pattern`. Return the exit code of the process.
 
-    Return the exit code of the process.
+    If the process ends earlier, no signal is sent.
     """
     deadline = time.monotonic() + 60
     while process.exitcode is None and len(list(work.glob(pattern))) < min_files:
@@ -561,7 +561,7 @@ def interrupt(process, kind, work, pattern, min_files):
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_build_leaves_no_partial_output(corpus, tmp_path, kind):
-    """A build prints one line, exits with 130 and leaves no file under its final name. The next build resumes it."""
+    """The interrupted build prints one line, exits with 130 and publishes no dataset. The next build succeeds."""
     source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
     work = work_folder_of(out)
     words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)
@@ -570,7 +570,7 @@ def test_interrupted_build_leaves_no_partial_output(corpus, tmp_path, kind):
         *(("lock", 1), ("prepared/*.part", 1), ("prepared/*.part", 5), ("prepared/*.part", 12)),
         *(("dataset/*", 1), ("dataset/*.jsonl", 1)),
     ):
-        shutil.rmtree(work, ignore_errors=True)  # otherwise the next build ends before it is interrupted
+        shutil.rmtree(work, ignore_errors=True)  # a build that reuses parts might end before the signal
         with started(run_main, words, errors) as process:
             codes.append(interrupt(process, kind, work, pattern, min_files))
         if codes[-1] == 0:
@@ -597,8 +597,8 @@ def test_build_interrupted_during_imports_leaves_no_output(corpus, tmp_path, kin
             process.send_signal(kind)
             _, errors = process.communicate(timeout=60)
         if process.returncode == 1 and "<frozen site>" in errors:
-            continue  # Python was still starting and reported the signal itself
-        # A signal that arrives before our first line runs ends the interpreter.
+            continue  # the signal arrived while Python was starting, and Python reported it
+        # A signal that arrives before the first line of gristmill runs ends the interpreter.
         assert process.returncode in {0, 130, -kind}
         assert process.returncode != 130 or "Traceback" not in errors
         assert process.returncode == 0 or not (tmp_path / "out").exists()
@@ -622,7 +622,7 @@ def test_manifest_is_json_with_complete_settings(built):
     assert msgspec.json.encode(built[1])
 
 
-def test_rebuild_with_another_tokenizer_replaces_all_rows(corpus, tmp_path):
+def test_rebuild_with_a_different_tokenizer_replaces_all_rows(corpus, tmp_path):
     from tokenizers import Tokenizer
 
     make(corpus / "json", tmp_path / "out")
@@ -637,7 +637,7 @@ def test_rebuild_with_another_tokenizer_replaces_all_rows(corpus, tmp_path):
     )
 
 
-def test_line_numbers_count_newlines_without_tokens(tree, tmp_path):
+def test_newlines_without_tokens_count_in_line_numbers(tree, tmp_path):
     (tmp_path / "tokenizer.json").write_text(made.word_piece())
     source = tree({"a.py": "\n\n\ndef x\n\ny\n"})
     make(source, tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Unchanged files are not read again, changed files are."""
+"""A rebuild reads changed files again, but not unchanged files."""
 
 import os
 import random
@@ -21,17 +21,17 @@ from support.environment import without_privileges
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Paths of the files that this process reads. Files count as settled immediately."""
+    """Paths of the files that this process reads. Files need no minimum age to be recognized as unchanged."""
     monkeypatch.setattr(trees, "NANOSECONDS_TO_SETTLE", 0)
-    read = []
+    paths_read = []
 
     def record_read(file, max_bytes, folder):
-        read.append(file.path)
+        paths_read.append(file.path)
         return read_bytes(file, max_bytes, folder)
 
     read_bytes = preparing.read_bytes
     monkeypatch.setattr(preparing, "read_bytes", record_read)
-    return read
+    return paths_read
 
 
 def make(source, out, batch_bytes=20_000):
@@ -141,7 +141,7 @@ def test_build_after_random_edits_equals_a_clean_build(source, tmp_path, reads, 
 
 
 def test_part_key_covers_all_code_that_makes_rows():
-    """Otherwise a build with a changed rule would reuse parts that the old rule made."""
+    """If a package were missing in the key, a build would reuse parts that older code of the package made."""
     graph = grimp.build_graph("gristmill")
     steps = ("prepare", "decide", "vary", "shape", "pack")
     modules = {module for step in steps for module in graph.find_upstream_modules(f"gristmill.pipeline.{step}")}

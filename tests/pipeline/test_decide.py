@@ -22,7 +22,7 @@ from support.documents import document, placed
 
 
 def config(tmp_path, **split):
-    near = DuplicatesConfig(near="keep")  # the documents have no ids to compare
+    near = DuplicatesConfig(near="keep")  # the documents of these tests have no ids to compare
     return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split), duplicates=near)
 
 

@@ -1,4 +1,4 @@
-"""Comparing only changed texts gives the same result as comparing all."""
+"""Comparing only changed texts gives the same result as comparing all texts."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ from support.made_spans import VOCAB_SIZE, made_texts
 
 
 class ComparisonFolder:
-    """A work folder with texts, and the sizes of the comparisons made in it."""
+    """A work folder with texts, and the numbers of texts in each comparison made in the folder."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -35,7 +35,7 @@ class ComparisonFolder:
         self.compared = []
 
     def store(self, side, texts):
-        """Write texts, given as ids by name, to a new part. Return their documents."""
+        """Write texts, given as a dict of ids by name, to a new part. Return the documents of the texts."""
         blocks, stored = [], []
         self.num_parts += 1
         part = f"{self.num_parts}.part"
@@ -62,8 +62,8 @@ class ComparisonFolder:
         return compare_incrementally(self.context, small, large, self.compare)
 
 
-def changed(rng, texts, others):
-    """Return the texts with a few removed, added or changed."""
+def with_random_changes(rng, texts, others):
+    """Return a copy of `texts` in which a few texts are removed, added or changed."""
     texts = dict(texts)
     for _ in range(rng.randrange(3)):
         match rng.randrange(3):
@@ -90,8 +90,8 @@ def test_result_after_random_changes_equals_a_full_comparison(tmp_path_factory, 
     for _ in range(3):
         fresh = ComparisonFolder(tmp_path_factory.mktemp("fresh"))
         assert kept.run(held_out, train) == fresh.run(held_out, train)
-        held_out = changed(rng, held_out, [*more_small, *small, *large])
-        train = changed(rng, train, [*more_large, *small, *large])
+        held_out = with_random_changes(rng, held_out, [*more_small, *small, *large])
+        train = with_random_changes(rng, train, [*more_large, *small, *large])
 
 
 def test_only_changed_texts_are_compared(tmp_path):
@@ -103,14 +103,14 @@ def test_only_changed_texts_are_compared(tmp_path):
     first = folder.run(held_out, train)
     assert folder.compared == [(3, 41)]
     assert folder.run(held_out, train) == first
-    assert folder.compared == [(3, 41)], "no text changed, so none is compared"
+    assert folder.compared == [(3, 41)], "texts were compared although none changed"
     folder.run(held_out, {**train, "04": texts["05"]})
     assert folder.compared[1:] == [(3, 1), (1, 41)], (
-        "all with the changed train text, and the one that lost its match with all of train"
+        "expected two comparisons: all held-out texts with the changed text, and the text without a match with train"
     )
     folder.run(held_out, {**train, "04": texts["05"], "03": [7, *texts["03"]]})
     assert folder.compared[3:] == [(3, 1)], (
-        "a changed text that still contains the match needs no comparison with all of train"
+        "texts were compared with all of train although the changed train text still contains the match"
     )
 
 

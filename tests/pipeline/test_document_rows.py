@@ -1,4 +1,4 @@
-"""Builds with --rows documents write the text of each kept file as one row, in any format and with any workers."""
+"""Tests of builds with --rows documents, in which the text of each kept file is one row."""
 
 import json
 import shutil
@@ -43,8 +43,8 @@ def source(tmp_path_factory, corpus):
     root = tmp_path_factory.mktemp("documents") / "repo"
     shutil.copytree(corpus / "json", root / "json")
     for name in range(14):
-        own = "".join(f"value_{name}_{line} = compute({line}, {name * line})\n" for line in range(60))
-        write_tree(root, {f"cut{name}.py": f"# {name}\n{own}\n{SHARED}\n{own[::-1]}\n"})
+        unique_code = "".join(f"value_{name}_{line} = compute({line}, {name * line})\n" for line in range(60))
+        write_tree(root, {f"cut{name}.py": f"# {name}\n{unique_code}\n{SHARED}\n{unique_code[::-1]}\n"})
     return write_tree(root, HOSTILE)
 
 
@@ -59,13 +59,13 @@ def rows_in(folder):
     return {split: list(gristmill.open_dataset(folder)[split]) for split in Split}
 
 
-def without_numbers(row):
+def without_row_numbers(row):
     return {name: value for name, value in row.items() if name not in {"row", "number"}}
 
 
 def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
     out, manifest = built_both
-    rows = {(row["path"], row["start"]): row for own in rows_in(out).values() for row in own}
+    rows = {(row["path"], row["start"]): row for unique_code in rows_in(out).values() for row in unique_code}
     kept = [row for row in read_file_rows(out / "files.jsonl") if row.status == "kept"]
     assert manifest.columns == ["text", "path", "repo", "language", "lines", "start", "tokens"]
     unchanged = [file for file in kept if not file.cuts and not file.respellings and not file.redactions]
@@ -94,7 +94,7 @@ def test_cut_file_is_split_into_several_rows(built_both, source):
 
 def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_both, source):
     out, manifest = built_both
-    rows = {row["path"]: row["text"] for own in rows_in(out).values() for row in own}
+    rows = {row["path"]: row["text"] for unique_code in rows_in(out).values() for row in unique_code}
     files = {row.path: row for row in read_file_rows(out / "files.jsonl")}
     assert "< |endoftext|>" in rows["hostile/end.py"]
     assert not any(
@@ -123,7 +123,7 @@ def test_all_formats_have_the_same_content(built_both, source, tmp_path):
     out, manifest = built_both
     stored = gristmill.open_dataset(out)
     for split in Split:
-        rows = list(map(without_numbers, stored[split]))
+        rows = list(map(without_row_numbers, stored[split]))
         again = [json.loads(line) for line in stored.stored_split("parquet", split)]
         assert again == rows
     outputs = ({"formats": ["parquet"]}, {"compress": "zstd"}, {"shard_bytes": 20_000, "formats": ["jsonl", "parquet"]})
@@ -162,7 +162,7 @@ def test_rebuild_after_a_change_equals_a_build_from_scratch(source, tmp_path):
 @pytest.mark.parametrize("action", ["drop", "keep"])
 def test_files_with_control_tokens_can_be_dropped_or_kept(source, tmp_path, action):
     manifest = build(config_for(source, tmp_path / "out", output={"control_spellings": action}))
-    texts = "".join(row["text"] for own in rows_in(tmp_path / "out").values() for row in own)
+    texts = "".join(row["text"] for unique_code in rows_in(tmp_path / "out").values() for row in unique_code)
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok
     if action == "drop":
@@ -220,7 +220,7 @@ def test_file_that_begins_with_blank_lines_passes_the_check(tree, tmp_path):
 
 @settings(max_examples=8)
 @given(st.lists(st.text("ab<|>é🦀 \n_endoftx/s", min_size=1, max_size=60), min_size=1, max_size=6, unique=True))
-def test_random_texts_are_restored(texts):
+def test_random_texts_can_be_restored(texts):
     with tempfile.TemporaryDirectory() as folder:
         files = {f"{number}.py": f"# {number}\nvalue = {number}\n{text}" for number, text in enumerate(texts)}
         source = write_tree(Path(folder, "repo"), files)
@@ -242,7 +242,7 @@ def test_load_dataset_and_pandas_read_the_rows(built_both, tmp_path):
     loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path))
     for split in Split:
         assert loaded[split].column_names[0] == "text"
-        assert loaded[split].to_list() == list(map(without_numbers, expected[split]))
+        assert loaded[split].to_list() == list(map(without_row_numbers, expected[split]))
         table = pandas.read_parquet(out / f"parquet/{split}.parquet")
         assert table["text"].tolist() == [row["text"] for row in expected[split]]
 

@@ -1,4 +1,7 @@
-"""Builds with a size or weights draw the requested windows, record the result and pass the check."""
+"""Sampling with --max-windows, --target-windows or weights draws the requested windows and records the result.
+
+The sampled dataset passes `gristmill check`.
+"""
 
 import json
 import re
@@ -42,8 +45,9 @@ def shares(counts):
 
 
 @pytest.fixture(scope="module")
-def natural(source, tmp_path_factory):
-    out = tmp_path_factory.mktemp("natural") / "dataset"
+def unsampled(source, tmp_path_factory):
+    """Dataset built without sampling."""
+    out = tmp_path_factory.mktemp("unsampled") / "dataset"
     make(source, out)
     return out
 
@@ -52,24 +56,24 @@ def rows_of(out, split="train"):
     return list(open_dataset(out)[split])
 
 
-def test_without_sampling_each_window_appears_once(natural):
-    rows = [row for split in open_dataset(natural) for row in rows_of(natural, split)]
+def test_without_sampling_each_window_appears_once(unsampled):
+    rows = [row for split in open_dataset(unsampled) for row in rows_of(unsampled, split)]
     assert len({(row["path"], row["start"]) for row in rows}) == len(rows)
     assert not {"repeat", "weight"} & set(rows[0])
-    assert open_dataset(natural).manifest.sampling is None
+    assert open_dataset(unsampled).manifest.sampling is None
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_max_windows_samples_splits_and_files_in_proportion(source, natural, tmp_path, compress):
-    natural_counts = {split: len(rows) for split, rows in open_dataset(natural).items()}
-    max_windows = sum(natural_counts.values()) // 3
+def test_max_windows_samples_splits_and_files_in_proportion_to_their_windows(source, unsampled, tmp_path, compress):
+    unsampled_counts = {split: len(rows) for split, rows in open_dataset(unsampled).items()}
+    max_windows = sum(unsampled_counts.values()) // 3
     sampling = SamplingConfig(max_windows=max_windows)
     make(source, tmp_path / "third", sampling=sampling, output=OutputConfig(compress=compress))
     third = {split: len(rows) for split, rows in open_dataset(tmp_path / "third").items()}
     assert sum(third.values()) == max_windows
-    table, before = files_table(tmp_path / "third"), files_table(natural)
-    for split, count in natural_counts.items():
-        assert abs(third[split] - max_windows * count / sum(natural_counts.values())) < 1
+    table, before = files_table(tmp_path / "third"), files_table(unsampled)
+    for split, count in unsampled_counts.items():
+        assert abs(third[split] - max_windows * count / sum(unsampled_counts.values())) < 1
         for row in table.values():
             if row["split"] == split and row["status"] == "kept":
                 assert abs(row["windows"] - third[split] * before[row["path"]]["windows"] / count) < 1 + 1e-9
@@ -77,10 +81,10 @@ def test_max_windows_samples_splits_and_files_in_proportion(source, natural, tmp
     assert check(tmp_path / "third", [str(source)]).ok
 
 
-def test_max_windows_above_the_total_keeps_all_windows(source, natural, tmp_path):
+def test_max_windows_above_the_total_keeps_all_windows(source, unsampled, tmp_path):
     make(source, tmp_path / "all", sampling=SamplingConfig(max_windows=10**9))
     files, manifest = everything(tmp_path / "all")
-    assert files == everything(natural)[0]
+    assert files == everything(unsampled)[0]
     assert manifest["sampling"] is None
 
 
@@ -96,16 +100,16 @@ def test_sample_depends_on_the_seed_but_not_on_workers(source, tmp_path):
     assert one["train.jsonl"] != other["train.jsonl"]
 
 
-def test_weight_multiplies_the_natural_token_share_only_in_train(source, natural, tmp_path):
+def test_weight_multiplies_the_natural_token_share_only_in_train(source, unsampled, tmp_path):
     out = tmp_path / "weighted"
     manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2, "docs/**": 0.25}))
-    before, after = shares(tokens_by_folder(natural)), shares(tokens_by_folder(out))
+    before, after = shares(tokens_by_folder(unsampled)), shares(tokens_by_folder(out))
     weighted = {"src": 2 * before["src"], "docs": 0.25 * before["docs"], "small": before["small"]}
     for name, value in weighted.items():
         assert after[name] == pytest.approx(value / sum(weighted.values()), abs=0.02)
-    assert len(rows_of(out)) == len(rows_of(natural))
+    assert len(rows_of(out)) == len(rows_of(unsampled))
     for split in ("validation", "test"):
-        plain = [{**row, "repeat": 0} for row in rows_of(natural, split)]
+        plain = [{**row, "repeat": 0} for row in rows_of(unsampled, split)]
         assert rows_of(out, split) == plain
     groups = {one.name: one for one in manifest.sampling.groups}
     assert groups["src/**"].realised_share == pytest.approx(after["src"], abs=1e-6)
@@ -113,7 +117,7 @@ def test_weight_multiplies_the_natural_token_share_only_in_train(source, natural
     assert check(out, [str(source)]).ok
 
 
-def test_repeats_are_numbered_and_no_window_repeats_within_an_epoch(source, natural, tmp_path):
+def test_repeats_are_numbered_and_no_window_repeats_within_an_epoch(source, unsampled, tmp_path):
     out = tmp_path / "repeated"
     sampling = SamplingConfig(weights={"small/**": 30}, max_epochs=3)
     manifest = make(source, out, sampling=sampling)
@@ -134,14 +138,14 @@ def test_repeats_are_numbered_and_no_window_repeats_within_an_epoch(source, natu
     assert check(out, [str(source)]).ok
 
 
-def test_target_beyond_max_epochs_gives_a_warning_with_the_shortfall(source, natural, tmp_path):
-    num_natural = len(rows_of(natural))
-    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=5 * num_natural))
-    assert len(rows_of(tmp_path / "out")) == 4 * num_natural
-    assert any(f"({num_natural:,} fewer)" in warning for warning in manifest.warnings)
+def test_target_beyond_max_epochs_gives_a_warning_with_the_shortfall(source, unsampled, tmp_path):
+    num_unsampled = len(rows_of(unsampled))
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=5 * num_unsampled))
+    assert len(rows_of(tmp_path / "out")) == 4 * num_unsampled
+    assert any(f"({num_unsampled:,} fewer)" in warning for warning in manifest.warnings)
 
 
-def test_files_of_weight_zero_are_kept_without_windows(source, tmp_path):
+def test_files_with_weight_zero_are_kept_without_windows(source, tmp_path):
     make(source, tmp_path / "out", sampling=SamplingConfig(weights={"docs/**": 0}))
     assert "docs" not in tokens_by_folder(tmp_path / "out")
     rows = [row for row in files_table(tmp_path / "out").values() if row["path"].startswith("docs/")]
@@ -153,7 +157,7 @@ def test_files_of_weight_zero_are_kept_without_windows(source, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_weights_at_the_limit_are_written_for_any_workers(source, tmp_path, workers):
+def test_weights_at_the_limit_are_written_with_any_number_of_workers(source, tmp_path, workers):
     sampling = SamplingConfig(weights={"small/**": 50}, weights_only=True)
     make(source, tmp_path / "out", sampling=sampling, run=RunConfig(workers=workers, batch_files=3))
     assert {row["weight"] for row in rows_of(tmp_path / "out") if row["path"].startswith("small/")} == {4.0}
@@ -178,11 +182,11 @@ def test_sample_that_empties_a_split_gives_a_warning(source, tmp_path):
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_weights_only_writes_sampling_weights_for_the_trainer(source, natural, tmp_path):
+def test_weights_only_writes_sampling_weights_for_the_trainer(source, unsampled, tmp_path):
     out = tmp_path / "out"
     manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2}, weights_only=True))
     rows = rows_of(out)
-    assert [{**row, "weight": 1.0} for row in rows_of(natural)] == [{**row, "weight": 1.0} for row in rows]
+    assert [{**row, "weight": 1.0} for row in rows_of(unsampled)] == [{**row, "weight": 1.0} for row in rows]
     drawn = Counter()
     for row in rows:
         drawn[row["path"].split("/")[0]] += row["weight"] * (len(row["input_ids"]) - 2)
@@ -192,7 +196,7 @@ def test_weights_only_writes_sampling_weights_for_the_trainer(source, natural, t
     assert check(out, [str(source)]).ok
 
 
-def test_rebuild_with_other_weights_equals_a_build_from_scratch(source, tmp_path):
+def test_rebuild_with_different_weights_equals_a_build_from_scratch(source, tmp_path):
     sampling = SamplingConfig(weights={"src/**": 2}, max_epochs=2)
     make(source, tmp_path / "one", split=SplitConfig(fresh=True))
     for weights in (None, sampling):
@@ -203,7 +207,7 @@ def test_rebuild_with_other_weights_equals_a_build_from_scratch(source, tmp_path
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
 
 
-def test_command_line_weights_are_merged_into_those_of_the_file(tmp_path):
+def test_command_line_weights_are_merged_into_the_weights_of_the_file(tmp_path):
     toml = tmp_path / "gristmill.toml"
     toml.write_text(
         'sources = ["."]\nout = "out"\n[sampling]\npreset = "code"\n[sampling.weights]\n"b/**" = 1\n"a/**" = 2\n'
@@ -283,7 +287,7 @@ def test_files_without_rows_are_not_counted_in_their_split(source, tmp_path, sec
     assert check(tmp_path / "out").ok
 
 
-def test_summary_and_card_show_requested_and_actual_shares(source, natural, tmp_path):
+def test_summary_and_card_show_requested_and_actual_shares(source, unsampled, tmp_path):
     manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=10))
     requested_and_actual = list(
         zip(["85.0%", "10.0%", "5.0%"], (f"{facts.share:.1%}" for facts in manifest.splits.values()), strict=True)
@@ -295,11 +299,11 @@ def test_summary_and_card_show_requested_and_actual_shares(source, natural, tmp_
     card = (tmp_path / "out/README.md").read_text()
     assert all(f"| {requested} | {actual} |" in card for requested, actual in requested_and_actual)
     assert json.loads(summary_json(manifest, "out"))["asked_shares"] == {"train": 0.85, "validation": 0.1, "test": 0.05}
-    assert "without a row" not in summary_text(open_dataset(natural).manifest, "natural")
+    assert "without a row" not in summary_text(open_dataset(unsampled).manifest, "natural")
 
 
-def test_summary_shows_the_languages_with_most_tokens(natural):
-    manifest = open_dataset(natural).manifest
+def test_summary_shows_the_languages_with_the_most_tokens(unsampled):
+    manifest = open_dataset(unsampled).manifest
     python, markdown = (sum(manifest.tokens_by_language[name].values()) for name in ("python", "markdown"))
     (line,) = [line for line in summary_text(manifest, "out").splitlines() if line.startswith("language")]
     shares = [f"{tokens:,} ({tokens / (python + markdown):.1%})" for tokens in (python, markdown)]

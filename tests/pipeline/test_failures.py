@@ -1,4 +1,4 @@
-"""Builds in which workers die, hang or run out of memory, files cannot be read, or sources disappear."""
+"""Tests of builds in which workers die, hang or run out of memory, files cannot be read, or sources disappear."""
 
 import errno
 import os
@@ -34,15 +34,15 @@ def source(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory, source):
-    """Builds without failures: `all` has every file, `others` excludes the bad file."""
+    """Folder with two datasets built without failures: `all` from every file, `others` without the file BAD."""
     folder = tmp_path_factory.mktemp("expected")
     make(source, folder / "all", run=RunConfig(**SMALL_BATCHES))
     make(source, folder / "others", run=RunConfig(**SMALL_BATCHES), scan=ScanConfig(exclude=[BAD]))
     return folder
 
 
-def differs_only_in(out, others, path):
-    """Assert that data and rows about all other files are the same. Return the row about `path`."""
+def assert_differs_only_in(out, others, path):
+    """Assert that two datasets differ only in the row of files.jsonl about `path`. Return this row of `out`."""
     table, other_table = files_table(out), files_table(others)
     row, _ = table.pop(path), other_table.pop(path)
     assert table == other_table
@@ -51,7 +51,7 @@ def differs_only_in(out, others, path):
     return row
 
 
-# Failures. Each is patched into a separate process, from which the workers are forked.
+# Failures. Each failure is patched into a separate process, which forks the workers.
 
 
 def die():
@@ -73,7 +73,7 @@ def fail_once(mark, failure):
 
 
 def build_with_failure(failure, config):
-    """Build with a failure at the bad file."""
+    """Build, and call `failure` when the file BAD is prepared."""
     plain = prepare.document_of
 
     def document_of(file, *rest):
@@ -119,7 +119,7 @@ def test_file_that_makes_workers_fail_is_dropped_with_skip_failed(source, expect
     config = config_for(source, tmp_path / "out", **options, skip_failed=True)
     manifest = in_a_process(build_with_failure, failure, config)
     assert manifest.counts.dropped_by_reason["failed"] == 1
-    row = differs_only_in(tmp_path / "out", expected / "others", BAD)
+    row = assert_differs_only_in(tmp_path / "out", expected / "others", BAD)
     assert (row["status"], row["reason"]) == ("dropped", "failed")
     assert row["detail"] == reason.replace("\\", "") or row["detail"].startswith("no answer within ")
     build(config)
@@ -181,7 +181,7 @@ def build_dying_at(paths, config):
     return build(config)
 
 
-# A disk that stores other bytes than were written.
+# A disk that stores different bytes than were written.
 
 
 def build_with_corrupt_writes(config):
@@ -210,7 +210,7 @@ def path_of(descriptor):
 
 
 def build_with_failing_reads(config, location, num_faults, call):
-    """Build while `call`, which is `open` or `read` of `os`, fails for the first `num_faults` times at a file."""
+    """Build while the first `num_faults` calls of os.open or os.read at `location` fail. Return how many failed."""
     faults = [0]
     plain = getattr(os, call)
 
@@ -246,7 +246,7 @@ def test_read_that_fails_repeatedly_is_an_error_with_the_file_name(source, expec
 def test_read_that_fails_repeatedly_drops_the_file_with_skip_failed(source, expected, tmp_path, workers):
     config = config_for(source, tmp_path / "out", workers=workers, skip_failed=True)
     in_a_process(build_with_failing_reads, config, source / BAD, 1000, "open")
-    row = differs_only_in(tmp_path / "out", expected / "others", BAD)
+    row = assert_differs_only_in(tmp_path / "out", expected / "others", BAD)
     assert (row["status"], row["reason"]) == ("dropped", "failed")
     assert row["detail"] == f"cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts"
 
@@ -263,7 +263,7 @@ def test_read_that_succeeds_on_retry_does_not_change_the_dataset(source, expecte
 
 
 def build_and_rename(config, path, to, at_batch):
-    """Build, and rename a path when the given batch is prepared."""
+    """Build, and rename `path` when the batch with the index `at_batch` is prepared."""
     plain = prepare.prepare
 
     def prepare_after_renaming(context, batch):
@@ -369,7 +369,7 @@ def test_large_file_is_prepared_in_its_own_process_and_adds_only_a_warning(sourc
 
 
 def test_command_reports_dying_workers_in_one_line(source, tmp_path):
-    """The line is all that a user sees if workers die at every file."""
+    """Workers die at every file, and the user sees only this line."""
     code = (
         "import os\n"
         "from gristmill.cli import main as cli\n"

@@ -1,4 +1,4 @@
-"""Builds with fill in the middle rewrite documents of train, whose parts can be joined to the original file."""
+"""Builds with fill-in-the-middle rewrite documents of train, and the original text can be restored from the rows."""
 
 import json
 import re
@@ -54,7 +54,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Modules of some thousand tokens, a text without a grammar, and a file too short for a middle."""
+    """Modules of a few thousand tokens, a file in a language without a grammar, and a file too short for a middle."""
     files = {f"{name}.py": made_module(f"{name}.py", 9_000) for name in NAMES}
     files["README.md"] = "\n".join(f"- point {number} of the things to read first" for number in range(80))
     files["tiny.py"] = "a = 1\n"
@@ -73,14 +73,14 @@ def settings(tokenizer, rate=0.6, pack="none", **more):
 
 
 @pytest.fixture(scope="module")
-def plain(source, tokenizer, tmp_path_factory):
+def plain_dataset(source, tokenizer, tmp_path_factory):
     out = tmp_path_factory.mktemp("plain") / "dataset"
     make(source, out, **settings(tokenizer, rate=0.0))
     return out
 
 
 @pytest.fixture(scope="module")
-def rewritten(source, tokenizer, tmp_path_factory):
+def rewritten_dataset(source, tokenizer, tmp_path_factory):
     out = tmp_path_factory.mktemp("fim") / "dataset"
     make(source, out, **settings(tokenizer))
     return out
@@ -90,29 +90,29 @@ def rows_of(out, split="train"):
     return list(open_dataset(out)[split].unpacked())
 
 
-def failed(out, source):
+def failed_checks(out, source):
     return {one.name: one.examples for one in check(out, [str(source)], workers=1).checks if one.status == "failed"}
 
 
-def joined(ids, decode):
+def join_parts(ids, decode):
     """Restore `a b c` from `<prefix> a <suffix> c <middle> b` or from `<prefix> <suffix> c <middle> a b`."""
     at, to = ids.index(SUFFIX), ids.index(MIDDLE)
     return b"".join(decode(part) for part in (ids[1:at], ids[to + 1 :], ids[at + 1 : to]))
 
 
-def test_share_of_train_is_rewritten_and_held_out_files_are_unchanged(rewritten, plain):
+def test_share_of_train_is_rewritten_and_held_out_files_are_unchanged(rewritten_dataset, plain_dataset):
     for split in ("validation", "test"):
         without_fim = [{name: row[name] for name in row if name not in {"fim", "middle", "middle_tokens"}}
-                for row in rows_of(rewritten, split)]  # fmt: skip
-        assert without_fim == rows_of(plain, split)
-        assert not any(row["fim"] for row in rows_of(rewritten, split))
-    table = files_table(rewritten)
+                for row in rows_of(rewritten_dataset, split)]  # fmt: skip
+        assert without_fim == rows_of(plain_dataset, split)
+        assert not any(row["fim"] for row in rows_of(rewritten_dataset, split))
+    table = files_table(rewritten_dataset)
     chosen = {path for path, row in table.items() if row["fim"]}
     train = {path for path, row in table.items() if row["split"] == "train"}
     assert 0.25 * len(train) < len(chosen) < 0.95 * len(train)
-    own = {path: [row["input_ids"] for row in rows_of(plain) if row["path"] == path] for path in train}
+    own = {path: [row["input_ids"] for row in rows_of(plain_dataset) if row["path"] == path] for path in train}
     for path in train:
-        rows = [row for row in rows_of(rewritten) if row["path"] == path]
+        rows = [row for row in rows_of(rewritten_dataset) if row["path"] == path]
         is_rewritten = bool(table[path]["fim"]) and table[path]["fim"]["missing"] is None
         assert any(row["fim"] for row in rows) == is_rewritten
         if not is_rewritten:
@@ -121,36 +121,36 @@ def test_share_of_train_is_rewritten_and_held_out_files_are_unchanged(rewritten,
             assert sum(bool(row["fim"]) for row in rows) == table[path]["fim"]["rewritten"]
 
 
-def test_rows_join_to_the_file_and_rewritten_rows_end_with_the_end_token(rewritten, source, tokenizer):
+def test_rows_join_to_the_file_and_rewritten_rows_end_with_the_end_token(rewritten_dataset, source, tokenizer):
     decode = load_tokenizer(tokenizer.name).decode
     texts, next_start = {}, {}
-    for row in rows_of(rewritten):
-        if files_table(rewritten)[row["path"]]["fim"]:
+    for row in rows_of(rewritten_dataset):
+        if files_table(rewritten_dataset)[row["path"]]["fim"]:
             assert row["start"] == next_start.get(row["path"], 0)
             next_start[row["path"]] = row["start"] + row["fresh"]
             ids = row["input_ids"]
             if row["fim"]:
                 assert ids[-1] == END
-                piece = joined(ids[:-1], decode)
+                piece = join_parts(ids[:-1], decode)
             else:
                 piece = decode([one for one in ids if one != END])
             texts[row["path"]] = texts.get(row["path"], b"") + piece
     assert len(texts) > 3
     for path, text in texts.items():
         assert text == (source / path).read_bytes()
-        assert next_start[path] == files_table(rewritten)[path]["tokens"]
+        assert next_start[path] == files_table(rewritten_dataset)[path]["tokens"]
 
 
-def test_check_restores_the_rows(rewritten, source):
-    report = check(rewritten, [str(source)], workers=1)
+def test_check_restores_the_original_text_from_the_rows(rewritten_dataset, source):
+    report = check(rewritten_dataset, [str(source)], workers=1)
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "fim"]
     assert re.fullmatch(r"\d+ rows of \d+ files restored", verdict.summary)
 
 
-def test_manifest_counts_windows_by_form_and_kind(rewritten):
-    facts = open_dataset(rewritten).manifest.fim
-    rows = rows_of(rewritten)
+def test_manifest_counts_windows_by_form_and_kind(rewritten_dataset):
+    facts = open_dataset(rewritten_dataset).manifest.fim
+    rows = rows_of(rewritten_dataset)
     assert facts.forms == {form: sum(row["fim"] == form for row in rows) for form in FimForm}
     assert facts.middles == {
         kind: count for kind in MiddleKind if (count := sum(row["middle"] == kind for row in rows))
@@ -161,9 +161,9 @@ def test_manifest_counts_windows_by_form_and_kind(rewritten):
     assert {"statement", "block", "body", "arguments"} & set(facts.middles)
 
 
-def test_middles_match_their_kind(rewritten, tokenizer):
+def test_middles_match_their_kind(rewritten_dataset, tokenizer):
     decode = load_tokenizer(tokenizer.name).decode
-    for row in rows_of(rewritten):
+    for row in rows_of(rewritten_dataset):
         if row["fim"]:
             middle = decode(row["input_ids"][-1 - row["middle_tokens"] : -1])
             assert middle.strip()
@@ -199,7 +199,7 @@ CASES = {
 def test_check_passes_for_all_settings(case, source, tokenizer, tmp_path):
     chosen = codebert_with(MARKERS, tmp_path / "masked") if case == "beside variants" else tokenizer
     make(source, tmp_path / "out", **settings(chosen, rate=0.7, **CASES[case]))
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
     assert open_dataset(tmp_path / "out").manifest.fim.rewritten > 3
 
 
@@ -231,13 +231,18 @@ def test_rebuild_equals_a_clean_build(source, tokenizer, tmp_path):
     assert compare_with_clean_build(tmp_path / "out") == []
 
 
-def test_new_files_do_not_change_how_others_are_rewritten(source, tokenizer, rewritten, tmp_path):
+def test_new_files_do_not_change_how_existing_files_are_rewritten(source, tokenizer, rewritten_dataset, tmp_path):
     project = shutil.copytree(source, tmp_path / "project")
     (project / "more.py").write_text(made_module("more.py", 4_000))
-    make(project, tmp_path / "out", **settings(tokenizer), split=SplitConfig(previous=str(rewritten / "files.jsonl")))
+    make(
+        project,
+        tmp_path / "out",
+        **settings(tokenizer),
+        split=SplitConfig(previous=str(rewritten_dataset / "files.jsonl")),
+    )
     before, after = (
         {(row["path"], row["start"]): row["input_ids"] for row in rows_of(out) if row["fim"]}
-        for out in (rewritten, tmp_path / "out")
+        for out in (rewritten_dataset, tmp_path / "out")
     )
     assert before
     assert before.items() <= after.items()
@@ -258,7 +263,7 @@ def test_documents_contain_sentinels_as_text_and_no_end_token(source, tokenizer,
         text = (source / row["path"]).read_text()
         assert before + tail + after == text[next_start.get(row["path"], 0) :][: len(before + tail + after)]
         next_start[row["path"]] = next_start.get(row["path"], 0) + len(before + tail + after)
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
 
 
 def test_repository_rows_contain_only_complete_rewritten_files(source, tokenizer, tmp_path):
@@ -277,7 +282,7 @@ def test_repository_rows_contain_only_complete_rewritten_files(source, tokenizer
             if one["fim"]:
                 num_rewritten += 1
                 before = ids[: one["at"]]
-                assert FILE in before, "the file's name is before it"
+                assert FILE in before, "no file name precedes the rewritten file"
     assert num_rewritten > 20
 
 
@@ -291,9 +296,9 @@ def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
             out = tmp_path / f"{is_special}-{with_text}"
             more = {"split": SplitConfig(shares="100/0/0"), "output": OutputConfig(with_text=with_text)}
             make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
-            assert failed(out, project) == {}
+            assert failed_checks(out, project) == {}
             fim = files_table(out)["sentinels.py"]["fim"]
-            # A trainer that tokenizes the text would find sentinels in it. The ids contain none.
+            # A trainer that tokenizes the column `text` would find sentinels, but `input_ids` contains none.
             assert fim["missing"] == ("spells_control_token" if with_text else None)
             if with_text:
                 reference = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_special}/tokenizer.json"))
@@ -301,8 +306,8 @@ def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
                     assert reference.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
 
 
-def test_repository_rows_with_a_tokenizer_that_does_not_reproduce_all_texts(tmp_path):
-    """Texts that are not reproduced are not rewritten, and the order by imports is not checked."""
+def test_repository_rows_work_with_a_tokenizer_that_does_not_reproduce_all_texts(tmp_path):
+    """A text that the tokenizer does not reproduce is not rewritten. `check` does not verify the import order."""
     code = "".join(f"def part_{number}(value):\n    return value + {number}\n" for number in range(60))
     files = {f"{name}.py": f"import {name}x\n" + code.replace("part", name) for name in "abcdefgh"}
     source = write_tree(tmp_path / "project", files | {"odd.py": code + 'print("?!")\n'})
@@ -316,7 +321,7 @@ def test_repository_rows_with_a_tokenizer_that_does_not_reproduce_all_texts(tmp_
     chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
     more = {"duplicates": DuplicatesConfig(near="keep"), "split": SplitConfig(shares="100/0/0")}
     make(source, tmp_path / "out", **settings(chosen, 1.0, "repo", window={"repo_order": "imports"}, **more))
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
     assert open_dataset(tmp_path / "out").manifest.fim.rewritten == len(files)
     assert files_table(tmp_path / "out")["odd.py"]["fim"]["missing"] == "text_not_given_back"
 
@@ -330,7 +335,7 @@ def test_tokenizer_that_adds_a_space_before_texts_is_supported(source, tmp_path)
     write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
     chosen = settings(TokenizerConfig(name=str(tmp_path / "tokenizer")), rate=1.0)
     make(source, tmp_path / "out", **chosen)
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
     token_by_id = {index: token for token, index in tree["model"]["vocab"].items()}
     rows = [row for row in rows_of(tmp_path / "out") if row["fim"]]
     assert len(rows) > 50
@@ -346,7 +351,7 @@ def test_tokenizer_that_adds_a_space_before_texts_is_supported(source, tmp_path)
         make(source, tmp_path / "out", output=OutputConfig(with_text=True), **chosen)
 
 
-# Sentinels, end token and share of SPM in model families.
+# Sentinels, end token and share of the SPM form in different model families.
 
 
 @pytest.mark.parametrize(("name", "end", "spm"), [("qwen2_5", "<|endoftext|>", 0.0), ("qwen3", "<|endoftext|>", 0.0)])
@@ -356,7 +361,7 @@ def test_qwen_uses_its_own_sentinels_without_spm(name, end, spm, source, tmp_pat
     write_tree(tmp_path / "tokenizer", {"tokenizer.json": tokenizer_path(name).read_text()})
     chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
     make(source, tmp_path / "out", **settings(chosen, rate=1.0, pack="best-fit"))
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
     dataset = open_dataset(tmp_path / "out")
     definition = dataset.tokenizer.definition
     frame = fim_frame(WindowConfig(special_tokens="documents"), definition)
@@ -385,7 +390,7 @@ def test_code_llama_middle_ends_with_its_own_token(source, tmp_path):
     )
     chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
     make(source, tmp_path / "out", **settings(chosen, rate=1.0))
-    assert failed(tmp_path / "out", source) == {}
+    assert failed_checks(tmp_path / "out", source) == {}
     rows = rows_of(tmp_path / "out")
     assert {row["input_ids"][-1] for row in rows if row["fim"]} == {1004}
     assert {"psm", "spm"} == {row["fim"] for row in rows if row["fim"]}

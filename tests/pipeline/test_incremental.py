@@ -1,4 +1,4 @@
-"""A rebuild gives the dataset of a build from scratch, and prepares only changed files again."""
+"""A rebuild gives the same dataset as a build from scratch, and prepares only the batches of changed files again."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def source_in(folder, corpus):
 def build_and_compare(config, folder):
     """Build, and assert that the dataset equals a build from scratch with the same previous splits.
 
-    `compare_with_clean_build` must report the same.
+    Also assert that `compare_with_clean_build` reports no difference.
     """
     out = folder / "out"
     earlier = folder / "previous.jsonl"
@@ -78,7 +78,7 @@ def append(rng, root, path):
 
 
 def rewrite(rng, root, path):
-    """Change some bytes, but not the size."""
+    """Change some bytes of a file, but not its size."""
     content = bytearray(path.read_bytes())
     for _ in range(min(20, len(content))):
         content[rng.randrange(len(content))] = rng.choice(b"abcxyz_ ")
@@ -198,7 +198,7 @@ def test_build_after_changed_settings_equals_a_build_from_scratch(source, tmp_pa
         edit(rng, source, 1)
 
 
-def test_build_of_other_sources_in_between_has_no_effect(source, tmp_path):
+def test_intermediate_build_of_different_sources_has_no_effect(source, tmp_path):
     config = Config(sources=[str(source)], out=str(tmp_path / "out"), run=SMALL)
     other = msgspec.structs.replace(config, sources=[str(source / "json"), str(source / "importlib")])
     for one in (config, other, config):
@@ -220,7 +220,7 @@ def test_unchanged_source_is_not_prepared_again(source, tmp_path):
     assert parts(tmp_path / "out") == before
 
 
-def test_changed_file_has_only_its_batch_prepared_again(source, tmp_path):
+def test_only_the_batch_of_a_changed_file_is_prepared_again(source, tmp_path):
     for path in ("json/decoder.py", "importlib/_bootstrap.py", "importlib/abc.py"):
         make(source, tmp_path / "out", run=SMALL)
         before = parts(tmp_path / "out")
@@ -233,8 +233,8 @@ def test_changed_file_has_only_its_batch_prepared_again(source, tmp_path):
 
 
 @pytest.mark.parametrize("change", [append, shorten, remove, rename, add, copy, move])
-def test_edit_has_few_batches_prepared_again(source, tmp_path, change):
-    """Only batches near the file are prepared again and, if it is moved, batches near its new position."""
+def test_few_batches_are_prepared_again_after_an_edit(source, tmp_path, change):
+    """Only batches near the old position and, if the file is moved, near its new position are prepared again."""
     make(source, tmp_path / "out", run=SMALL)
     before = parts(tmp_path / "out")
     change(random.Random(5), source, source / "importlib/util.py")
@@ -244,7 +244,7 @@ def test_edit_has_few_batches_prepared_again(source, tmp_path, change):
     assert len(after) - len(before) <= 6
 
 
-# Runs of neighboring items that remain together.
+# Runs: stable groups of neighboring items.
 
 ITEMS = st.lists(st.tuples(st.text("abcd/", min_size=1, max_size=6), st.integers(0, 120)), max_size=60, unique_by=lambda item: item[0]).map(sorted)  # fmt: skip
 LIMIT = 100
@@ -255,12 +255,12 @@ def runs_of(items, max_items):
 
 
 def is_edge(item, max_items):
-    """Return True if the item begins a run, whatever comes before it."""
+    """Return True if the item begins a run regardless of the items before it."""
     return len(runs_of([("", 0), item], max_items)) == 2 and item[1] <= LIMIT
 
 
 def between_edges(items, position, max_items):
-    """Return the range from the last edge before the position to the first edge after it."""
+    """Return the range from the last edge before `position` to the first edge after `position`."""
     edges = [number for number, item in enumerate(items) if is_edge(item, max_items)]
     first = max((number for number in edges if number < position), default=0)
     return first, min((number for number in edges if number > position), default=len(items))
@@ -268,7 +268,7 @@ def between_edges(items, position, max_items):
 
 @settings(max_examples=300, deadline=None)
 @given(ITEMS, st.sampled_from([None, 5]))
-def test_runs_keep_order_and_limit_and_contain_all_items(items, max_items):
+def test_runs_contain_all_items_in_order_and_respect_the_limits(items, max_items):
     runs = runs_of(items, max_items)
     assert [item for run in runs for item in run] == items
     assert all(run for run in runs)
@@ -281,15 +281,15 @@ def test_runs_keep_order_and_limit_and_contain_all_items(items, max_items):
 def test_removed_or_resized_item_changes_only_runs_around_it(items, max_items, data):
     position = data.draw(st.integers(0, len(items) - 1))
     name, _ = items[position]
-    without = items[:position] + items[position + 1 :]
+    items_without = items[:position] + items[position + 1 :]
     resized = [*items[:position], (name, data.draw(st.integers(0, 120))), *items[position + 1 :]]
     first, last = between_edges(items, position, max_items)
-    around = {item[0] for item in items[first:last]}
+    names_nearby = {item[0] for item in items[first:last]}
     before = {tuple(run) for run in runs_of(items, max_items)}
-    for changed in (without, resized):
+    for changed in (items_without, resized):
         after = {tuple(run) for run in runs_of(changed, max_items)}
         for one in before ^ after:
-            assert {item[0] for item in one} <= around
+            assert {item[0] for item in one} <= names_nearby
 
 
 def test_removed_item_changes_fewer_than_two_runs_on_average():
@@ -311,7 +311,7 @@ def test_removed_item_changes_fewer_than_two_runs_on_average():
 
 @pytest.fixture(scope="module")
 def built_twice(tmp_path_factory, corpus):
-    """A source with the dataset of two builds, in the folder `here`, and a copy to restore it from."""
+    """Folder with `here`, a source and its dataset after two builds, and `original`, a copy of `here`."""
     folder = tmp_path_factory.mktemp("twice")
     source = source_in(folder / "here", corpus)
     make(source, folder / "here/out", run=SMALL)

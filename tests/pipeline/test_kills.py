@@ -1,4 +1,4 @@
-"""Commands that are killed at any change to a file or folder can be run again. test_work_folder covers builds."""
+"""A command that is killed at any change to a file or folder can be run again. test_work_folder.py tests builds."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ from support.source_trees import write_tree
 
 
 def each_kill(tmp_path, prepare, function, max_kills=100):
-    """Kill `function` at many of its changes to files. After each kill, yield its argument.
+    """Kill `function` at many of its changes to files. After each kill, yield the argument of `function`.
 
-    The argument is what `prepare` makes in a new folder.
+    For each kill, `prepare` makes the argument in a new folder.
     """
     num_steps = in_a_process(count_changes, tmp_path / "counted", None, function, prepare(tmp_path / "counted"))
     steps = range(1, num_steps + 1)
@@ -53,16 +53,16 @@ def test_killed_export_can_be_followed_by_an_export_or_a_build(tmp_path, dataset
         (out / "notes.txt").write_text("mine")
         return out
 
-    expected = in_a_process(exported, copy_dataset(tmp_path / "expected"))
+    expected = in_a_process(export_and_read, copy_dataset(tmp_path / "expected"))
     for out in each_kill(tmp_path, copy_dataset, export_streams, max_kills=6):
         again = Path(shutil.copytree(out, out.with_name("again")))
-        assert in_a_process(exported, again) == expected
+        assert in_a_process(export_and_read, again) == expected
         in_a_process(make, dataset.parent / "source", out)
         assert sorted(os.listdir(out)) == sorted([*os.listdir(dataset), "notes.txt"])
         assert gristmill.check(out).ok
 
 
-def exported(folder):
+def export_and_read(folder):
     export_streams(folder)
     return {str(path.relative_to(folder)): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
 
@@ -80,7 +80,7 @@ def publish_tokenizer(out):
 
 @pytest.mark.parametrize("name", ["tok", "tok.json"])
 @pytest.mark.parametrize("has_earlier", [False, True])
-def test_tokenizer_killed_while_publishing_can_be_published_again(tmp_path, name, has_earlier):
+def test_tokenizer_can_be_published_again_after_a_kill(tmp_path, name, has_earlier):
     def make_folder(folder):
         folder.mkdir()
         out = folder / name
@@ -104,7 +104,7 @@ FACTS = RunFacts(gristmill="0", dataset="", dataset_sha256="", settings={}, vers
 
 
 def train(folder):
-    """Write the files of a training with two checkpoints."""
+    """Write the files of a training run with two checkpoints."""
     run_folder = RunFolder(folder / "run")
     run_folder.begin(FACTS, run_folder.find_checkpoint(FACTS, resume=False))
     metrics = Metrics(run_folder.path)
@@ -115,7 +115,7 @@ def train(folder):
     shutil.rmtree(run_folder.path / "checkpoints/checkpoint-1")
 
 
-def test_killed_training_can_be_restarted_or_resumed(tmp_path):
+def test_killed_training_run_can_be_restarted_or_resumed(tmp_path):
     def make_folder(folder):
         folder.mkdir()
         return folder
@@ -137,7 +137,7 @@ def test_killed_training_can_be_restarted_or_resumed(tmp_path):
 
 
 def compare(folder, *, resume=False):
-    """Write the files that a comparison writes before its first training."""
+    """Write the files that a comparison writes before its first training run."""
     window = FrozenWindow("repo", "a.py", 0, 2, np.array([1, 2], np.uint32))
     counts = dict.fromkeys(("files", "tokens", "windows", "window_length", "overlap", "tokens_before"), 1)
     digest = digest_of([window])

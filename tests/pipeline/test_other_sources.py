@@ -1,4 +1,4 @@
-"""Builds from tables, remote repositories and remote storage, and builds into storage."""
+"""Builds that read tables, remote repositories and remote storage, and builds that write to remote storage."""
 
 import json
 import subprocess
@@ -138,7 +138,7 @@ def test_interrupted_upload_can_be_resumed(s3, proxy, tmp_path, monkeypatch):
     assert uploaded.files == make([table], "here").files
 
 
-def test_files_of_an_interrupted_upload_are_deleted_by_the_next(s3, proxy, tmp_path, monkeypatch):
+def test_next_upload_deletes_files_of_an_interrupted_upload(s3, proxy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = write_stack_table(tmp_path / "x.parquet", TEXTS)
     proxy.refused = [b"/sets/three/validation.jsonl"] * 99

@@ -1,4 +1,4 @@
-"""Builds with --pack put windows of several files, or successive files of a repository, into one row."""
+"""Tests of builds with --pack: a row contains windows of several files, or successive files of a repository."""
 
 import hashlib
 import json
@@ -55,11 +55,11 @@ def fewest_rows(sizes, capacity):
     """Return the smallest possible number of rows, found by trying all combinations."""
 
     @cache
-    def rows(left):
-        if not left:
+    def rows(sizes_left):
+        if not sizes_left:
             return 0
-        first, rest = left[0], left[1:]
-        least = len(left)
+        first, rest = sizes_left[0], sizes_left[1:]
+        least = len(sizes_left)
         for chosen in range(1 << len(rest)):
             others = [size for number, size in enumerate(rest) if chosen >> number & 1]
             if first + sum(others) <= capacity:
@@ -81,7 +81,7 @@ def test_best_fit_uses_few_rows_and_each_window_once(sizes, capacity):
 
 @given(st.lists(st.integers(1, 512), max_size=60))
 def test_best_fit_matches_a_slow_search(sizes):
-    """Compare with a search over all rows for the fullest one that has space."""
+    """Compare with a search over all rows for the fullest row that has space for the window."""
     rows, order = [], sorted(range(len(sizes)), key=lambda number: -sizes[number])
     for number in order:
         capacities = [512 - sum(sizes[one] for one in row) for row in rows]
@@ -109,7 +109,7 @@ def plain_tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory, corpus):
-    """Two repositories with long files and many short ones."""
+    """Two repositories with long files and many short files."""
     root = tmp_path_factory.mktemp("packed")
     for repo, packages in {"first": ("json",), "second": ("concurrent", "importlib/metadata")}.items():
         for package in packages:
@@ -125,7 +125,7 @@ def config(sources, out, pack="best-fit", **sections):
     return Config(sources=sources, out=str(out), window=window, **sections)
 
 
-def failed(report):
+def failed_checks(report):
     return {one.name: one.examples for one in report.checks if one.status == "failed"}
 
 
@@ -144,7 +144,7 @@ def failed(report):
 )
 def test_packed_rows_pass_every_check(sources, tmp_path, sections):
     manifest = build(config(sources, tmp_path / "out", **sections))
-    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    assert failed_checks(check(tmp_path / "out", sources, workers=1)) == {}
     assert manifest.packing is not None
     assert manifest.splits["train"].windows == manifest.packing["train"].rows < manifest.packing["train"].segments
 
@@ -169,7 +169,7 @@ def test_rows_are_almost_full_and_short_files_are_not_split(sources, tmp_path):
         assert len([one for one in segments if (one["repo"], one["path"]) == (repo, path)]) == 1
 
 
-def test_positions_restart_at_each_window_and_tokens_match_the_files(sources, tmp_path):
+def test_position_ids_restart_at_each_window_and_tokens_match_the_files(sources, tmp_path):
     build(config(sources, tmp_path / "out"))
     dataset = open_dataset(tmp_path / "out")
     several = [row for row in dataset["train"] if len(row["segments"]) > 1]
@@ -203,12 +203,12 @@ def test_dataset_does_not_depend_on_workers_formats_or_manual_steps(sources, tmp
     assert only.content_sha256 == one.content_sha256
     exported = export(tmp_path / "jsonl", ["bin", "npy"])
     assert exported.files == one.files
-    assert failed(check(tmp_path / "jsonl", workers=1)) == {}
+    assert failed_checks(check(tmp_path / "jsonl", workers=1)) == {}
 
 
 def test_end_token_follows_documents_if_the_tokenizer_adds_none(sources, tmp_path, plain_tokenizer):
     build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer))
-    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    assert failed_checks(check(tmp_path / "out", sources, workers=1)) == {}
     table = {
         (row["repo"], row["path"]): row["tokens"]
         for row in map(json.loads, (tmp_path / "out/files.jsonl").read_text().splitlines())
@@ -224,8 +224,8 @@ STREAMS = ("npy", "bin", "megatron")
 
 
 @pytest.fixture(scope="module", params=["best-fit", "repo"])
-def streamed(request, sources, plain_tokenizer, tmp_path_factory):
-    """A dataset in all stream formats, packed with a tokenizer that adds no end token, and its `pack` setting."""
+def stream_dataset(request, sources, plain_tokenizer, tmp_path_factory):
+    """Folder and `pack` setting of a dataset in all stream formats. Its tokenizer adds no end token."""
     out = tmp_path_factory.mktemp("streamed") / request.param
     formats = OutputConfig(formats=["jsonl", *STREAMS])
     build(config(sources, out, request.param, tokenizer=plain_tokenizer, output=formats))
@@ -233,7 +233,7 @@ def streamed(request, sources, plain_tokenizer, tmp_path_factory):
 
 
 def stream_of(folder, name, split):
-    """Return the ids of a stream and the ends of its documents, as readers of the format see them."""
+    """Return the ids of a stream and the ends of its documents, as a reader of the format reads them."""
     if name == "megatron":
         kind, lengths, pointers, _ = parsed_idx((folder / f"megatron/{split}.idx").read_bytes())
         ids = np.memmap(folder / f"megatron/{split}.bin", kind, "r")
@@ -244,8 +244,8 @@ def stream_of(folder, name, split):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_stream_of_packed_rows_has_end_tokens_only_after_documents(streamed, name):
-    out, pack = streamed
+def test_stream_of_packed_rows_has_end_tokens_only_after_documents(stream_dataset, name):
+    out, pack = stream_dataset
     dataset = open_dataset(out)
     table = [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
     for split in dataset:
@@ -259,7 +259,7 @@ def test_stream_of_packed_rows_has_end_tokens_only_after_documents(streamed, nam
 
 
 def update_digests(folder, *names):
-    """Update the manifest after files were changed."""
+    """Update the sizes and digests of changed files in the manifest."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for name in names:
         content = (folder / name).read_bytes()
@@ -268,9 +268,9 @@ def update_digests(folder, *names):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_check_finds_an_end_token_between_packed_rows(streamed, tmp_path, name):
-    """Plant an end token after the first row, as if rows were files, and shift index and windows accordingly."""
-    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+def test_check_finds_an_end_token_between_packed_rows(stream_dataset, tmp_path, name):
+    """Plant an end token after the first row, as if each row were a file. Shift index and windows accordingly."""
+    folder = shutil.copytree(stream_dataset[0], tmp_path / "planted")
     stream, index = (folder / name / f"train{suffix}" for suffix in streams.STREAMS[name])
     ids, ends = stream_of(folder, name, "train")
     ids.insert(ends[0], END)
@@ -290,12 +290,12 @@ def test_check_finds_an_end_token_between_packed_rows(streamed, tmp_path, name):
     found = streams.find_stream_fault(folder, kept, (name, Split.TRAIN))
     assert found.startswith("train: ")
     assert "documents differ from the ends of" in found
-    assert any(found in one for one in failed(check(folder, workers=1))["formats"])
+    assert any(found in one for one in failed_checks(check(folder, workers=1))["formats"])
 
 
-def test_repository_rows_contain_its_files_in_order(sources, tmp_path, plain_tokenizer):
+def test_repository_rows_contain_the_names_and_texts_of_its_files(sources, tmp_path, plain_tokenizer):
     manifest = build(config(sources, tmp_path / "out", "repo", tokenizer=plain_tokenizer))
-    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    assert failed_checks(check(tmp_path / "out", sources, workers=1)) == {}
     assert manifest.packing["train"].empty_share < 0.01
     dataset = open_dataset(tmp_path / "out")
     tokenizer = dataset.tokenizer
@@ -343,8 +343,13 @@ def test_files_come_after_the_files_they_import(shop, tmp_path, plain_tokenizer)
     assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
+<<<<<<< HEAD
     assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
     order_text = "each file after the files that it imports (8 imports, 1 ignored because of cycles)"
+=======
+    assert failed_checks(check(tmp_path / "out", [shop], workers=1)) == {}
+    order_text = "each after the files it imports (8 imports, 1 ignored because of cycles)"
+>>>>>>> p2-testsA
     assert f"| order of files in a repository | {order_text} |" in (tmp_path / "out/README.md").read_text()
     assert f"(repo, files {order_text})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)
@@ -352,11 +357,11 @@ def test_files_come_after_the_files_they_import(shop, tmp_path, plain_tokenizer)
     assert "--pack repo --repo-order imports" in provenance.command
 
 
-def test_seed_changes_the_file_order_without_preparing_again(shop, tmp_path, plain_tokenizer):
+def test_seed_changes_the_file_order_without_preparing_files_again(shop, tmp_path, plain_tokenizer):
     orders, parts = [], []
     for seed in (0, 1, 0):
         build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="shuffle", repo_order_seed=seed))
-        assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
+        assert failed_checks(check(tmp_path / "out", [shop], workers=1)) == {}
         orders.append(paths_in(tmp_path / "out"))
         parts.append([(path.name, path.stat().st_ino) for path in sorted((tmp_path / "out.work/prepared").iterdir())])
     assert orders[0] == orders[2] != orders[1]
@@ -374,12 +379,12 @@ def test_file_order_does_not_depend_on_workers(sources, tmp_path, plain_tokenize
     other = build(config(sources, tmp_path / "two", run=RunConfig(workers=2, batch_files=5), **kept))
     assert one.files == other.files
     assert one.packing == other.packing
-    assert failed(check(tmp_path / "one", sources, workers=1)) == {}
+    assert failed_checks(check(tmp_path / "one", sources, workers=1)) == {}
     assert compare_with_clean_build(tmp_path / "one") == []
 
 
-def test_check_finds_files_in_another_order(shop, tmp_path, plain_tokenizer):
-    """The manifest records another order than that of the rows."""
+def test_check_finds_files_in_a_wrong_order(shop, tmp_path, plain_tokenizer):
+    """The manifest records an order that differs from the order of the rows."""
     planted = {"path": {"repo_order": "imports"}, "imports": {"repo_order": "path"}, "shuffle": {"repo_order_seed": 1}}
     for order, other in planted.items():
         folder = tmp_path / order
@@ -387,7 +392,7 @@ def test_check_finds_files_in_another_order(shop, tmp_path, plain_tokenizer):
         manifest = json.loads((folder / "manifest.json").read_text())
         manifest["settings"]["window"] |= other
         (folder / "manifest.json").write_text(json.dumps(manifest))
-        found = failed(check(folder, workers=1))["windows"]
+        found = failed_checks(check(folder, workers=1))["windows"]
         assert any(" requires shop/app/" in one for one in found), found
         assert any(f"the order by {other.get('repo_order', order)}" in one for one in found)
 
@@ -398,7 +403,7 @@ def test_check_finds_rows_of_a_file_that_are_not_adjacent(shop, tmp_path, plain_
     lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
     (folder / "train.jsonl").write_text("".join([*lines[1:3], lines[0], *lines[3:]]))
     update_digests(folder, "train.jsonl")
-    found = failed(check(folder, workers=1))["windows"]
+    found = failed_checks(check(folder, workers=1))["windows"]
     assert any("other files of the repository are between its tokens" in one for one in found), found
 
 
@@ -407,12 +412,12 @@ def test_check_finds_a_wrong_number_of_imports(shop, tmp_path, plain_tokenizer):
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     manifest["packing"]["train"]["order"]["imports"] += 1
     (tmp_path / "out/manifest.json").write_text(json.dumps(manifest))
-    (found,) = failed(check(tmp_path / "out", workers=1))["windows"]
+    (found,) = failed_checks(check(tmp_path / "out", workers=1))["windows"]
     assert "packing.train.order" in found
 
 
 def test_imports_are_read_if_the_tokenizer_does_not_reproduce_the_text(shop, tmp_path, plain_tokenizer):
-    """For WordPiece the text is stored with the ids. The check has no text and reports this."""
+    """With WordPiece, the build stores the text with the ids. `check` has no text and does not check imports."""
     tree = json.loads(trained_tokenizers.word_piece())
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     first = max([*tree["model"]["vocab"].values(), *(one["id"] for one in tree["added_tokens"])]) + 1
@@ -425,7 +430,7 @@ def test_imports_are_read_if_the_tokenizer_does_not_reproduce_the_text(shop, tmp
     build(in_one_split(shop, tmp_path / "out", tokenizer, repo_order="imports"))
     assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
     report = check(tmp_path / "out", workers=1)
-    assert failed(report) == {}
+    assert failed_checks(report) == {}
     assert report["windows"].status == "reported"
     assert "not checked: this tokenizer does not reproduce the text" in report["windows"].summary
 
@@ -440,7 +445,7 @@ def test_repo_order_without_pack_repo_is_refused():
 
 
 def test_repository_rows_are_in_reading_order_after_a_cut(tmp_path, plain_tokenizer):
-    """Rows are so short that one begins with the marker after a cut, and one with the end token."""
+    """Rows are so short that one row begins with the marker after a cut, and one row begins with the end token."""
     shared = "".join(f"shared_{number} = work({number * 17})\n" for number in range(12))
     own = {name: "".join(f"{name}_{number} = {name}({number * 13})\n" for number in range(30)) for name in "abcdef"}
     tree = {f"{name}.py": f"{text[:300]}\n{shared}{text[300:]}" for name, text in own.items()}
@@ -449,7 +454,7 @@ def test_repository_rows_are_in_reading_order_after_a_cut(tmp_path, plain_tokeni
     build(config([str(source)], tmp_path / "out", window=window, split=split, tokenizer=plain_tokenizer))
     table = map(json.loads, (tmp_path / "out/files.jsonl").read_text().splitlines())
     assert any(len(row["cuts"]) and row["cuts"][0][0] for row in table)
-    assert failed(check(tmp_path / "out", workers=1)) == {}
+    assert failed_checks(check(tmp_path / "out", workers=1)) == {}
 
 
 def test_incompatible_settings_are_refused(sources, tmp_path):
@@ -520,18 +525,18 @@ def test_model_output_for_a_packed_window_equals_that_of_the_window_alone(source
 
 
 @pytest.fixture(scope="module")
-def packed(sources, tmp_path_factory):
+def packed_dataset(sources, tmp_path_factory):
     out = tmp_path_factory.mktemp("good") / "out"
     build(config(sources, out))
     return out
 
 
-def plant(packed, tmp_path, change):
+def plant(packed_dataset, tmp_path, change):
     """Change the first row of train with several windows, and update the digests.
 
-    Return the failed checks and the number of the row.
+    Return the failed checks and the number of the row, from 1.
     """
-    folder = shutil.copytree(packed, tmp_path / "planted")
+    folder = shutil.copytree(packed_dataset, tmp_path / "planted")
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     number = next(number for number, row in enumerate(rows) if len(row["segments"]) > 1)
     change(rows[number])
@@ -540,7 +545,7 @@ def plant(packed, tmp_path, change):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    return failed(check(folder, workers=1)), number + 1
+    return failed_checks(check(folder, workers=1)), number + 1
 
 
 def shift(row):
@@ -567,15 +572,15 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_check_finds_planted_faults(packed, tmp_path, name):
+def test_check_finds_planted_faults(packed_dataset, tmp_path, name):
     change, check_name = FAULTS[name]
-    found, number = plant(packed, tmp_path, change)
+    found, number = plant(packed_dataset, tmp_path, change)
     assert f"train.jsonl row {number}" in found[check_name][0]
 
 
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "in the middle of a file"])
-def test_check_finds_an_extra_or_missing_end_token(streamed, tmp_path, is_missing):
-    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+def test_check_finds_an_extra_or_missing_end_token(stream_dataset, tmp_path, is_missing):
+    folder = shutil.copytree(stream_dataset[0], tmp_path / "planted")
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     number = next(
         number for number, row in enumerate(rows) if (END in row["input_ids"]) == is_missing and row["segments"]
@@ -592,17 +597,17 @@ def test_check_finds_an_extra_or_missing_end_token(streamed, tmp_path, is_missin
     row["position_ids"] = [at for group in Counter(row["segment_ids"]).values() for at in range(group)]
     (folder / "train.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
     update_digests(folder, "train.jsonl")
-    found = failed(check(folder, workers=1))["special_tokens"]
+    found = failed_checks(check(folder, workers=1))["special_tokens"]
     assert any(f"the end token {END}" in one or "end token for" in one for one in found), found
 
 
-def test_check_finds_changed_tokens_by_the_digest(packed, tmp_path):
-    found, _ = plant(packed, tmp_path, lambda row: row["input_ids"].__setitem__(2, 77))
+def test_check_finds_changed_tokens_by_the_digest(packed_dataset, tmp_path):
+    found, _ = plant(packed_dataset, tmp_path, lambda row: row["input_ids"].__setitem__(2, 77))
     assert "formats" in found
 
 
-def test_damaged_packed_row_is_a_dataset_error(packed, tmp_path):
-    folder = shutil.copytree(packed, tmp_path / "damaged")
+def test_damaged_packed_row_is_a_dataset_error(packed_dataset, tmp_path):
+    folder = shutil.copytree(packed_dataset, tmp_path / "damaged")
     (folder / "train.jsonl").write_bytes(b'{"segments":[{"path":"a","repo":"b"}],"input_ids":[1]}\n')
     with pytest.raises(DatasetError):
         export(folder, "bin")

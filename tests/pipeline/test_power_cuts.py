@@ -1,7 +1,7 @@
 """Files are synced before they get their final name, and the name is synced before old files are deleted.
 
-Otherwise a power cut could lose them. `tools/cut_power.py` tests the same on a real file system, whose image it copies
-at every step of a build.
+Otherwise a power cut could lose the files. `tools/cut_power.py` tests the same on a real file system: it copies the
+image of the file system at every step of a build.
 """
 
 import os
@@ -24,19 +24,19 @@ from support.builds import in_a_process
 from support.source_trees import write_tree
 
 UNFINISHED_SUFFIXES = (".work", ".view", ".tmp", ".part")
-"""Suffixes of folders whose files are unfinished or carry a digest (see `is_synced=False`)."""
+"""Suffixes of paths whose files are unfinished or carry a digest (see `is_synced=False`)."""
 USER_FILE = "notes.txt"
 
 
 class SyncMonitor:
-    """Monitor of the syncs, renames and deletions of this process. It records what a power cut could lose."""
+    """Monitor of syncs, renames and deletions in this process. It records when a power cut could lose data."""
 
     def __init__(self, folder):
         self._folder = folder
         self.synced = {}
-        """Time of the last change of each file at its last sync, keyed by inode."""
+        """Change time (ctime) of each file at its last sync, keyed by inode."""
         self.unsynced_folders = {}
-        """New names in folders that are not synced yet, keyed by the inode of the folder."""
+        """Last new name in each folder that is not synced yet, keyed by the inode of the folder."""
         self.final_names = []
         self.violations = []
         self._sync, self._exchange, monitor = os.fsync, Workspace._exchange, self
@@ -45,7 +45,7 @@ class SyncMonitor:
             monitor._note_exchange(work)
 
         os.fsync, Workspace._exchange = self._note_sync, exchange
-        if sys.platform == "darwin":  # which uses another call than fsync
+        if sys.platform == "darwin":  # on macOS, files are not synced with os.fsync
             layout._sync = self._note_sync
         sys.addaudithook(self._audit)
 
@@ -91,7 +91,7 @@ class SyncMonitor:
 
 
 def with_sync_monitor(folder, function, *arguments):
-    """Call the function. Return the final names that it used below the folder, and the violations."""
+    """Call `function`. Return the final names that it gave to files in `folder`, and the violations."""
     monitor = SyncMonitor(folder)
     function(*arguments)
     return monitor.final_names, monitor.violations + [
@@ -111,13 +111,13 @@ def config_into(config, tmp_path):
     return lambda **sections: msgspec.structs.replace(config, out=str(tmp_path / "out"), **sections)
 
 
-def without_exchange(config):
+def build_without_exchange(config):
     """Build as on a file system that cannot exchange two names atomically."""
     work_folder.sys = type("sys", (), {"platform": "another"})
     build(config)
 
 
-@pytest.mark.parametrize("builder", [build, without_exchange])
+@pytest.mark.parametrize("builder", [build, build_without_exchange])
 @pytest.mark.parametrize(
     "output",
     [{}, {"compress": "zstd", "shard_bytes": 50_000}, {"formats": ["jsonl", "parquet", "mds", "npy"]}],
@@ -146,7 +146,7 @@ def train_a_tokenizer_twice(config):
 
 
 def save_twice(folder):
-    """Save the model and the checkpoint of a training twice, and delete the first ones."""
+    """Save the model and a checkpoint of a training run twice, and delete the first checkpoint."""
     run_folder = RunFolder(folder)
     run_folder.path.mkdir()
     metrics = Metrics(run_folder.path)
@@ -172,7 +172,7 @@ def test_files_added_to_a_dataset_are_synced_before_they_are_renamed(config_into
         assert expected <= set(final_names)
 
 
-def test_tokenizer_is_synced_before_it_replaces_another(config_into, tmp_path):
+def test_tokenizer_is_synced_before_it_replaces_an_earlier_one(config_into, tmp_path):
     for name in ("tok", "tok.json"):
         config = msgspec.structs.replace(config_into(), out=str(tmp_path / name))
         final_names, violations = in_a_process(with_sync_monitor, tmp_path, train_a_tokenizer_twice, config)
@@ -188,7 +188,7 @@ def test_model_and_checkpoint_are_synced_before_earlier_ones_are_deleted(tmp_pat
 
 
 def upload(config):
-    """Build into a file:// address, which uploads the dataset and deletes the original.
+    """Build into a file:// URL. The build uploads the dataset and deletes the local original.
 
     Return the names of uploaded files that are not synced.
     """

@@ -45,7 +45,7 @@ def file(index, size):
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 10))
-def test_batches_contain_all_files_in_order_within_limits(sizes, batch_bytes, batch_files):
+def test_batches_contain_all_files_in_order_and_respect_the_limits(sizes, batch_bytes, batch_files):
     files = [file(index, size) for index, size in enumerate(sizes)]
     made_batches = list(make_batches(files, RunConfig(batch_bytes=batch_bytes, batch_files=batch_files)))
     assert [member for batch in made_batches for member in batch.files] == files
@@ -55,7 +55,7 @@ def test_batches_contain_all_files_in_order_within_limits(sizes, batch_bytes, ba
         assert len(batch.files) == 1 or sum(member.size for member in batch.files) <= batch_bytes
 
 
-def test_ids_in_the_part_are_those_of_the_tokenizer(tmp_path, tree, codebert):
+def test_part_contains_the_ids_of_the_tokenizer(tmp_path, tree, codebert):
     texts = {"a.py": "x = 1\n", "b.py": "y = '</s>'\n\n", "ü.py": "# größe 😀\r\n"}
     shared = context(tmp_path)
     batch = batch_of(tree(texts))
@@ -126,7 +126,7 @@ def test_text_digest_does_not_depend_on_the_encoding(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "x\ny", "\nx\n"])
-def test_final_newline_does_not_begin_a_line(tmp_path, tree, text):
+def test_final_newline_does_not_begin_another_line(tmp_path, tree, text):
     (facts,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).facts()
     assert facts.num_lines == len(text.splitlines())
 

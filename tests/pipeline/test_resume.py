@@ -1,4 +1,4 @@
-"""A build that was killed is resumed by the next one, which makes damaged files again."""
+"""The next build resumes a killed build and makes damaged files again."""
 
 import fcntl
 import importlib
@@ -55,7 +55,7 @@ def small(tmp_path_factory, corpus):
 
 
 def before_and_after(folder, corpus, *packages):
-    """Return a source before and after some edits, in folders of the same name."""
+    """Return two folders with the same name: a source before and after some edits."""
     for package in packages:
         shutil.copytree(corpus / package, folder / "before/stdlib" / package)
     after = shutil.copytree(folder / "before/stdlib", folder / "after/stdlib")
@@ -68,27 +68,27 @@ def before_and_after(folder, corpus, *packages):
     return folder / "before/stdlib", after
 
 
-# Killed at random moments.
+# Builds that are killed at random moments.
 
 
 class Stages:
-    """States of a dataset after one uninterrupted build, after two, and so on, from a given start."""
+    """States of a dataset at the start and after each of several uninterrupted builds."""
 
     def __init__(self, start, words, uninterrupted):
         self.words, self._uninterrupted = words, copy_with_work(start, uninterrupted)
-        self._known = [state_of(start)]
+        self._states = [state_of(start)]
         self.cpu_seconds = []
 
     def after(self, state):
         """Return the state after one more build.
 
-        `state` must be one of the states, so it is a complete dataset, or None at the start.
+        Raises ValueError if `state` is none of the known states, for example an incomplete dataset.
         """
-        number = self._known.index(state) + 1
-        if number == len(self._known):
+        index = self._states.index(state) + 1
+        if index == len(self._states):
             self.cpu_seconds.append(in_a_process(cpu_seconds_of_build, (*self.words, "--out", self._uninterrupted)))
-            self._known.append(state_of(self._uninterrupted))
-        return self._known[number]
+            self._states.append(state_of(self._uninterrupted))
+        return self._states[index]
 
 
 def state_of(out):
@@ -102,7 +102,7 @@ def cpu_seconds_of_build(words):
 
 
 def cpu_seconds_of(pid):
-    """Return the CPU time of a process and its children. It measures progress independently of other load."""
+    """Return the CPU time of a process and its children. CPU time measures progress independently of other load."""
     seconds = 0.0
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
@@ -119,7 +119,7 @@ def build_in_own_process_group(words):
 
 
 def kill_build(words, cpu_seconds, *, with_workers):
-    """Kill a build once it has used that much CPU time. Return False if it ends before."""
+    """Kill a build once it has used `cpu_seconds`. Return False if the build ends earlier."""
     with started(build_in_own_process_group, words) as process:
         while process.exitcode is None and cpu_seconds_of(process.pid) < cpu_seconds:
             time.sleep(0.02)
@@ -132,7 +132,7 @@ def kill_build(words, cpu_seconds, *, with_workers):
 
 @pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("zstd", True)])
 def test_build_killed_at_random_moments_is_resumed_to_the_same_bytes(sources, tmp_path, compress, has_earlier):
-    """Kill builds nine times, alone or with their workers, up to seven times in a row."""
+    """Kill builds nine times, with or without their workers, up to seven times in a row."""
     before, after = sources
     (tmp_path / "settings.toml").write_text("[output]\nshard_bytes = 300_000\n")
     words = ("--config", tmp_path / "settings.toml", "--batch-bytes", 30_000, "--workers", 2, "--compress", compress)
@@ -161,11 +161,11 @@ def test_build_killed_at_random_moments_is_resumed_to_the_same_bytes(sources, tm
     assert num_killed >= 5
 
 
-# Killed at certain points.
+# Builds that are killed at certain points.
 
 
 class BuildSequence(NamedTuple):
-    """Expected states of a dataset after successive builds over an earlier one."""
+    """An earlier dataset, and its expected states after successive builds into the same folder."""
 
     config: Config
     start: Path
@@ -175,7 +175,7 @@ class BuildSequence(NamedTuple):
         return msgspec.structs.replace(self.config, out=str(copy_with_work(self.start, out)))
 
     def finish(self, config):
-        """Assert that a killed build left one of the states, and that the next build gives the one after it."""
+        """Assert that a killed build left one of the states, and that the next build gives the following state."""
         out = Path(config.out)
         expected = self.stages[self.stages.index(everything(out)) + 1]
         before = parts(out)
@@ -215,7 +215,7 @@ def sequences(tmp_path_factory, small):
 def build_until(config, function, calls, is_after):
     """Build, and kill the process before or after a call of a function.
 
-    The function is given as "module:name" or "module:class.name", with the number of the call.
+    `function` is "module:name" or "module:class.name". `calls` is the number of the call, from 1.
     """
     module, _, names = function.partition(":")
     *owners, name = names.split(".")
@@ -223,14 +223,14 @@ def build_until(config, function, calls, is_after):
     for owner in owners:
         where = getattr(where, owner)
     plain = getattr(where, name)
-    left = [calls]
+    calls_left = [calls]
 
     def call(*arguments, **options):
-        left[0] -= 1
-        if not left[0] and not is_after:
+        calls_left[0] -= 1
+        if not calls_left[0] and not is_after:
             kill_this_process()
         answer = plain(*arguments, **options)
-        if not left[0]:
+        if not calls_left[0]:
             kill_this_process()
         return answer
 
@@ -290,7 +290,7 @@ def test_build_killed_at_a_file_change_is_resumed(sequences, tmp_path, compress,
         sequence.finish(config)
 
 
-# Damaged between two builds.
+# Files that are damaged between two builds.
 
 
 def cut_short(path):
@@ -327,7 +327,7 @@ def remove(path):
     ],
 )
 def test_damaged_files_are_made_again(sequences, tmp_path, where, damage, compress):
-    """The files are parts, data files of the replaced dataset, and records such as the log of pieces."""
+    """Damage parts, data files of the replaced dataset, and records such as the log of pieces."""
     sequence = sequences(compress, LARGE_CACHE)
     config = sequence.begin(tmp_path / "out")
     kind, _, pattern = where.partition("/")
@@ -343,7 +343,7 @@ def test_damaged_files_are_made_again(sequences, tmp_path, where, damage, compre
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, fill_with_noise])
 def test_files_damaged_after_a_kill_are_made_again(sequences, tmp_path, damage, compress):
-    """The files are those of the unfinished dataset, the log of its pieces and other leftovers."""
+    """Damage all files in the folder of the unfinished dataset."""
     sequence = sequences(compress, LARGE_CACHE)
     config = sequence.begin(tmp_path / "out")
     run_until_killed(build_until, config, "pipeline.pieces:DataFiles.add", 9, True)
@@ -355,15 +355,15 @@ def test_files_damaged_after_a_kill_are_made_again(sequences, tmp_path, damage, 
     assert everything(tmp_path / "out") == sequence.stages[1]
 
 
-def test_log_with_wrong_positions_is_ignored(sequences, tmp_path):
+def test_log_entries_with_wrong_keys_are_ignored(sequences, tmp_path):
     from gristmill.pipeline import pieces
 
     sequence = sequences("none", LARGE_CACHE)
     config = sequence.begin(tmp_path / "out")
     log = tmp_path / "out.work/pieces"
-    known = list(pieces._read_log(log))
-    assert len(known) > 5
-    shifted = zip(known, known[1:] + known[:1], strict=True)
+    entries = list(pieces._read_log(log))
+    assert len(entries) > 5
+    shifted = zip(entries, entries[1:] + entries[:1], strict=True)
     log.write_bytes(
         b"".join(
             pieces._record(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in shifted
@@ -373,7 +373,7 @@ def test_log_with_wrong_positions_is_ignored(sequences, tmp_path):
     assert everything(tmp_path / "out") == sequence.stages[1]
 
 
-# One at a time.
+# Builds into the same folder run one at a time.
 
 
 def wait_forever(mark, *_):
@@ -460,26 +460,26 @@ def test_cache_of_zero_bytes_leaves_no_work_folder(small, tmp_path):
         assert os.listdir(tmp_path) == ["out"]
 
 
-def test_cache_limit_keeps_the_parts_used_last(small, tmp_path):
+def test_cache_limit_keeps_the_most_recently_used_parts(small, tmp_path):
     before, after = small
     run = RunConfig(workers=1, batch_bytes=15_000)
     make(before, tmp_path / "out", run=run)
     make(after, tmp_path / "out", run=run)
     folder = tmp_path / "out.work/prepared"
     make(after, tmp_path / "other", run=run)
-    used = {path.name for path in (tmp_path / "other.work/prepared").iterdir()}
-    both = {path.name for path in folder.iterdir()}
-    assert both > used
-    others = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # records and the tokenizer
+    used_names = {path.name for path in (tmp_path / "other.work/prepared").iterdir()}
+    all_names = {path.name for path in folder.iterdir()}
+    assert all_names > used_names
+    other_bytes = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # bytes of the records and the tokenizer
     for max_bytes in (size_of(folder) - 1, size_of(tmp_path / "other.work/prepared"), 200_000):
-        make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes + others))
-        left = {path.name for path in folder.iterdir()}
+        make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes + other_bytes))
+        remaining_names = {path.name for path in folder.iterdir()}
         assert 0 < size_of(folder) <= max_bytes + 1000
-        assert size_of(tmp_path / "out.work") <= max_bytes + others
-        assert left <= both if left > used else left <= used
+        assert size_of(tmp_path / "out.work") <= max_bytes + other_bytes
+        assert remaining_names <= all_names if remaining_names > used_names else remaining_names <= used_names
 
 
-def test_part_under_the_name_of_another_is_ignored(small, tmp_path):
+def test_part_with_the_name_of_another_part_is_ignored(small, tmp_path):
     run = RunConfig(workers=1, batch_bytes=15_000)
     make(small[0], tmp_path / "out", run=run)
     before = everything(tmp_path / "out")[0]

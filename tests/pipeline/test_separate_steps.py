@@ -1,4 +1,4 @@
-"""The four steps, run one by one with any shards in any order, give the dataset of a build."""
+"""The four steps of a build give the same dataset as separate commands, with any number of shards in any order."""
 
 import random
 import re
@@ -65,7 +65,7 @@ def run_all_steps(config, num_prepare, num_shape):
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("counts", [(1, 1), (3, 2), (2, 100)])
-def test_any_number_of_shards_gives_the_dataset_of_a_build(source, expected, tmp_path, compress, counts):
+def test_any_number_of_shards_gives_the_same_dataset_as_a_build(source, expected, tmp_path, compress, counts):
     run_all_steps(config_for(source, tmp_path / "out", compress), *counts)
     assert everything(tmp_path / "out") == expected[compress]
     assert compare_with_clean_build(tmp_path / "out") == []
@@ -98,7 +98,7 @@ def test_killed_finish_can_be_run_again(source, expected, tmp_path, compress):
 
 
 def steps_with_prefixes(config):
-    """Return the steps as functions, each with the name prefix of the shard files that it writes, or None."""
+    """Return (function, prefix) for each step. The prefix is that of the shard files that the step writes, or None."""
     return [
         (lambda: [prepare_shard(config, Shard(number, 2)) for number in (1, 2)], "prepared"),
         (lambda: decide_all(config), None),
@@ -108,7 +108,7 @@ def steps_with_prefixes(config):
 
 
 @pytest.mark.parametrize("step", ["prepared", "shaped"])
-def test_shard_file_under_the_name_of_another_is_refused(source, tmp_path, step):
+def test_shard_file_with_the_name_of_another_shard_is_refused(source, tmp_path, step):
     config = config_for(source, tmp_path / "out")
     folder = work_folder_of(tmp_path / "out") / "steps"
     with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is missing"):
@@ -165,7 +165,7 @@ def test_finish_killed_during_the_exchange_loses_nothing(source, tmp_path, compr
     assert (work_folder_of(out) / "dataset" / "notes.txt").exists()
     prepare_shard(config, Shard(1, 1))
     assert (out / "notes.txt").read_text() == "mine"
-    if compress == "none":  # compressed pieces may be at the same offsets
+    if compress == "none":  # compressed pieces may have the same offsets, so finish may succeed
         with pytest.raises(DatasetError, match="Run gristmill decide, shape and finish again"):
             finish_all(config)
     decide_all(config)
@@ -197,8 +197,8 @@ def test_shards_can_run_in_any_order_and_repeatedly(source, expected, tmp_path, 
     assert everything(tmp_path / "out") == expected[compress]
 
 
-def test_steps_can_be_repeated_with_another_number_of_shards(source, expected, tmp_path):
-    """The last run of each step counts."""
+def test_steps_can_be_repeated_with_a_different_number_of_shards(source, expected, tmp_path):
+    """The last run of each step determines the dataset."""
     config = config_for(source, tmp_path / "out")
     prepare_shard(config, Shard(1, 3))
     prepare_shard(config, Shard(1, 1))

@@ -1,4 +1,4 @@
-"""End-to-end tests of leakage, duplicates, secrets, rules and licenses, with slow and obvious code."""
+"""End-to-end tests of leakage, duplicates, secrets, rules and licenses, compared with slow and obvious code."""
 
 import json
 import os
@@ -51,7 +51,10 @@ def spans_of(ids):
 
 
 def leaked_share(folder, split):
-    """Return the share of tokens in a 50-gram that is also in train and has 8 or more distinct ids."""
+    """Return the share of tokens of a split that are in a leaked 50-gram.
+
+    A leaked 50-gram also occurs in train and has at least 8 distinct ids.
+    """
     in_train = {span for ids in window_contents(folder, "train") for span in spans_of(ids)}
     total = leaked = 0
     for ids in window_contents(folder, split):
@@ -95,7 +98,9 @@ def test_default_build_removes_leakage(leaky, tmp_path):
         assert facts.tokens_before[split] == sum(row["tokens"] for row in rows)
         for row in rows:
             cut = sum(end - start for start, end, *_ in row["cuts"])
-            assert cut <= row["cut_tokens"] <= cut + 31 * (1 + len(row["cuts"]))  # short spans between cuts are cut too
+            assert (
+                cut <= row["cut_tokens"] <= cut + 31 * (1 + len(row["cuts"]))
+            )  # short spans between cuts are also removed
 
 
 @pytest.mark.parametrize("mode", ["drop", "train"])
@@ -107,7 +112,7 @@ def test_other_decontamination_modes_remove_leakage(leaky, tmp_path, mode):
     assert (manifest.decontamination.tokens_cut[Split.TEST] > 0) == (mode == "drop")
 
 
-def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
+def test_cutting_keeps_more_tokens_than_dropping(leaky, tmp_path):
     cut = make(leaky, tmp_path / "cut").decontamination.tokens_cut
     drop = make(leaky, tmp_path / "drop", split=SplitConfig(decontaminate="drop")).decontamination.tokens_cut
     assert cut[Split.VALIDATION] < drop[Split.VALIDATION]
@@ -432,13 +437,13 @@ def test_source_below_the_work_tree_root_inherits_its_license(tmp_path):
         (row,) = (row for path, row in table(tmp_path / "out").items() if path.endswith("lib.rs"))
         return row["license"], row["license_from"]
 
-    assert found() == ("NOASSERTION", None)  # not a work tree
+    assert found() == ("NOASSERTION", None)  # the repository is not a work tree yet
     git(repo, "init", "-q")
     git(repo, "add", ".")
     assert found() == ("MIT OR Apache-2.0", "../Cargo.toml")
     assert found(repo / "src/deep") == ("MIT OR Apache-2.0", "../../Cargo.toml")
     assert found(repo / "src/deep/lib.rs") == ("MIT OR Apache-2.0", "../../Cargo.toml")
-    # The next build detects changes above its source.
+    # The next build detects changes in folders above its source.
     found()
     (repo / "Cargo.toml").write_text(CARGO.replace("MIT OR Apache-2.0", "ISC"))
     assert found()[0] == "NOASSERTION"
@@ -473,7 +478,7 @@ def test_misleading_git_folder_does_not_extend_the_license_search(tmp_path):
         git(repo, "config", "core.worktree", str(work_tree))
         assert found() == "NOASSERTION", work_tree
     shutil.rmtree(repo / ".git")
-    (outer / ".git").mkdir()  # not a repository
+    (outer / ".git").mkdir()  # an empty .git folder is not a repository
     assert found() == "NOASSERTION"
     (outer / ".git").rmdir()
     elsewhere = write_tree(tmp_path / "elsewhere", {"b.py": "y = 1\n"})
@@ -483,7 +488,7 @@ def test_misleading_git_folder_does_not_extend_the_license_search(tmp_path):
     (outer / ".git").unlink()
     git(outer, "init", "-q")
     assert found() == "MIT"
-    (outer / ".gitignore").write_text("repo/\n")  # not a part of that work tree
+    (outer / ".gitignore").write_text("repo/\n")  # an ignored folder is not part of the work tree
     assert found() == "NOASSERTION"
 
 
@@ -499,7 +504,7 @@ def test_git_folder_of_another_owner_does_not_extend_the_license_search(tmp_path
 
 
 def test_near_duplicates_are_found_after_the_license_filter(tmp_path):
-    """Files that are dropped earlier must not shift the signatures of the others."""
+    """Files that the license filter drops must not shift the signatures of the remaining files."""
     rng = random.Random(12)
     base = prose(rng, 200)
     files = {f"{number:02d}.py": prose(rng, 100) for number in range(30)}
@@ -534,7 +539,7 @@ def test_near_duplicates_are_found_after_the_license_filter(tmp_path):
     ],
     ids=lambda text: repr(text[:20]),
 )
-def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
+def test_hostile_text_does_not_make_a_build_slow_or_fail(tmp_path, text):
     files = dict.fromkeys(("a.py", "b.json", "c.ipynb", "d.html", "LICENSE"), text)
     files |= dict.fromkeys(("Cargo.toml", "package.json", "pyproject.toml"), text)
     files["ok.py"] = "y = 1\n" * 5
@@ -543,7 +548,7 @@ def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
 
 
 def rebuilt_splits(tmp_path, first, second):
-    """Build one tree and then another into the same folder. Return the files table of each build."""
+    """Build two trees into the same folder, one after the other. Return the files table of each build."""
     repo = write_tree(tmp_path / "repo", first)
     settings = {"split": SplitConfig(shares="40/30/30", decontaminate="off")}
     make(repo, tmp_path / "out", **settings)
@@ -581,7 +586,7 @@ def test_notebook_with_new_output_and_name_keeps_its_split(tmp_path):
     assert [row["split"] for row in after.values()] == [row["split"] for row in before.values()]
 
 
-def test_move_of_a_dropped_file_is_listed(tmp_path):
+def test_dropped_file_that_changes_its_split_is_listed(tmp_path):
     rng = random.Random(5)
     first = {f"{number:02d}.py": prose(rng, 100) for number in range(20)}
     repo = write_tree(tmp_path / "repo", first)
@@ -668,7 +673,7 @@ def test_secret_in_details_and_license_names_is_redacted(tmp_path):
     assert "SECRET" in table(tmp_path / "out")["a.py"]["license_from"]
 
 
-def test_copy_sorted_before_the_original_takes_its_split(tmp_path):
+def test_copy_sorted_before_the_original_gets_the_split_of_the_original(tmp_path):
     rng = random.Random(15)
     first = {f"m{number:02d}.py": prose(rng, 60) for number in range(12)}
     changed = {path: text + "\nedited = 1\n" for path, text in first.items()}

@@ -1,4 +1,4 @@
-"""Builds with variants of train files: they are marked, and the files table gives a reason for each missing one."""
+"""Builds with variants of train files mark the variants, and files.jsonl gives a reason for each missing variant."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Python modules, and a text without a grammar."""
+    """Python modules, and a text in a language without a grammar."""
     folder = tmp_path_factory.mktemp("varied") / "project"
     folder.mkdir()
     for name in (
@@ -77,7 +77,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def few_files(source, tmp_path_factory):
-    """Some of the files, for tests that do not need more."""
+    """Some of the files in `source`, for tests that do not need all of them."""
     folder = tmp_path_factory.mktemp("few") / "project"
     folder.mkdir()
     for name in ("argparse.py", "bisect.py", "calendar.py", "README.md"):
@@ -112,8 +112,8 @@ def test_variants_follow_their_train_file(varied, plain):
             for row in rows_of(varied, split)
         ]
         assert without_variant_columns == rows_of(plain, split)
-    own = [row for row in rows_of(varied) if not row["variant"]]
-    assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
+    original_rows = [row for row in rows_of(varied) if not row["variant"]]
+    assert [row["input_ids"] for row in original_rows] == [row["input_ids"] for row in rows_of(plain)]
     order = ["rename", "comments", "format", "rewrite", "noise"]
     positions = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
     assert positions == sorted(positions)
@@ -142,7 +142,7 @@ def test_manifest_counts_variants_and_epochs(varied):
     }
 
 
-def test_check_passes(source, varied, tmp_path):
+def test_check_passes_with_variants(source, varied, tmp_path):
     report = check(shutil.copytree(varied, tmp_path / "copy"), [str(source)])
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "variants"]
@@ -156,19 +156,19 @@ def test_load_dataset_reads_variants(varied, tmp_path, monkeypatch):
     loaded = datasets.load_dataset(str(varied), cache_dir=str(tmp_path))
     assert loaded["train"].num_rows == len(rows_of(varied))
     assert loaded["train"].features["variant"].dtype == "string"
-    # Types are inferred from the first rows, so a null there would break later rows.
+    # load_dataset infers types from the first rows, so a null in these rows would break later rows.
     assert not any(None in row.values() for split in open_dataset(varied) for row in rows_of(varied, split))
 
 
 def test_noise_changes_ids_but_not_labels(varied):
     train = rows_of(varied)
-    own = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}
+    original_ids = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}
     noisy = [row for row in train if row["variant"] == "noise"]
     assert noisy
     for row in train:
         assert (row["labels"] == row["input_ids"]) == (row["variant"] != "noise")
     for row in noisy:
-        assert row["labels"] == own[row["path"], row["start"]]
+        assert row["labels"] == original_ids[row["path"], row["start"]]
         assert row["input_ids"] != row["labels"]
         assert (row["input_ids"][0], row["input_ids"][-1]) == (0, 2)
         assert 50_264 in row["input_ids"]
@@ -269,14 +269,14 @@ def test_realized_share_includes_variants(source, tmp_path):
 
 @pytest.mark.parametrize("sampling", [SamplingConfig(), SamplingConfig(max_windows=60), SamplingConfig(preset="code")])
 def test_no_variant_row_equals_a_row_of_its_file(source, tmp_path, sampling):
-    """This includes windows of parts of a file that the variant did not change."""
+    """Windows of passages that a variant did not change are left out."""
     rates = {"rename": 1.0, "comments": 1.0, "format": 1.0}
     make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates=rates))
     rows = rows_of(tmp_path / "out")
-    own = {(row["path"], row["start"], tuple(row["input_ids"])) for row in rows if not row["variant"]}
+    original_rows = {(row["path"], row["start"], tuple(row["input_ids"])) for row in rows if not row["variant"]}
     varied = [row for row in rows if row["variant"]]
     assert varied
-    assert not [row["path"] for row in varied if (row["path"], row["start"], tuple(row["input_ids"])) in own]
+    assert not [row["path"] for row in varied if (row["path"], row["start"], tuple(row["input_ids"])) in original_rows]
     left_out = [
         one for file in files_table(tmp_path / "out").values() for one in file["variants"] if one["own_windows"]
     ]
@@ -284,11 +284,11 @@ def test_no_variant_row_equals_a_row_of_its_file(source, tmp_path, sampling):
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-def test_sample_contains_variants_in_proportion(source, tmp_path):
+def test_sample_contains_variants_in_proportion_to_their_files(source, tmp_path):
     sampling = SamplingConfig(max_windows=60)
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
-    own = sum(not row["variant"] for row in rows_of(tmp_path / "out"))
-    assert 0.5 * own < manifest.variants["rename"].windows < 1.5 * own
+    num_original = sum(not row["variant"] for row in rows_of(tmp_path / "out"))
+    assert 0.5 * num_original < manifest.variants["rename"].windows < 1.5 * num_original
     assert check(tmp_path / "out", [str(source)]).ok
 
 
@@ -299,7 +299,7 @@ WITH_COMMENTS = "\n".join(
 
 
 def test_variant_that_shares_a_span_with_a_held_out_file_is_not_made(tmp_path):
-    """Comments interrupt the code that two files share. A variant without them would contain the held-out code."""
+    """Comments interrupt the code that two files share. A variant without comments would contain the held-out code."""
     folder = tmp_path / "project"
     folder.mkdir()
     splits = []
@@ -441,7 +441,7 @@ def test_file_that_kills_workers_is_named_or_has_no_variant(source, tmp_path, wo
     assert recorded["missing"] == "failed"
 
 
-def rewriting(folder, out, server, **more):
+def rewrite_config(folder, out, server, **more):
     return Config(
         sources=[str(folder)],
         out=str(out),
@@ -465,7 +465,7 @@ def test_language_model_receives_each_redacted_text_once(tmp_path, way):
         "broken": [answers_with("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
     }
     with ChatServer(script if way == "paraphrase" else {}) as server:
-        config = rewriting(folder, tmp_path / "out", server, way=way)
+        config = rewrite_config(folder, tmp_path / "out", server, way=way)
         facts = build(config).variants["rewrite"]
         assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2)
         assert secret not in json.dumps(server.prompts())
@@ -496,7 +496,7 @@ def test_unusable_answer_is_not_requested_again(tmp_path, act):
     folder.mkdir()
     (folder / "a.py").write_text(PARENT.format(name="a"))
     with ChatServer({"a": [act]}) as server:
-        config = rewriting(folder, tmp_path / "out", server)
+        config = rewrite_config(folder, tmp_path / "out", server)
         manifest = build(config)
         build(config)
         assert server.num_asked == 1
@@ -510,7 +510,7 @@ def test_text_that_is_too_long_is_not_sent(tmp_path):
     (folder / "a.py").write_text(PARENT.format(name="a"))
     (folder / "b.py").write_text(PARENT.format(name="b") + "# one of many words\n" * 500)
     with ChatServer() as server:
-        manifest = build(rewriting(folder, tmp_path / "out", server, context_tokens=4000))
+        manifest = build(rewrite_config(folder, tmp_path / "out", server, context_tokens=4000))
         assert server.num_asked == 1
     assert manifest.variants["rewrite"].missing == {"text_too_long": 1}
     assert manifest.settings["rewrite"] == {"model": "small", "way": "paraphrase", "context_tokens": 4000}
@@ -556,7 +556,7 @@ def test_secret_in_an_answer_of_the_model_is_not_stored(tmp_path):
     recorded = answers_with(f"A function area_a. The token is {secret}.")
     code = answers_with(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
     with ChatServer({"a": [recorded, code]}) as server:
-        build(rewriting(folder, tmp_path / "out", server, way="back_translation"))
+        build(rewrite_config(folder, tmp_path / "out", server, way="back_translation"))
         assert secret not in json.dumps(server.prompts())
         assert "<SECRET:" in server.prompts()[1]
     for path in tmp_path.rglob("*"):

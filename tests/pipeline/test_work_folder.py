@@ -113,7 +113,7 @@ def test_failed_build_leaves_only_the_earlier_dataset(tmp_path):
 
 @pytest.fixture
 def killed_at(tmp_path):
-    """Return a function that runs a build over an earlier dataset with a user's file, and kills it at a given point."""
+    """Return a function that replaces a dataset with a user's file in its folder, and is killed at a given point."""
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
@@ -169,7 +169,7 @@ def test_build_killed_while_publishing_loses_nothing(killed_at, tmp_path, point,
 
 
 def replace_dataset(out, can_exchange):
-    """Publish a dataset with several files, a folder and a log."""
+    """Publish a dataset of several files and a folder, and write a log."""
     if not can_exchange:
         work_folder.sys = type("sys", (), {"platform": "another"})
     with Workspace(str(out)) as work:
@@ -190,7 +190,7 @@ def write_dataset(folder, text):
 
 
 def fingerprint_of_complete(out):
-    """Return the fingerprint of a dataset. Assert that all its files and the user's files are present."""
+    """Return the fingerprint of a dataset. Assert that all files of the dataset and the user are present."""
     text = fingerprint_of(out)
     assert {(out / name).read_text() for name in DATASET_FILES} == {text}
     assert [(out / name).read_text() for name in ("notes.txt", "parquet/notes.txt")] == ["mine", "mine"]
@@ -199,7 +199,7 @@ def fingerprint_of_complete(out):
 
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_build_killed_at_any_change_can_be_followed_by_build_or_clean(tmp_path, can_exchange):
-    def earlier(name):
+    def write_earlier(name):
         out = tmp_path / name / "out"
         out.mkdir(parents=True)
         write_dataset(out, "old")
@@ -207,14 +207,14 @@ def test_build_killed_at_any_change_can_be_followed_by_build_or_clean(tmp_path, 
         (out / "parquet/notes.txt").write_text("mine")
         return out
 
-    def replacing(out, kill_before):
+    def replace_arguments(out, kill_before):
         return (count_changes, out.parent, kill_before, replace_dataset, out, can_exchange)
 
-    num_steps = in_a_process(*replacing(earlier("counted"), None))
+    num_steps = in_a_process(*replace_arguments(write_earlier("counted"), None))
     assert num_steps > 30
     for step in range(1, num_steps + 1):
-        out = earlier(f"{step}-cleaned")
-        run_until_killed(*replacing(out, step))
+        out = write_earlier(f"{step}-cleaned")
+        run_until_killed(*replace_arguments(out, step))
         built = Path(shutil.copytree(out.parent, tmp_path / f"{step}-built"), "out")
         Workspace(str(out)).clean()
         assert fingerprint_of_complete(out) in {"old", "new"}
@@ -341,7 +341,7 @@ def test_lack_of_disk_space_is_reported_before_writing(tmp_path):
 
 
 @pytest.mark.parametrize("page", [f"<!doctype html>{REPORT_MARK}", "<!doctype html>mine"])
-def test_report_is_deleted_with_its_dataset_but_a_user_page_is_kept(tmp_path, page):
+def test_report_is_deleted_with_its_dataset_but_a_page_of_the_user_is_kept(tmp_path, page):
     for text in ("old", "new"):
         with Workspace(str(tmp_path / "out")) as work:
             fill(work.dataset, text)
@@ -365,7 +365,7 @@ def test_check_result_is_deleted_with_its_dataset(tmp_path):
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def interrupted_in(request, monkeypatch):
-    """Return a function that patches another one, so that a signal arrives just before its next call."""
+    """Return a function that patches a given function, so that a signal arrives just before its next call."""
 
     def raise_interrupt(*_):
         raise KeyboardInterrupt

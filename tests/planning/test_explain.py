@@ -20,7 +20,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Forty files, many of which share a passage, plus a near-duplicate, a secret, a license and an excluded folder."""
+    """Forty files, many with a shared passage, a near-duplicate, a secret, a license and an excluded folder."""
     rng = random.Random(2)
     token = "gh" + "p_" + "".join(rng.choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
     shared = prose(rng, 120)
@@ -42,7 +42,7 @@ def rows(dataset):
     return [json.loads(line) for line in (dataset / "files.jsonl").read_bytes().splitlines()]
 
 
-def test_kept_file_has_rules_license_and_windows(dataset):
+def test_explanation_of_a_kept_file_has_rules_license_and_windows(dataset):
     found = explain(dataset, "repo/header.py")
     assert found.file.license == "ISC"
     assert {result.rule for result in found.rules} >= {"generated", "longest_line", "alphabetic"}
@@ -53,7 +53,7 @@ def test_kept_file_has_rules_license_and_windows(dataset):
     assert "longest_line             30  at most 5000   ok" in text
 
 
-def test_dropped_file_names_the_failed_rule(dataset):
+def test_explanation_of_a_dropped_file_names_the_failed_rule(dataset):
     text = explanation_text(explain(dataset, "gen_pb2.py"))
     assert "dropped as generated" in text
     assert "FAILED" in text
@@ -100,7 +100,7 @@ def test_row_is_traced_to_its_file(dataset):
     assert list(found.windows[0].lines) == window["lines"]
 
 
-def test_file_in_an_excluded_folder_gives_the_folder(dataset):
+def test_file_in_an_excluded_folder_is_explained_by_the_folder(dataset):
     found = explain(dataset, "node_modules/lib/index.js")
     assert found.file.path == "node_modules/"
     assert "installed dependencies" in explanation_text(found)

@@ -1,4 +1,4 @@
-"""A plan gives the numbers of the build."""
+"""The counts and sizes of a plan match those of the build."""
 
 import io
 import json
@@ -59,7 +59,7 @@ def default_plan(source, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def default_build(source, tmp_path_factory):
-    """Manifest and folder of a build. Tests must not change it."""
+    """Manifest and folder of a build with default settings. Tests must not change the dataset."""
     out = tmp_path_factory.mktemp("default") / "built"
     return gristmill.build(config_for(source, out)), out
 
@@ -80,8 +80,8 @@ def planned(request, source, tmp_path_factory):
     return gristmill.plan(config_for(source, folder / "none", **sections)), sections, folder
 
 
-def built(sections, folder, source, overlap, **output):
-    """Return manifest and folder of a build. It is built once and reused."""
+def build_once(sections, folder, source, overlap, **output):
+    """Return the manifest and folder of a build. Repeated calls reuse the dataset."""
     out = folder / f"built-{overlap}-{len(output)}"
     if out.exists():
         return gristmill.open_dataset(out).manifest, out
@@ -101,7 +101,7 @@ def test_counts_and_sizes_match_a_build(planned, source):
     assert plan.sample is None
     assert [one.overlap for one in plan.overlaps] == sorted({one.overlap for one in plan.overlaps})
     for one in plan.overlaps:
-        manifest, _ = built(sections, folder, source, one.overlap)
+        manifest, _ = build_once(sections, folder, source, one.overlap)
         splits = manifest.splits.values()
         assert one.windows == sum(facts.windows for facts in splits)
         assert one.train_windows == manifest.splits["train"].windows
@@ -116,9 +116,9 @@ def test_compressed_sizes_are_within_five_percent(planned, source):
     plan, sections, folder = planned
     for overlap in (plan.overlaps[0].overlap, plan.overlaps[-1].overlap):
         one = plan.at(overlap)
-        manifest, _ = built(sections, folder, source, overlap, compress="zstd")
+        manifest, _ = build_once(sections, folder, source, overlap, compress="zstd")
         assert one.jsonl_zst_bytes == pytest.approx(data_bytes(manifest), rel=0.05)
-        _, out = built(sections, folder, source, overlap)
+        _, out = build_once(sections, folder, source, overlap)
         assert one.parquet_bytes == pytest.approx(parquet_bytes(out), rel=0.05)
 
 
@@ -126,14 +126,14 @@ def test_sizes_scaled_from_some_rows_are_within_five_percent(source, tmp_path, m
     monkeypatch.setattr(overlaps, "MIN_TRIAL_STEP", 2)
     plan = gristmill.plan(config_for(source, tmp_path / "none"))
     for overlap in (0, 384):
-        manifest, _ = built({}, tmp_path, source, overlap, compress="zstd")
+        manifest, _ = build_once({}, tmp_path, source, overlap, compress="zstd")
         assert plan.at(overlap).jsonl_zst_bytes == pytest.approx(data_bytes(manifest), rel=0.05)
-        _, out = built({}, tmp_path, source, overlap)
+        _, out = build_once({}, tmp_path, source, overlap)
         assert plan.at(overlap).parquet_bytes == pytest.approx(parquet_bytes(out), rel=0.05)
 
 
 def parquet_bytes(out):
-    """Size of the rows as Parquet, written by pyarrow alone, one file per split."""
+    """Return the total size of the rows if pyarrow writes each split to a Parquet file."""
     size = 0
     for rows in gristmill.open_dataset(out).values():
         table = pa.Table.from_pylist(list(rows))
@@ -201,10 +201,10 @@ def test_redundancy_matches_the_rows(default_plan, default_build):
 
 def test_plan_is_the_same_for_any_number_of_workers(default_plan, source, tmp_path):
     config = Config(sources=[str(source)], out=str(tmp_path / "none"), run=RunConfig(workers=3))
-    assert counted(in_a_process(gristmill.plan, config)) == counted(default_plan)
+    assert counts_and_sizes(in_a_process(gristmill.plan, config)) == counts_and_sizes(default_plan)
 
 
-def counted(plan):
+def counts_and_sizes(plan):
     return [(one.windows, one.jsonl_bytes, one.jsonl_zst_bytes, one.parquet_bytes) for one in plan.overlaps]
 
 
@@ -219,7 +219,7 @@ def test_plan_leaves_no_files(source, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def many_files(source, corpus, tmp_path_factory):
-    """Configuration and plan of enough files that samples come close to their stated error."""
+    """Configuration and plan of many files, so that the errors of samples come close to the stated error."""
     folder = tmp_path_factory.mktemp("many")
     shutil.copytree(source, folder / "code")
     for name in MORE_FOLDERS:
@@ -251,7 +251,7 @@ def files_of(sizes):
 
 @pytest.mark.parametrize(("count", "of"), [(30, 300), (150, 1500)])
 def test_stated_error_is_exceeded_in_fewer_than_1_in_100_samples(monkeypatch, count, of):
-    """Windows are proportional to size, with noise. Every tenth file has none. Each drawing has new files."""
+    """Windows are proportional to file size, with noise. One file in ten has none. Each sample is of new files."""
     monkeypatch.setattr(sample, "_missed_share", lambda *_: 0.0)
     rng = random.Random(1)
     num_outside = 0
@@ -269,13 +269,13 @@ def test_stated_error_is_exceeded_in_fewer_than_1_in_100_samples(monkeypatch, co
     assert num_outside <= 4
 
 
-def test_error_allows_for_pairs_that_a_sample_misses():
+def test_stated_error_includes_duplicate_pairs_that_a_sample_misses():
     files = files_of(range(1000, 3000))
     drawn = draw_files(files, 200)
     windows = {file.size: 10 for file in drawn.files}
-    alone, with_pairs = (estimate_error(drawn, windows, PairLosses(*seen)) for seen in ((0, 0.0), (10, 0.05)))
-    assert with_pairs > alone > 3 / len(drawn.files)
-    assert with_pairs >= 0.05 * (2000 / len(drawn.files)) - 0.05  # as if each were one of a pair
+    without_pairs, with_pairs = (estimate_error(drawn, windows, PairLosses(*seen)) for seen in ((0, 0.0), (10, 0.05)))
+    assert with_pairs > without_pairs > 3 / len(drawn.files)
+    assert with_pairs >= 0.05 * (2000 / len(drawn.files)) - 0.05  # as if each drawn file were one of a pair
 
 
 def test_files_of_the_same_size_are_drawn_together():
@@ -342,7 +342,7 @@ def test_invalid_plan_options_are_rejected(options):
         PlanOptions(**options)
 
 
-def test_epochs_for_the_budget_process_its_tokens(source, tmp_path):
+def test_epochs_for_the_budget_process_the_tokens_of_the_budget(source, tmp_path):
     plan = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(budget_tokens=123_456_789, batch_size=7))
     for one in plan.overlaps:
         assert one.epochs_for_budget * one.train_tokens == pytest.approx(123_456_789)
@@ -450,7 +450,7 @@ def test_build_command_quotes_any_source_name(tmp_path, monkeypatch, capsysbinar
     assert len(gristmill.open_dataset(os.fsdecode(name) + "-dataset")["train"]) == 1
 
 
-def test_text_has_all_sections(source, tmp_path, capsys):
+def test_printed_plan_has_all_sections(source, tmp_path, capsys):
     code, text, _ = run(
         capsys, "plan", str(source), "--out", str(tmp_path / "d"), "--budget-tokens", "1000000000", "--sample", "60"
     )
@@ -474,7 +474,7 @@ def test_text_has_all_sections(source, tmp_path, capsys):
     assert max(map(len, text.split("pick ")[0].splitlines())) <= 130
 
 
-def test_text_without_pyarrow_names_the_extra(source, tmp_path, capsys, monkeypatch):
+def test_printed_plan_without_pyarrow_names_the_extra(source, tmp_path, capsys, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -486,10 +486,10 @@ def test_text_without_pyarrow_names_the_extra(source, tmp_path, capsys, monkeypa
 def test_full_disk_error_names_tmpdir(source, tmp_path, monkeypatch):
     import errno
 
-    def full(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("gristmill.planning.plan.decide_files", full)
+    monkeypatch.setattr("gristmill.planning.plan.decide_files", raise_disk_full)
     with pytest.raises(gristmill.OutputError, match="TMPDIR"):
         gristmill.plan(config_for(source, tmp_path / "none"))
 

@@ -1,4 +1,4 @@
-"""Plans match the builds they estimate: for random documents, and for every option of a build."""
+"""Plans match the corresponding builds, for random documents and for every build option."""
 
 import json
 import random
@@ -26,7 +26,7 @@ from support.source_trees import write_tree
 
 
 def random_documents(seed):
-    """Return texts of unique words between spans that they share. Some have hardly a window of unique text."""
+    """Return texts of unique words and shared spans. Some texts have hardly one window of unique words."""
     rng = random.Random(seed)
 
     def words(kind, least, limit):
@@ -35,9 +35,11 @@ def random_documents(seed):
     shared = [words("shared", 20, 60) for _ in range(3)]
     files = {}
     for number in range(12):
-        own = [words("own", 1, rng.choice([8, 30, 90])) for _ in range(rng.randrange(1, 4))]
-        between = [rng.choice(shared) for _ in own]
-        files[f"{'ab'[number % 2]}/{number}.py"] = "\n".join(chain(*zip(own, between, strict=True))) + "\n"
+        unique_spans = [words("own", 1, rng.choice([8, 30, 90])) for _ in range(rng.randrange(1, 4))]
+        shared_spans = [rng.choice(shared) for _ in unique_spans]
+        files[f"{'ab'[number % 2]}/{number}.py"] = (
+            "\n".join(chain(*zip(unique_spans, shared_spans, strict=True))) + "\n"
+        )
     return files
 
 
@@ -47,7 +49,10 @@ def with_overlap(config, overlap, out):
 
 
 def assert_as_planned(plan, manifest, out):
-    """Compare a plan with a build: the counts at its overlap and, if picked, also files, tokens, splits and variants."""
+    """Assert that a build has the counts that the plan gives for its overlap.
+
+    At the picked overlap, also compare files, tokens, splits and variants.
+    """
     overlap = manifest.settings["window"]["overlap"]
     one, splits = plan.at(overlap), manifest.splits
     assert one.windows == sum(facts.windows for facts in splits.values())
@@ -57,7 +62,7 @@ def assert_as_planned(plan, manifest, out):
     assert one.train_tokens == splits["train"].emitted_tokens
     rows = [row for split in gristmill.open_dataset(out).values() for row in split]
     if "variant" not in manifest.columns:
-        content = sum(num_content(row, manifest) for row in rows)
+        content = sum(count_content_ids(row, manifest) for row in rows)
         fresh = sum(row.get("fresh", row.get("tokens")) for row in rows)
         assert one.redundancy == pytest.approx(content / max(1, fresh), abs=1e-4)
     if set(manifest.formats) == {"jsonl"} and manifest.settings["output"]["compress"] == "none":
@@ -75,8 +80,8 @@ def assert_as_planned(plan, manifest, out):
         assert plan.warnings == manifest.warnings
 
 
-def num_content(row, manifest):
-    """Count the ids of a row without special tokens and padding."""
+def count_content_ids(row, manifest):
+    """Return the number of ids of a row, not counting special tokens and padding."""
     if manifest.has_documents:
         return row["tokens"]
     num_ids, facts = sum(row.get("attention_mask", [1] * len(row["input_ids"]))), manifest.tokenizer
@@ -146,23 +151,23 @@ PLANNED = {
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m "
     "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",
 }
-"""Options of a build that a plan supports, several at once."""
+"""Combinations of build options that a plan supports."""
 REFUSED = {
     "--pack": "--pack repo",
     "--variants": "--variants rewrite --rewrite-endpoint http://localhost:9/v1",
 }
-"""Options that a plan rejects, each with arguments."""
-NOT_TRIED = {"--ray-address": "a cluster changes no row, and a plan runs in local processes"}
+"""Arguments that a plan rejects, keyed by the rejected option."""
+UNTESTED_OPTIONS = {"--ray-address": "a cluster does not change rows, and a plan runs in local processes"}
 
 
 def test_every_build_option_is_covered():
     tried = {word for line in PLANNED.values() for word in line.split() if word.startswith("--")}
-    assert {option.flag for option in all_options()} == tried | set(NOT_TRIED)
+    assert {option.flag for option in all_options()} == tried | set(UNTESTED_OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory, corpus):
-    """Files of a few folders, with a few hundred windows."""
+    """Source folder with files that give a few hundred windows."""
     root = tmp_path_factory.mktemp("planned") / "code"
     for folder in ("email", "json", "logging"):
         for path in sorted((corpus / folder).glob("*.py"))[:9]:
@@ -202,14 +207,14 @@ def test_plan_matches_a_build_with_the_same_options(name, code, earlier, tmp_pat
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = shlex.split(PLANNED[name].format(benchmark=benchmark, earlier=earlier, folder=tmp_path))
     named = [] if "--out" in words else ["--out", out]
-    if name in OVER_PROCESSES:
+    if name in CASES_WITH_PROCESSES:
         in_a_process(plan_and_build, [source, *named, *words], tmp_path)
     else:
         plan_and_build([source, *named, *words], tmp_path)
 
 
-OVER_PROCESSES = {"variants", "drawn variants", "table"}
-"""Cases that start processes. Forks are quick without other threads. With threads, each overlap starts an interpreter."""
+CASES_WITH_PROCESSES = {"variants", "drawn variants", "table"}
+"""Cases that start workers. They run in a separate process without threads, in which forks are quick."""
 
 
 def plan_and_build(words, folder):
@@ -233,7 +238,7 @@ def test_unsupported_options_are_rejected_in_one_line(flag, code, tmp_path, caps
 
 
 @pytest.mark.parametrize("size", [{"max_windows": 100}, {"target_windows": 60}, {"target_windows": 1500}])
-def test_requested_size_is_consistent_across_a_plan(code, tmp_path, capsys, size):
+def test_all_numbers_of_a_plan_are_consistent_with_the_requested_size(code, tmp_path, capsys, size):
     ((name, count),) = size.items()
     words = (f"--{name.replace('_', '-')}", count, "--budget-tokens", 10**7, "--batch-size", 8)
     output = json.loads(run(capsys, "plan", code, "--out", tmp_path / "out", *words, "--json")[1])
@@ -253,14 +258,14 @@ def test_requested_size_is_consistent_across_a_plan(code, tmp_path, capsys, size
 @pytest.mark.parametrize(
     ("size", "shares", "overlap"),
     [
-        ({"max_windows": 50}, "85/10/5", 0),  # fewer than there are without overlap
+        ({"max_windows": 50}, "85/10/5", 0),  # fewer windows than the files have without overlap
         ({"max_windows": 50}, "0/50/50", 0),
         ({"target_windows": 50}, "85/10/5", 0),
-        ({"max_windows": 10_000}, "85/10/5", 256),  # more than there are
-        ({"target_windows": 10_000, "max_epochs": 20}, "85/10/5", 256),  # repeats do not count as overlap
+        ({"max_windows": 10_000}, "85/10/5", 256),  # more windows than the files have
+        ({"target_windows": 10_000, "max_epochs": 20}, "85/10/5", 256),  # repeated windows are not overlap
     ],
 )
-def test_overlap_does_not_displace_text(code, tmp_path, size, shares, overlap):
+def test_picked_overlap_does_not_displace_text(code, tmp_path, size, shares, overlap):
     sampling, split = SamplingConfig(**size), SplitConfig(shares=shares)
     plan = gristmill.plan(Config(sources=[str(code)], out=str(tmp_path / "none"), sampling=sampling, split=split))
     assert plan.pick.overlap == overlap
@@ -268,11 +273,11 @@ def test_overlap_does_not_displace_text(code, tmp_path, size, shares, overlap):
 
 
 def test_repeats_do_not_reduce_the_budget(code, tmp_path):
-    """Four epochs, or one epoch that repeats the text four times, are both four passes."""
+    """Four epochs are as many passes over the text as one epoch in which the text is repeated four times."""
     config = Config(sources=[str(code)], out=str(tmp_path / "none"), split=SplitConfig(shares="100/0/0"))
-    natural = gristmill.plan(config).overlaps[0]
-    options = PlanOptions(budget_tokens=4 * natural.train_tokens)
-    sampling = SamplingConfig(target_windows=4 * natural.train_windows, max_epochs=9)
+    unsampled = gristmill.plan(config).overlaps[0]
+    options = PlanOptions(budget_tokens=4 * unsampled.train_tokens)
+    sampling = SamplingConfig(target_windows=4 * unsampled.train_windows, max_epochs=9)
     repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), options)
     assert repeated.pick.overlap == gristmill.plan(config, options).pick.overlap == 256
     assert any("covers each token 4.0 times" in reason for reason in repeated.pick.why)

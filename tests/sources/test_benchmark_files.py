@@ -16,7 +16,7 @@ def lines(rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def test_row_is_one_text_of_all_its_strings(tmp_path):
+def test_row_becomes_one_text_with_all_strings_of_the_row(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS) + b"\n")
     found = read_benchmark(str(tmp_path / "b.jsonl"))
     assert found.name == "b.jsonl"
@@ -42,7 +42,7 @@ def test_all_formats_give_the_same_texts(tmp_path, name):
     assert read_benchmark(str(path)).texts == read_benchmark(str(tmp_path / "b.jsonl")).texts
 
 
-def test_other_file_is_one_text(tmp_path):
+def test_file_in_no_table_format_is_one_text(tmp_path):
     (tmp_path / "b.py").write_bytes(b"def f(): pass\n\xff")
     assert read_benchmark(str(tmp_path / "b.py")).texts == {0: ("def f(): pass\n\ufffd".encode(),)}
 

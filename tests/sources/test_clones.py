@@ -1,4 +1,4 @@
-"""Tests with `git http-backend` in a small web server on the loopback interface, and with file URLs."""
+"""Tests of clones from `git http-backend`, in a small web server on the loopback interface, and from file URLs."""
 
 import base64
 import os
@@ -32,7 +32,7 @@ def without_user_configuration(monkeypatch):
 
 @pytest.fixture
 def upstream(tmp_path):
-    """Make a work tree to commit in, and the bare repository that is served."""
+    """Make a work tree for commits, and the bare repository that the server serves. Return the work tree."""
     work = write_tree(tmp_path / "work", {"a.py": "a = 1\n", "sub/b.py": "b = 2\n"})
     git(work, "init", "-q", "-b", "main")
     commit(work, "first")
@@ -162,7 +162,7 @@ def test_ref_is_a_tag_branch_or_commit(upstream, tmp_path, ref):
     assert folder != clone(file_url(upstream), tmp_path / "cache")
 
 
-def test_incomplete_clone_is_started_again(upstream, tmp_path):
+def test_incomplete_clone_is_cloned_again(upstream, tmp_path):
     folder = clone(file_url(upstream), tmp_path / "cache")
     incomplete = folder.with_name(folder.name + ".part")
     os.rename(folder, incomplete)
@@ -202,7 +202,7 @@ def test_wrong_credentials_are_reported_and_not_printed(server, tmp_path, login,
         clone(url_of(server, login=login), tmp_path / "cache")
     assert "wr0ng" not in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(server.seen) <= 4, "another attempt would not help"
+    assert len(server.seen) <= 4, "clone() retried although the credentials are wrong"
 
 
 def test_missing_repository_or_ref_is_reported(server, upstream, tmp_path):
@@ -239,7 +239,7 @@ def test_git_that_hangs_is_killed(tmp_path, monkeypatch):
         clone("https://127.0.0.1/x.git", tmp_path / "cache")
 
 
-def test_nothing_from_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
+def test_no_code_of_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
     marker = tmp_path / "ran"
     outside = write_tree(tmp_path / "outside", {"secret.py": "key = 1\n"})
     other = tmp_path / "served/other.git"
@@ -251,7 +251,7 @@ def test_nothing_from_a_hostile_repository_runs(upstream, tmp_path, monkeypatch)
     write_tree(upstream, {".gitattributes": "*.big filter=evil\n", "x.big": "x", "hooks/post-checkout": "touch x"})
     commit(upstream, "hostile")
     push(upstream)
-    # The configuration of the served repository must not matter either.
+    # Hooks and configuration of the served repository must not run either.
     served = upstream.parent / "served/project.git"
     write_tree(served, {"hooks/post-checkout": f"#!/bin/sh\ntouch {marker}\n"})
     (served / "hooks/post-checkout").chmod(0o755)
@@ -270,7 +270,7 @@ def test_nothing_from_a_hostile_repository_runs(upstream, tmp_path, monkeypatch)
     assert not list(tmp_path.glob("ran*"))
 
 
-def test_other_transport_is_refused(upstream, tmp_path):
+def test_unsupported_transport_is_refused(upstream, tmp_path):
     with pytest.raises(InputError):
         clone(f"git+ext://sh -c 'touch {tmp_path}/ran'", tmp_path / "cache")
     assert not (tmp_path / "ran").exists()

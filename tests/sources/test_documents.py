@@ -21,7 +21,7 @@ def file_at(path):
 
 @pytest.fixture(autouse=True, params=["alone", "in an open folder"])
 def folder(request, monkeypatch):
-    """Run each test with files read alone, and with files read through an open folder."""
+    """Run each test twice: files are read by their path, or through an open folder."""
     if request.param == "alone":
         yield
         return
@@ -53,7 +53,7 @@ def test_text_file_becomes_a_document(tmp_path):
         (b"x = 1", {"languages": ["rust"]}, DropReason.LANGUAGE_NOT_WANTED),
     ],
 )
-def test_unusable_content_is_a_drop_with_its_reason(tmp_path, content, config, reason):
+def test_unusable_content_gives_a_drop_with_the_reason(tmp_path, content, config, reason):
     path = tmp_path / "a.py"
     path.write_bytes(content)
     drop = read(path, **config)
@@ -68,7 +68,7 @@ def test_file_of_the_maximum_size_is_read(tmp_path):
     assert isinstance(read(path, max_file_bytes=10), Document)
 
 
-def test_vanished_linked_and_special_files_are_drops(tmp_path):
+def test_missing_files_links_and_special_files_give_drops(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("/etc/passwd")
     assert read(tmp_path / "none").reason is DropReason.VANISHED
@@ -77,7 +77,7 @@ def test_vanished_linked_and_special_files_are_drops(tmp_path):
     assert read(tmp_path).reason is DropReason.NOT_A_FILE
 
 
-def test_only_files_below_a_linked_folder_are_drops(tmp_path):
+def test_only_files_below_a_linked_folder_give_drops(tmp_path):
     write_tree(tmp_path, {"real/a.py": "x = 1\n", "real/b.py": "x = 2\n"})
     (tmp_path / "way").symlink_to("real")
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_only_files_below_a_linked_folder_are_drops(tmp_path):
         assert [read(tmp_path / f"real/{name}.py").text for name in "abb"] == [b"x = 1\n", b"x = 2\n", b"x = 2\n"]
 
 
-def test_permission_error_is_a_drop(tmp_path):
+def test_permission_error_gives_a_drop(tmp_path):
     write_tree(tmp_path, {"a.py": "x"})
     (tmp_path / "a.py").chmod(0)
     with without_privileges():
@@ -94,7 +94,7 @@ def test_permission_error_is_a_drop(tmp_path):
     assert drop.detail == "Permission denied"
 
 
-def test_file_that_keeps_changing_is_a_drop(tmp_path, monkeypatch):
+def test_file_that_keeps_changing_gives_a_drop(tmp_path, monkeypatch):
     path = tmp_path / "a.log"
     path.write_bytes(b"x")
     original_read = os.read

@@ -34,7 +34,7 @@ def test_listing_equals_git_ls_files(repository):
     assert listed(repository / "sub") == {"b.py"}
 
 
-def test_listing_has_tracked_files_and_the_commit(repository):
+def test_listing_contains_tracked_files_and_the_commit(repository):
     listing = list_files(str(repository))
     assert {entry.path for entry in listing.entries if entry.is_tracked} == {".gitignore", "a.py"}
     assert listing.commit == git(repository, "rev-parse", "HEAD").decode().strip()
@@ -47,7 +47,7 @@ def test_names_with_newlines_and_bad_bytes_are_listed(repository):
     assert {"new\nline.py", os.fsdecode(b"caf\xe9.py"), "a b.py"} <= listed(repository)
 
 
-def test_file_in_conflict_is_listed_once(repository):
+def test_file_with_a_merge_conflict_is_listed_once(repository):
     git(repository, "checkout", "-qb", "other")
     (repository / "a.py").write_text("other")
     git(repository, "commit", "-qam", "other")
@@ -71,7 +71,7 @@ def test_configured_programs_of_the_repository_do_not_run(repository, tmp_path):
     git(repository, "config", "extensions.partialClone", "origin")
     git(repository, "config", "remote.origin.url", f"ext::{str(program).replace(' ', '% ')}")
     git(repository, "ls-files", "--others")
-    assert marker.exists(), "the planted command must be one that git would run"
+    assert marker.exists(), "the test must plant a command that git runs by default"
     marker.unlink()
     assert listed(repository) == {".gitignore", "a.py", "sub/b.py"}
     assert not marker.exists()

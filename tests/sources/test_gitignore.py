@@ -25,7 +25,10 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory):
-    """Make a repository with many copies of one tree, so that git checks many patterns at once."""
+    """Make a repository with many copies of one tree, so that git checks many patterns at once.
+
+    Return the repository and the paths in each copy.
+    """
     root = tmp_path_factory.mktemp("wildmatch")
     for number in range(NUM_COPIES):
         write_tree(root / str(number), dict.fromkeys(TREE, ""))
@@ -35,7 +38,7 @@ def copies(tmp_path_factory):
 
 
 def lines_by_git(root, paths):
-    """Return for each path the line of the .gitignore that decides about it according to git, or None."""
+    """Return, for each path, the number of the .gitignore line that decides whether git ignores the path, or None."""
     request = b"".join(os.fsencode(path) + b"\0" for path in paths)
     command = ["git", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n"]
     result = subprocess.run(command, cwd=root, input=request, stdout=subprocess.PIPE, check=False)
@@ -45,10 +48,15 @@ def lines_by_git(root, paths):
 
 
 def lines_by_gristmill(root, content, names):
-    """Yield the same for gristmill. In an ignored folder, the line that ignores the folder decides."""
+    """Yield each path and the number of the .gitignore line that decides whether gristmill ignores the path, or None.
+
+    For a path in an ignored folder, the line that ignores the folder decides.
+    """
     lines = content.split(b"\n")
     patterns = parse_patterns(content)
-    numbered = {id(pattern): number for pattern, number in zip(patterns.patterns, line_numbers(lines), strict=True)}
+    line_by_pattern = {
+        id(pattern): number for pattern, number in zip(patterns.patterns, line_numbers(lines), strict=True)
+    }
     for name in names:
         parts = name.split("/")
         found = None
@@ -58,7 +66,7 @@ def lines_by_gristmill(root, content, names):
             found = patterns.last_match(os.fsencode(path) + b"/" * is_folder)
             if found is not None and not found.is_negated:
                 break
-        yield name, numbered[id(found)] if found is not None else None
+        yield name, line_by_pattern[id(found)] if found is not None else None
 
 
 def line_numbers(lines):
@@ -91,7 +99,7 @@ def expected_and_found(root, names, contents):
     return lines_by_git(root, found), found
 
 
-def test_classes_have_the_same_bytes_as_in_git(tmp_path):
+def test_character_classes_match_the_same_bytes_as_in_git(tmp_path):
     git(tmp_path, "init", "-q")
     names = {os.fsdecode(b"x" + bytes([byte])): byte for byte in range(1, 256) if byte != ord("/")}
     for kind in CLASSES:
@@ -150,7 +158,7 @@ def test_common_patterns_are_usable(pattern):
 
 
 @pytest.mark.parametrize(
-    ("lines", "path", "is_taken"),
+    ("lines", "path", "is_selected"),
     [
         (["src/"], "src/a/b.py", True),
         (["src/", "!src/gen/"], "src/gen/b.py", False),
@@ -161,8 +169,8 @@ def test_common_patterns_are_usable(pattern):
         (["**"], "a/b", True),
     ],
 )
-def test_file_is_taken_with_its_folder(lines, path, is_taken):
-    assert parse_patterns("\n".join(lines).encode()).selects(path.encode()) is is_taken
+def test_file_is_selected_with_its_folder(lines, path, is_selected):
+    assert parse_patterns("\n".join(lines).encode()).selects(path.encode()) is is_selected
 
 
 @pytest.mark.parametrize(
@@ -179,6 +187,6 @@ def test_file_is_taken_with_its_folder(lines, path, is_taken):
         (["a\x0cb"], "b", None),
     ],
 )
-def test_pattern_decides_only_about_the_entry_itself(lines, path, is_ignored):
+def test_pattern_decides_about_an_entry_but_not_about_its_children(lines, path, is_ignored):
     found = parse_patterns("\n".join(lines).encode()).last_match(path.encode())
     assert (None if found is None else not found.is_negated) is is_ignored

@@ -1,4 +1,4 @@
-"""Tests of imports and the files of the repository that they refer to, with a small tree for each language."""
+"""Tests of finding imports and resolving them to files of the repository, with a small tree for each language."""
 
 import pytest
 
@@ -101,7 +101,7 @@ EXPECTED = {
 
 
 def imported_files(tree):
-    """Return the imported files of each file in a tree that imports any."""
+    """Return the files that each file of a tree imports. Files without imports are left out."""
     paths = sorted(tree)
     languages = {path: language_of(path, tree[path].encode()) for path in paths}
     read = {path: find_imports(tree[path].encode(), languages[path]) for path in paths}
@@ -170,6 +170,6 @@ HOSTILE = (
 @pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES))
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_is_read_in_linear_time(language, piece):
-    """Read a million bytes, on one line and on many. With quadratic time, this test would not finish."""
+    """Read a million bytes on one line, and on many lines. In quadratic time, this test would not finish."""
     for end in (b"", b"\n"):
         find_imports((piece + end) * (1_000_000 // len(piece + end)), language)

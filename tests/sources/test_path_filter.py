@@ -28,7 +28,7 @@ def test_default_excludes_are_dropped(path):
 @pytest.mark.parametrize(
     "path", ["src/a.py", "builder/a.py", "outlook.py", "png", ".png", "lock.py", "target.rs", "a.lock.md"]
 )
-def test_source_is_kept(path):
+def test_source_files_are_kept(path):
     assert drop_reason(path) is None
 
 
@@ -42,7 +42,7 @@ def test_detail_names_the_default_exclude():
     assert exclusion.detail == "installed dependencies: node_modules/"
 
 
-def test_user_patterns_exclude_more():
+def test_user_patterns_exclude_additional_files():
     assert drop_reason("tests/test_a.py", exclude=["tests/"]) is DropReason.EXCLUDED_BY_USER
     assert drop_reason("src/tests/test_a.py", exclude=["/tests/"]) is None
 
@@ -68,7 +68,7 @@ def test_default_excludes_have_no_repeated_entries():
 
 
 @pytest.mark.parametrize("path", ["locale/de/app.po", "app.pot", "de.xlf", "de.XLIFF", "lib/l10n/app_de.arb"])
-def test_translations_have_their_own_reason_and_can_be_restored(path):
+def test_translations_have_a_separate_drop_reason_and_can_be_restored(path):
     assert drop_reason(path) is DropReason.TRANSLATION
     assert drop_reason(path, is_tracked=True) is DropReason.TRANSLATION
     assert drop_reason(path, default_excludes=False) is None
@@ -83,8 +83,8 @@ QT = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" l
 TYPESCRIPT = "".join(f"export function f{number}(x: number): number {{ return x + {number} }}\n" for number in range(9))
 
 
-def with_old_times(folder):
-    """Set the file times to long ago, so that the next build relies on the stamps."""
+def set_old_times(folder):
+    """Set old file times, so that the next build recognizes unchanged files by their time. Return the folder."""
     for path in folder.rglob("*.*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     return folder
@@ -95,9 +95,9 @@ def test_qt_translation_with_suffix_ts_is_dropped(tmp_path, is_table):
     files = {"app.ts": TYPESCRIPT, "i18n/app_de.ts": QT, "po/de.po": 'msgid "Open"\nmsgstr "Offen"\n' * 9}
     if is_table:
         rows = "".join(json.dumps({"path": path, "content": text}) + "\n" for path, text in files.items())
-        source = with_old_times(write_tree(tmp_path / "repo", {"rows.jsonl": rows})) / "rows.jsonl"
+        source = set_old_times(write_tree(tmp_path / "repo", {"rows.jsonl": rows})) / "rows.jsonl"
     else:
-        source = with_old_times(write_tree(tmp_path / "repo", files))
+        source = set_old_times(write_tree(tmp_path / "repo", files))
     out = tmp_path / "out"
 
     def reasons(**scan):

@@ -1,4 +1,4 @@
-"""Tests with a real S3 server on the loopback interface, behind a proxy that can drop or stall a connection."""
+"""Tests with a real S3 server on the loopback interface, behind a proxy that can drop or stall connections."""
 
 import json
 import socket
@@ -58,7 +58,7 @@ def test_download_continues_after_a_dropped_connection(s3, proxy, tmp_path):
     assert (tmp_path / "x").read_bytes() == content()
     assert not proxy.drop_after
     assert sum(request.startswith(b"HEAD") for request in proxy.requests) >= 3, (
-        "each attempt checks that the file is unchanged"
+        "not every attempt checked that the file is unchanged"
     )
 
 
@@ -73,18 +73,18 @@ def test_interrupted_download_keeps_its_partial_file(s3, proxy, tmp_path):
     num_bytes = part.stat().st_size
     assert num_bytes >= remote.BLOCK_BYTES
     proxy.drop_after = []
-    part.write_bytes(b"!" * num_bytes)  # other bytes, which must be kept
+    part.write_bytes(b"!" * num_bytes)  # different bytes, to show that the download keeps the partial file
     download(file, tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == b"!" * num_bytes + content()[num_bytes:]
 
 
-def test_stalled_read_is_repeated(s3, proxy, tmp_path):
+def test_stalled_read_is_retried(s3, proxy, tmp_path):
     s3("x.bin", content()[:100_000])
     (file,) = list_files("s3://bucket/x.bin", timeout_seconds=0.5)
     proxy.num_to_stall = 2
     download(file, tmp_path / "x", timeout_seconds=0.5)
     assert (tmp_path / "x").read_bytes() == content()[:100_000]
-    assert (proxy.num_to_stall, proxy.num_stalled) == (0, 2), "both stalled connections are still open"
+    assert (proxy.num_to_stall, proxy.num_stalled) == (0, 2), "expected two connections that still stall"
 
 
 def test_download_fails_after_all_attempts(s3, proxy, tmp_path):
@@ -94,7 +94,7 @@ def test_download_fails_after_all_attempts(s3, proxy, tmp_path):
     with pytest.raises(InputError, match=r"cannot download 's3://bucket/x.bin': ") as caught:
         download(file, tmp_path / "x")
     assert "\n" not in str(caught.value)
-    # If a reused connection turns out to be closed, the HTTP library replaces it once, which is not counted.
+    # The HTTP library may replace a closed connection once per attempt, so an attempt can use up two entries.
     assert remote.ATTEMPTS <= 50 - len(proxy.drop_after) <= 2 * remote.ATTEMPTS
     assert not (tmp_path / "x").exists()
 
@@ -211,7 +211,7 @@ def test_memory_and_file_addresses_are_read(tmp_path):
     files.rm("/data", recursive=True)
 
 
-def test_call_without_a_response_times_out():
+def test_call_that_does_not_return_times_out():
     is_answered = threading.Event()
     with pytest.raises(TimeoutError):
         remote._call_with_timeout(0.05, lambda: is_answered.wait(60))
@@ -226,8 +226,8 @@ def dataset(tmp_path_factory):
     return folder / "dataset"
 
 
-def test_upload_ends_with_the_manifest(s3, proxy, dataset, tmp_path):
-    (dataset / "check.json").write_text("{}")  # not listed in the manifest
+def test_manifest_is_uploaded_last(s3, proxy, dataset, tmp_path):
+    (dataset / "check.json").write_text("{}")  # the manifest does not list this file
     require_empty_prefix("s3://bucket/sets/one")
     proxy.requests.clear()
     upload_dataset(dataset, "s3://bucket/sets/one/")

@@ -49,7 +49,7 @@ def write_jsonl(path, rows):
     if path.name.endswith(".gz"):
         lines = gzip.compress(lines)
     elif path.name.endswith(".zst"):
-        half = len(lines) // 2  # write two frames
+        half = len(lines) // 2  # where the second of two zstd frames starts
         compressor = zstandard.ZstdCompressor(write_checksum=True)
         lines = compressor.compress(lines[:half]) + compressor.compress(lines[half:])
     path.write_bytes(lines)
@@ -92,7 +92,7 @@ def test_row_groups_are_parts_with_continuous_row_numbers(tmp_path):
     assert len(list((tmp_path / "cache/tables").glob("*/*.rows"))) == 4
 
 
-def test_workers_give_the_same_rows(tmp_path):
+def test_rows_are_the_same_with_and_without_workers(tmp_path):
     names = [
         write_parquet(tmp_path / "t.parquet", STACK * 9, row_group_size=5),
         write_jsonl(tmp_path / "u.jsonl", STACK),
@@ -105,7 +105,7 @@ def test_workers_give_the_same_rows(tmp_path):
     assert {(file.repo, file.path): read_bytes(file, 99) for file in files} == without_workers
 
 
-def test_bad_rows_are_drops(tmp_path):
+def test_bad_rows_of_jsonl_give_drops(tmp_path):
     path = write_jsonl(
         tmp_path / "t.jsonl",
         [
@@ -139,7 +139,7 @@ def test_bad_rows_are_drops(tmp_path):
     assert details[3].startswith("invalid JSON")
 
 
-def test_bad_rows_of_parquet_are_drops(tmp_path):
+def test_bad_rows_of_parquet_give_drops(tmp_path):
     texts = pa.array([b"good", b"\xff\xfe", None], pa.binary())
     names = pa.array(["a\x00\n.py", "b\\c.py", "../../x.py"]).dictionary_encode()
     licenses = pa.array([[b"MIT"], [b"\xff"], None], pa.list_(pa.binary())).cast(pa.list_(pa.string()), safe=False)
@@ -186,7 +186,7 @@ def test_file_without_text_column_is_a_plain_file(tmp_path):
     assert [source.only_files for source in found.sources] == [("log.jsonl", "empty.jsonl")]
 
 
-def test_rows_that_are_too_long_are_drops(tmp_path, monkeypatch):
+def test_rows_that_are_too_long_give_drops(tmp_path, monkeypatch):
     monkeypatch.setattr(tables_module, "MAX_ROW_BYTES", 3 << 20)
     data = [{"text": "x" * (2 << 20), "path": "big.txt"}, {"text": "y" * (4 << 20)}, {"text": "small"}]
     path = write_jsonl(tmp_path / "t.jsonl.zst", data)
@@ -255,7 +255,7 @@ def test_changed_table_is_unpacked_again(tmp_path):
     assert set(read_texts([path], tmp_path / "cache")[0].values()) == {b"two"}
 
 
-def test_row_in_a_truncated_rows_file_is_a_drop(tmp_path):
+def test_row_in_a_truncated_rows_file_gives_a_drop(tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{"text": "one"}, {"text": "two"}])
     found = fetch_sources([path], tmp_path / "cache")
     files, _ = scan_rows(found.tables, [], ScanConfig())
@@ -378,8 +378,8 @@ def code_row(number, **columns):
     return {"content": code_of(number), "path": f"src/{number}.py", **columns}
 
 
-def test_dataset_of_rows_from_many_repositories_passes_its_check(tmp_path):
-    """The rows of one table can be from several repositories, which only files.jsonl records."""
+def test_dataset_of_rows_from_many_repositories_passes_the_check(tmp_path):
+    """The rows of one table can come from several repositories. Only files.jsonl records these repositories."""
     table = write_jsonl(tmp_path / "t.jsonl", [code_row(number, repo=f"org/r{number % 3}") for number in range(12)])
     tree = write_tree(tmp_path / "tree", {f"{number}.py": code_of(100 + number) for number in range(4)})
     manifest = build(Config(sources=[str(table), str(tree)], out=str(tmp_path / "dataset")))
@@ -421,7 +421,7 @@ def test_secret_in_a_source_name_is_not_written(tmp_path):
 
 
 def write_repeated_value(path, value, num_rows):
-    """Write rows that share one value, which is in the file once."""
+    """Write rows that share one value. The file contains the value only once."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * num_rows, pa.int32()), pa.array([value]))
     parquet.write_table(pa.table({"content": texts}), path, compression="zstd", write_statistics=False)
     return path
@@ -464,8 +464,8 @@ def test_unpacking_stops_before_the_disk_is_full(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-def test_shared_values_are_in_memory_once(tmp_path):
-    """Measure the high-water mark of a separate process. getrusage would count the memory of the parent too."""
+def test_value_shared_by_rows_is_in_memory_once(tmp_path):
+    """Measure the peak memory (VmHWM) of a new process. getrusage would include the memory of its parent."""
     table = write_repeated_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
     script = (
         "import re, sys\n"
@@ -480,7 +480,7 @@ def test_shared_values_are_in_memory_once(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
 def test_table_that_takes_too_much_memory_is_reported(tmp_path):
-    """A page declares its unpacked size, and all of it is allocated at once."""
+    """A Parquet page declares its unpacked size, and pyarrow allocates this size at once."""
     table = write_repeated_value(tmp_path / "t.parquet", "a" * 120_000_000, 1)
     script = (
         "import sys\n"
@@ -497,7 +497,7 @@ def test_table_that_takes_too_much_memory_is_reported(tmp_path):
 
 @pytest.mark.parametrize("max_bytes", [0, 64 << 20])
 def test_large_columns_are_not_read_as_dictionaries(tmp_path, monkeypatch, max_bytes):
-    """A dictionary would keep every text of a row group in memory. The rows are the same either way."""
+    """A dictionary would keep all texts of a row group in memory. The rows are the same with and without it."""
     monkeypatch.setattr(tables_module, "MAX_DICTIONARY_BYTES", max_bytes)
     table = write_parquet(tmp_path / "t.parquet", [*STACK, {**STACK[0], "content": None}])
     names = ["content", "max_stars_repo_path"]

@@ -36,7 +36,7 @@ NAMES_AROUND_A_SLASH = ("lib!.py", "lib-x.py", "lib.py", "lib0.py", "lib\\y.py",
 @pytest.mark.parametrize("is_git", [False, True])
 @pytest.mark.parametrize("nested", [None, "lib", "lib/deep"])
 def test_files_are_in_path_order_for_all_kinds_of_folders(tmp_path, is_git, nested):
-    """`lib-x.py` comes before `lib/x.py`, and `lib0.py` after it, even if `lib` is a nested repository."""
+    """The order is `lib-x.py`, `lib/x.py`, `lib0.py`, even if `lib` is a nested repository."""
     names = [f"{folder}{name}" for folder in ("", "lib/", "lib/deep/", "z/") for name in NAMES_AROUND_A_SLASH]
     root = write_tree(tmp_path / "root", dict.fromkeys(names, "x"))
     for folder in filter(None, (is_git and ".", nested)):
@@ -118,7 +118,7 @@ def test_oversized_ignore_file_is_skipped_with_a_warning(tmp_path):
     assert found.warnings == ["repo/sub/.gitignore: larger than 1,048,576 bytes, so its patterns are not used."]
 
 
-def test_work_tree_has_the_files_that_git_lists(tmp_path):
+def test_scan_of_a_work_tree_finds_the_files_that_git_lists(tmp_path):
     root = write_tree(
         tmp_path / "repo", {"a.py": "a", "b.py": "b", ".gitignore": "b.py\n", "build/c.py": "c", "t/d.py": "d"}
     )
@@ -129,7 +129,7 @@ def test_work_tree_has_the_files_that_git_lists(tmp_path):
     assert scan([str(root)], ScanConfig()).commits == {"repo": git(root, "rev-parse", "HEAD").decode().strip()}
 
 
-def test_deleted_file_that_git_still_lists_has_vanished(tmp_path):
+def test_deleted_file_that_git_still_lists_is_dropped_as_vanished(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "b.py": "b"})
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -157,7 +157,9 @@ def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path
         "sub/.gitignore",
         "sub/lib.py",
     ]
-    git(root / "sub", "sparse-checkout", "set", "--no-cone", "/*")  # moves core.worktree into config.worktree
+    git(
+        root / "sub", "sparse-checkout", "set", "--no-cone", "/*"
+    )  # this command moves core.worktree into config.worktree
     assert scanned_paths(root / "sub") == [".gitignore", "lib.py"]
     git(root, "submodule", "--quiet", "deinit", "-f", "sub")
     assert drop_reasons(root) == {"sub": DropReason.NOT_A_FILE}
@@ -187,7 +189,7 @@ def test_cyclic_config_includes_terminate(tmp_path):
     git(root, "init", "-q")
     with (root / ".git/config").open("a") as stream:
         stream.write("[include]\n\tpath = config\n" * 9)
-    found = scan([str(root)], ScanConfig())  # git refuses this configuration
+    found = scan([str(root)], ScanConfig())  # git refuses this configuration, so the folder is read without git
     assert [file.path for file in found.files] == ["a.py"]
     assert len(found.warnings) == 1
 
@@ -260,12 +262,12 @@ def test_device_is_dropped(tmp_path):
     assert drop_reasons(root) == {"null": DropReason.NOT_A_FILE}
 
 
-def test_excluded_folder_is_one_drop(tree):
+def test_excluded_folder_gives_one_drop(tree):
     root = tree({"a.py": "a", "node_modules/x/i.js": "x", "node_modules/y/i.js": "y"})
     assert drop_reasons(root) == {"node_modules/": DropReason.EXCLUDED}
 
 
-def test_unreadable_folder_is_a_drop(tmp_path):
+def test_unreadable_folder_gives_a_drop(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "locked/b.py": "b"})
     (root / "locked").chmod(0)
     with without_privileges():
@@ -334,8 +336,8 @@ def test_crafted_index_does_not_leave_the_source(tmp_path):
     assert reasons["link/repo"] is reasons["link/secret.py"] is DropReason.SYMLINK
 
 
-def borrow(root, other, method):
-    """Make `root` a work tree of another repository, with files that an archive could contain."""
+def link_to_repository(root, other, method):
+    """Make git in `root` use files of the repository `other`, in a way that an unpacked archive could do."""
     match method:
         case "gitdir":
             (root / ".git").write_text(f"gitdir: {other}/.git\n")
@@ -380,12 +382,12 @@ def borrow(root, other, method):
         *("fake linked tree", "fake submodule"),
     ],
 )
-def test_repository_of_another_tree_is_not_used(tmp_path, method):
+def test_repository_of_a_different_work_tree_is_not_used(tmp_path, method):
     other = write_tree(tmp_path / "other", {"private-name.py": "p"})
     git(other, "init", "-q")
     git(other, "add", ".")
     root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": ".x/\n.gitignore\n"})
-    borrow(root, other, method)
+    link_to_repository(root, other, method)
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py"]
     assert not found.drops
@@ -442,7 +444,7 @@ def test_repository_with_shared_objects_is_listed(tmp_path):
     assert not found.warnings
 
 
-def test_folders_that_git_cannot_open_are_drops(tmp_path):
+def test_folders_that_git_cannot_open_give_drops(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "one/b.py": "b", "two/c.py": "c"})
     git(root, "init", "-q")
     for name in ("one", "two"):

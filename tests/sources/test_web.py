@@ -1,4 +1,4 @@
-"""Tests with real web servers on the loopback interface that misbehave in different ways."""
+"""Tests of downloads from real web servers on the loopback interface. The servers misbehave in different ways."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def content():
 
 
 class Server(ThreadingHTTPServer):
-    """Server of `content` at every path. Its attributes set how it misbehaves."""
+    """Web server that sends `content` at every path. Its attributes control how the server misbehaves."""
 
     daemon_threads = True
 
@@ -34,17 +34,17 @@ class Server(ThreadingHTTPServer):
         self.content = content()
         self.ignores_ranges = False
         self.drops: list[int] = []
-        """Number of body bytes before the connection is closed, for each of the next responses."""
+        """For each of the next responses, the number of body bytes after which the server closes the connection."""
         self.announced: int | None = None
         self.refuses_head = False
         self.head_is_empty = False
         self.redirects_to: str | None = None
         self.pause = 0.0
-        """Seconds before each byte of a body."""
+        """Seconds that the server waits before each byte of a body."""
         self.requests: list[tuple[str, str | None, str | None]] = []
 
     def handle_error(self, *_):
-        pass  # tests may close the connection
+        pass  # a test may close the connection early
 
     @property
     def address(self):
@@ -146,7 +146,7 @@ def test_download_takes_little_memory_with_and_without_ranges(server, tmp_path, 
         tracemalloc.stop()
 
 
-def test_more_bytes_than_announced_are_refused(server, tmp_path):
+def test_body_larger_than_its_announced_size_is_refused(server, tmp_path):
     server.announced = 1000
     (file,) = list_files(f"{server.address}/a")
     server.announced = None
@@ -202,7 +202,7 @@ def test_redirect_from_public_to_private_address_is_refused(server, tmp_path, mo
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
-def test_redirect_to_another_scheme_is_refused(server, target):
+def test_redirect_to_a_different_scheme_is_refused(server, target):
     server.redirects_to = target
     with pytest.raises(InputError, match="cannot read"):
         list_files(f"{server.address}/a")
