@@ -69,13 +69,8 @@ def test_ordinary_code_is_kept_and_measured():
         "Pods",
     ],
 )
-<<<<<<< HEAD
-def test_vendor_folder_anywhere_on_the_path_counts(folder):
-    assert check_text(f"src/{folder}/lib/a.py").defect == (DropReason.VENDORED, f"in a folder named {folder}/")
-=======
 def test_vendor_folder_is_recognized_anywhere_in_the_path(folder):
-    assert check_text(f"src/{folder}/lib/a.py").defect == (DropReason.VENDORED, f"in a folder {folder}/")
->>>>>>> p2-testsA
+    assert check_text(f"src/{folder}/lib/a.py").defect == (DropReason.VENDORED, f"in a folder named {folder}/")
     assert check_text(f"{folder}/a.py").measures == {"vendored": folder}
 
 

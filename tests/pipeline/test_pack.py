@@ -343,13 +343,8 @@ def test_files_come_after_the_files_they_import(shop, tmp_path, plain_tokenizer)
     assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
-<<<<<<< HEAD
-    assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
-    order_text = "each file after the files that it imports (8 imports, 1 ignored because of cycles)"
-=======
     assert failed_checks(check(tmp_path / "out", [shop], workers=1)) == {}
-    order_text = "each after the files it imports (8 imports, 1 ignored because of cycles)"
->>>>>>> p2-testsA
+    order_text = "each file after the files that it imports (8 imports, 1 ignored because of cycles)"
     assert f"| order of files in a repository | {order_text} |" in (tmp_path / "out/README.md").read_text()
     assert f"(repo, files {order_text})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)

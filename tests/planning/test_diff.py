@@ -109,13 +109,8 @@ def test_dropped_and_newly_kept_files_are_listed_with_the_reason(source, old_dat
     assert difference.step is Step.MAJOR
     (example,) = difference.files[FileKind.DROPPED].examples
     assert example.after == "generated"
-<<<<<<< HEAD
-    backward = gristmill.diff(new, old)
-    assert counts(backward) == {FileKind.NO_LONGER_DROPPED: 1}
-=======
     backward = gristmill.diff(new, old_dataset)
-    assert counts(backward) == {FileKind.TAKEN_IN: 1}
->>>>>>> p2-testsA
+    assert counts(backward) == {FileKind.NO_LONGER_DROPPED: 1}
     assert backward.step is Step.MINOR
     assert f"code/f00.py (generated -> {example.before})" in run_diff(capsys, new, old_dataset)[1]
 
