@@ -118,7 +118,7 @@ def open_tab(chromium: Browser, address: str, at: str = "/", **options: object) 
     """Open a page at a path. The key in its address gives the tab a cookie."""
     base, key = address.split("?")
     with watched(chromium, base, **options) as tab:
-        tab.page.goto(f"{own.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
+        tab.page.goto(f"{base.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
         wait_until_loaded(tab.page)
         yield tab
         assert tab.dialogs == []
@@ -449,15 +449,15 @@ def test_file_displays_its_windows_and_where_they_start(chromium, address, datas
     with open_tab(chromium, address, file_address(path)) as tab:
         page = tab.page
         assert displayed_keys(page) == expected
-        base = [number for number, row in enumerate(dataset["train"]) if row["path"] == path and not row.get("variant")]
-        assert page.locator(".gutter-link").all_text_contents() == [str(number) for number in base]
+        rows = [number for number, row in enumerate(dataset["train"]) if row["path"] == path and not row.get("variant")]
+        assert page.locator(".gutter-link").all_text_contents() == [str(number) for number in rows]
         expect(page.locator(".status")).to_contain_text("Kept in train")
         text = "".join(page.locator(".code [data-token]").all_text_contents())
         assert text == (dataset.folder.parent / "repo" / path).read_text()
         lines = page.locator(".line[data-line]").evaluate_all("lines => lines.map((line) => Number(line.dataset.line))")
         assert lines == list(range(1, file["lines"] + 1))
         page.locator(".gutter-link").nth(1).click()
-        page.wait_for_url(f"**/row/train/{own[1]}")
+        page.wait_for_url(f"**/row/train/{rows[1]}")
         wait_until_loaded(page)
         page.get_by_role("link", name=f"repo/{path}").click()
         page.wait_for_url("**/file?*")
