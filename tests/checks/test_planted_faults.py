@@ -450,7 +450,7 @@ def test_wrong_padding_is_reported(source, tmp_path_factory):
 
 
 def test_window_that_overlaps_a_cut_is_reported(source, tmp_path_factory):
-    """With --decontaminate drop, windows that overlap a cut are left out. Without a cut, these windows are missing."""
+    """With --decontaminate drop, no window overlaps a cut. If no cut is recorded, windows are missing."""
     planted = Planted(_build(source, tmp_path_factory, {"split": SplitConfig(decontaminate="drop")}))
     assert planted.check() == {}
     planted.cut_file()["cuts"] = []

@@ -36,9 +36,7 @@ def comparable_lines(text):
     return ["def read_" if line.startswith("def read_") else re.sub(r"[\d,.]*\d", "#", line) for line in lines]
 
 
-@pytest.mark.filterwarnings(
-    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
-)  # peft causes this warning
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # from peft
 def test_commands_print_the_output_on_the_page(tmp_path, monkeypatch):
     library = made_library()
     for name, package in REPOSITORIES.items():

@@ -51,9 +51,7 @@ def adapted(packed, llama, tmp_path_factory):
     return folder, logged
 
 
-@pytest.mark.filterwarnings(
-    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
-)  # peft causes this warning
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # from peft
 def test_trained_adapter_is_loaded_by_peft(packed, llama, adapted):
     folder, logged = adapted
     found = losses(folder)

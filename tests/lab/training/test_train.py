@@ -76,9 +76,8 @@ def test_training_lowers_the_loss(small, tmp_path, objective):
     logged = []
     result = train(small, tmp_path / "run", config, log=logged.append)
     validation, training = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
-    assert validation[0] == pytest.approx(
-        math.log(500), rel=0.1
-    )  # an untrained model gives 500 tokens equal probability
+    # An untrained model gives all 500 tokens about the same probability.
+    assert validation[0] == pytest.approx(math.log(500), rel=0.1)
     assert validation[-1] < validation[0] - 0.8
     assert training[-1] < training[0] - 0.2
     assert result.test.loss < validation[0] - 0.8
