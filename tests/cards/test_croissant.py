@@ -1,4 +1,4 @@
-"""croissant.json: mlcroissant accepts it as Croissant 1.1 and reads the rows with it."""
+"""mlcroissant accepts croissant.json as valid Croissant 1.1 and reads the rows of the dataset with it."""
 
 import json
 from itertools import islice
@@ -17,12 +17,12 @@ from support.late_imports import Late
 
 mlc = Late("mlcroissant")
 
-pytestmark = [  # warnings of mlcroissant itself
+pytestmark = [  # warnings that mlcroissant itself causes
     pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index is deprecated"),
 ]
 
-# Properties that only the publisher can provide.
+# mlcroissant warns that these properties are missing. Only the publisher can provide them.
 ALLOWED_WARNINGS = ("citeAs", "datePublished")
 BUILDS = {
     "plain": {},
@@ -45,7 +45,7 @@ def built(tmp_path_factory):
 
 
 def open_card(folder: Path, manifest):
-    """Open the card with mlcroissant, without errors and without warnings except for ALLOWED_WARNINGS."""
+    """Open the card with mlcroissant. Fail on errors, and on warnings that are not in ALLOWED_WARNINGS."""
     (folder / CROISSANT).write_bytes(croissant(manifest))
     dataset = mlc.Dataset(jsonld=folder / CROISSANT)
     issues = dataset.metadata.ctx.issues
@@ -56,7 +56,7 @@ def open_card(folder: Path, manifest):
 
 
 def to_row(record):
-    """Convert a record of mlcroissant to a row: columns by name, text as str."""
+    """Convert a record of mlcroissant to a row, with text as str."""
     return {
         name.removeprefix("rows/"): value.decode() if isinstance(value, bytes) else value
         for name, value in record.items()
@@ -127,7 +127,7 @@ def test_hostile_names_do_not_change_the_structure(built, name, tmp_path):
     assert all(char.isprintable() or char == "\n" for char in content)
 
 
-def test_version_is_the_first(built):
+def test_version_is_1_0_0(built):
     folder, manifest = built["plain"]
     assert open_card(folder, manifest).metadata.version == "1.0.0"
 

@@ -1,4 +1,4 @@
-"""README.md of a dataset: `datasets` and the Hub accept it, and no name in a repository can break it."""
+"""`datasets` and the Hub accept the README.md of a dataset, and no name in a repository can break the file."""
 
 import json
 import re
@@ -49,7 +49,7 @@ BUILDS = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Folder, with its cards, and manifest of each build, keyed by its name in BUILDS."""
+    """Build each dataset in BUILDS and write its cards. Return (folder, manifest) of each build, by name."""
     root = tmp_path_factory.mktemp("cards")
     source = write_sources(root / "code")
     result = {}
@@ -157,7 +157,7 @@ def test_hostile_names_do_not_become_markup(built, name):
     assert not kinds & {"html_inline", "html_block", "image", "link_open"}
     assert all(char.isprintable() or char == "\n" for char in card.decode())
     plain = [token.content for token in markdown_tokens(text) if token.type == "text"]
-    assert not any("evil" in one or "onerror" in one for one in plain), "names must be code"
+    assert not any("evil" in one or "onerror" in one for one in plain), "a name is plain text instead of a code span"
     headings = [token for token in markdown_tokens(text) if token.type == "heading_open"]
     assert len(headings) == len(
         [token for token in markdown_tokens(split_card(readme(manifest))[1]) if token.type == "heading_open"]
@@ -340,7 +340,9 @@ def test_every_column_is_described():
     from gristmill.cards.columns import describe_column, features
 
     assert all(map(describe_column, COLUMNS))
-    assert features([IDS, "segments"]) is None, "`datasets` infers the type of objects"
+    assert features([IDS, "segments"]) is None, (
+        "columns of objects need no features, because `datasets` infers their type"
+    )
     simple = [name for name, column in COLUMNS.items() if column.kind is not Kind.OBJECTS]
     assert [one["name"] for one in features(simple)] == simple
 

@@ -132,7 +132,7 @@ def test_notebooks_with_unusual_metadata_pass(source, tmp_path):
     "kind", [made.byte_level, made.sentence_piece_bpe, made.unigram, made.word_piece, made.word_piece_on_spaces]
 )
 def test_datasets_of_other_tokenizers_pass(source, tmp_path, kind):
-    """Some have no special tokens, and some do not reproduce the text."""
+    """Some of these tokenizers have no special tokens, and some do not decode to the original text."""
     (tmp_path / "tokenizer.json").write_text(kind())
     tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
     output = OutputConfig(with_text=kind in {made.byte_level, made.sentence_piece_bpe})
@@ -215,7 +215,7 @@ def test_invalid_settings_are_rejected(built, tmp_path, window):
 
 
 def test_part_size_and_workers_do_not_change_the_report(source, tmp_path, monkeypatch):
-    """Part boundaries are in the middle of rows and files, and one is at the start of the second row."""
+    """Parts end in the middle of rows and files, and once exactly at the start of the second row."""
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     expected = check(tmp_path / "out", workers=1)
     first_row = (tmp_path / "out/train.jsonl").read_bytes().index(b"\n") + 1
@@ -266,12 +266,12 @@ token_lists = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
 
 
 def _reference_overlap(held_out, train):
-    """Count the tokens in spans, the 13-grams, and the 13-grams in train, with sets of tuples."""
-    known = {n: {tuple(ids[i : i + n]) for ids in train for i in range(len(ids) - n + 1)} for n in (13, 50)}
+    """Return, for each held-out text, the numbers of tokens in shared spans, of 13-grams, and of 13-grams in train."""
+    train_grams = {n: {tuple(ids[i : i + n]) for ids in train for i in range(len(ids) - n + 1)} for n in (13, 50)}
     answers = []
     for ids in held_out:
         inside, start = set(), None
-        is_shared = [tuple(ids[i : i + 50]) in known[50] for i in range(max(0, len(ids) - 49))]
+        is_shared = [tuple(ids[i : i + 50]) in train_grams[50] for i in range(max(0, len(ids) - 49))]
         for i, shared in enumerate([*is_shared, False]):
             if shared and start is None:
                 start = i
@@ -279,7 +279,7 @@ def _reference_overlap(held_out, train):
                 if len(set(ids[start : i + 49])) >= 8:
                     inside |= set(range(start, i + 49))
                 start = None
-        grams = [tuple(ids[i : i + 13]) in known[13] for i in range(max(0, len(ids) - 12))]
+        grams = [tuple(ids[i : i + 13]) in train_grams[13] for i in range(max(0, len(ids) - 12))]
         answers.append((len(inside), len(grams), sum(grams)))
     return answers
 
@@ -287,7 +287,7 @@ def _reference_overlap(held_out, train):
 @settings(max_examples=150, deadline=None)
 @given(token_lists, token_lists, st.data())
 def test_shared_spans_match_a_reference_with_sets(held_out, train, data):
-    for _ in range(data.draw(st.integers(0, 4))):  # copy some of train into the held-out side
+    for _ in range(data.draw(st.integers(0, 4))):  # copy part of a train text into a held-out text
         if train and held_out:
             one = data.draw(st.sampled_from(train))
             start, length = data.draw(st.integers(0, 100)), data.draw(st.integers(10, 120))
@@ -316,10 +316,12 @@ def test_threads_do_not_change_shared_spans(monkeypatch):
     shared = [rng.randrange(9) for _ in range(200)]
     train = [np.array(shared + [rng.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
     held_out = [np.array(shared[number:] + shared[:number], np.uint16) for number in range(0, 100, 9)]
-    own = spans.compute_keys
-    few = lambda ids: spans.GramKeys(own(ids).grams50 >> np.uint64(58) << np.uint64(58), own(ids).grams13)  # noqa: E731
+    compute = spans.compute_keys
+    few_keys = lambda ids: spans.GramKeys(  # noqa: E731
+        compute(ids).grams50 >> np.uint64(58) << np.uint64(58), compute(ids).grams13
+    )
     monkeypatch.setattr(spans, "BATCH_TOKENS", 300)
-    monkeypatch.setattr(spans, "compute_keys", few)
+    monkeypatch.setattr(spans, "compute_keys", few_keys)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -330,7 +332,7 @@ def test_threads_do_not_change_shared_spans(monkeypatch):
 
 
 def test_key_collision_is_not_a_leak(monkeypatch):
-    """Even if all keys are equal, only equal ids count."""
+    """All keys are equal in this test, but only equal ids are a leak."""
     same = lambda ids: spans.GramKeys(  # noqa: E731
         np.full(max(0, len(ids) - 49), 7, np.uint64), np.full(max(0, len(ids) - 12), 7, np.uint64)
     )
@@ -397,7 +399,7 @@ def _values(rng):
 
 
 def test_build_and_check_find_the_same_secrets(corpus):
-    """In real files with planted secrets, the check finds what the build finds, and nothing after redaction."""
+    """In real files with planted secrets, the check finds all kinds that the build finds, and nothing after redaction."""
     rng = random.Random(9)
     values = _values(rng)
     for number, path in enumerate(sorted(corpus.rglob("*.py"))):

@@ -154,7 +154,7 @@ def test_secret_in_text_is_reported(planted):
 
 
 def test_held_out_text_in_train_is_reported(planted):
-    """The text of a train file replaces that of a held-out file, with its lines and tokens."""
+    """Replace the text, lines and token count of a held-out row with those of a train row."""
     row = complete_file_row(planted)
     files = {file["path"]: file for file in planted.files}
     other = next(one for one in planted.rows["validation"] if not files[one["path"]]["cuts"])

@@ -1,6 +1,6 @@
-"""Each fault planted in a copy of a valid dataset is reported, with its location, by the check of the content.
+"""Each fault planted in a copy of a valid dataset is reported with its location.
 
-Digests, sizes and row counts are updated after planting, so they do not reveal the fault.
+Digests, sizes and row counts are updated after planting, so only a check of the content can find the fault.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def test_missing_suffix_is_reported(planted):
 
 
 def test_control_token_inside_a_window_is_reported(planted, codebert):
-    """It replaces a token without line feeds, so that the lines still match."""
+    """The control token replaces a token without line feeds, so that the line numbers still match."""
     row = planted.long_file()[0]
     at = next(at for at in range(100, 200) if b"\n" not in codebert.decode([row["input_ids"][at]]))
     row["input_ids"][at] = 2
@@ -145,7 +145,7 @@ def test_duplicate_row_is_reported(planted):
     assert row["path"] in failed["duplicates"][0]
 
 
-def test_row_in_another_split_is_reported(planted):
+def test_row_in_wrong_split_is_reported(planted):
     row = planted.long_file()[3]
     planted.rows["train"].remove(row)
     planted.rows["test"].append(row)
@@ -160,7 +160,8 @@ def test_group_in_two_splits_is_reported(planted):
     test["group"] = train["group"]
     failed = planted.check()
     assert "groups" in failed
-    assert set(failed) <= {"groups", "fresh"}  # one group fewer than recorded, if the group had one file
+    # "fresh" fails if the replaced group had only this file, because then one group is missing.
+    assert set(failed) <= {"groups", "fresh"}
 
 
 def test_train_text_in_held_out_file_is_reported(planted):
@@ -296,7 +297,7 @@ def test_changed_token_in_overlap_is_reported(planted):
 
 
 def test_window_inside_a_cut_is_reported(planted):
-    """The recorded cut is longer, so the window after it begins inside the cut."""
+    """Extend the recorded cut by 20 tokens, so that the window after the cut begins inside it."""
     file = planted.cut_file()
     windows = planted.windows_of(file["path"], file["split"])
     start, end, *more = file["cuts"][0]
@@ -361,7 +362,7 @@ def test_wrong_text_digest_is_reported(planted, digest, check_name):
     assert any(file["path"] in example for example in planted.check()[check_name])
 
 
-def test_another_tokenizer_of_the_same_size_is_reported(planted):
+def test_different_tokenizer_of_the_same_size_is_reported(planted):
     path = planted.folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
     vocab = tokenizer["model"]["vocab"]
@@ -449,7 +450,7 @@ def test_wrong_padding_is_reported(source, tmp_path_factory):
 
 
 def test_window_that_overlaps_a_cut_is_reported(source, tmp_path_factory):
-    """Removing the cut from files.jsonl makes the windows of --decontaminate drop wrong."""
+    """With --decontaminate drop, no window overlaps a cut. If no cut is recorded, windows are missing."""
     planted = Planted(_build(source, tmp_path_factory, {"split": SplitConfig(decontaminate="drop")}))
     assert planted.check() == {}
     planted.cut_file()["cuts"] = []
@@ -470,7 +471,7 @@ def _output(**settings):
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json"])
-def test_damaged_file_fails_its_digest(good, tmp_path, name):
+def test_damaged_file_does_not_match_its_digest(good, tmp_path, name):
     folder = shutil.copytree(good, tmp_path / "dataset")
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -627,7 +628,7 @@ def test_wrong_fingerprint_is_reported(planted):
     assert "fingerprint" in check(planted.folder, workers=1)["digests"].examples[0]
 
 
-# Compressed files: extra data between or inside the frames of the table is reported.
+# Compressed files with frames that do not match the frame table.
 
 
 @pytest.fixture(scope="module")
@@ -661,7 +662,7 @@ def frames(good_zstd, tmp_path):
     return frames
 
 
-def test_frame_after_the_last_is_reported(frames):
+def test_extra_frame_at_the_end_is_reported(frames):
     frames.bytes += zstandard.compress(b'{"input_ids":[1]}\n')
     assert "bytes precede it" in frames.check()[0]
 

@@ -60,7 +60,7 @@ def change_id(planted):
 
 
 def swap_prefix_and_suffix(planted):
-    """Swap prefix and suffix, but keep the sentinels."""
+    """Swap the prefix and the suffix, but leave the sentinels in place."""
     rows = (row for row in planted.rows["train"] if row["fim"] == "psm")
     row = next(one for one in rows if 2 < one["input_ids"].index(SUFFIX) < one["input_ids"].index(MIDDLE) - 1)
     ids = row["input_ids"]
@@ -180,7 +180,7 @@ def test_leak_across_the_edge_of_a_middle_is_reported(planted):
 
 
 def change_row(row, rng):
-    """Change one value in a row, and keep its type."""
+    """Change one random value in a row, without changing its type."""
     name = rng.choice(["input_ids", "input_ids", "fim", "middle", "middle_tokens", "start", "fresh", "lines"])
     ids = row["input_ids"]
     match name:
@@ -191,7 +191,7 @@ def change_row(row, rng):
             row["fim"] = ""
         case "middle":
             row["middle"] = ""
-        case "middle_tokens":  # in SPM, the start of the middle cannot be verified
+        case "middle_tokens":  # the check cannot verify where the middle of an SPM row starts
             row[name] = 0 if row["fim"] == "spm" else row[name] + 1
         case "lines":
             row["lines"] = [row["lines"][0] + 1, row["lines"][1]]

@@ -55,7 +55,7 @@ def remove_row(planted):
 
 def change_id_of_rename(planted):
     rows = (row for row in planted.rows["train"] if row["variant"] == "rename")
-    # All windows are present, so the text can be decoded.
+    # Choose a variant with all its windows, so that the check can decode its text.
     row = next(row for row in rows if variant_row(planted, row, "rename")["draw"] is None)
     row["input_ids"][3] = row["input_ids"][3] % 1000 + 1
 
@@ -138,7 +138,7 @@ def test_duplicate_row_is_reported(planted):
     assert {"duplicates", "windows"} & set(failed)
 
 
-def test_repeat_with_other_ids_is_reported(planted):
+def test_repeat_with_different_ids_is_reported(planted):
     row = repeated_row(planted)
     row["input_ids"][5] = row["input_ids"][5] % 1000 + 1
     assert "windows" in planted.check()
@@ -191,7 +191,7 @@ def test_too_many_epochs_are_reported(planted):
     assert "max_epochs is 1" in str(planted.check()["windows"])
 
 
-def test_draw_with_another_seed_is_reported(planted):
+def test_draw_with_wrong_seed_is_reported(planted):
     planted.manifest["settings"]["sampling"]["seed"] = 99
     assert "but the seed draws" in str(planted.check())
 

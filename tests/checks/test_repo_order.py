@@ -72,7 +72,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 def imports_by_check(text, language):
-    """Return the imports that the check reads, up to its limit."""
+    """Return the distinct imports among the first MAX_IMPORTS that the check finds."""
     found = []
     for one in checked.READERS[language](b"\n".join(text.split(b"\r\n"))):
         found.append(one)
@@ -95,7 +95,7 @@ def test_build_and_check_read_the_same_imports(language, text):
 @pytest.mark.parametrize("language", sorted(set(checked.READERS) - {"tsx", "jsx", "javascript", "c++"}))
 @pytest.mark.parametrize("piece", ["from a import (", "import (", "use a::{{", "'./", " \t", '#include "', "import a,"])
 def test_hostile_text_is_read_in_linear_time(language, piece):
-    """Half a million bytes, on one line and on many lines. Quadratic code would not finish."""
+    """The texts are half a million bytes long, on one line or on many lines. Quadratic code would time out."""
     for end in ("", "\n"):
         text = ((piece + end) * (500_000 // len(piece + end))).encode()
         assert imports_by_check(text, language) == [tuple(one) for one in find_imports(text, language)]
@@ -133,7 +133,7 @@ def test_build_and_check_resolve_imports_to_the_same_files(tree):
 
 
 def graphs(max_files):
-    """Generate the imported files of each file."""
+    """Generate import graphs: for each file, the indices of the files that it imports."""
     return st.integers(0, max_files).flatmap(
         lambda size: st.lists(st.sets(st.integers(0, max(0, size - 1))), min_size=size, max_size=size).map(
             lambda edges: [sorted(imported_here - {number}) for number, imported_here in enumerate(edges)]
@@ -143,25 +143,25 @@ def graphs(max_files):
 
 def reachable(imported, number):
     """Return all files that a file imports, directly or indirectly."""
-    found, left = set(), list(imported[number])
-    while left:
-        one = left.pop()
+    found, pending = set(), list(imported[number])
+    while pending:
+        one = pending.pop()
         if one not in found:
             found.add(one)
-            left += imported[one]
+            pending += imported[one]
     return found
 
 
 def reference_order(imported):
-    """Apply the rule literally, and scan all files in each step."""
+    """In each step, scan all files for those that may come next, and append the one with the fewest pending imports."""
     leads_to = [reachable(imported, number) for number in range(len(imported))]
     order = []
     while len(order) < len(imported):
-        left = {number: set(imported[number]) - set(order) for number in range(len(imported)) if number not in order}
+        pending = {number: set(imported[number]) - set(order) for number in range(len(imported)) if number not in order}
         candidates = [
             (len(imported_here), number)
-            for number, imported_here in left.items()
-            if all(number in leads_to[one] for one in imported_here)  # all pending imports are in a cycle with it
+            for number, imported_here in pending.items()
+            if all(number in leads_to[one] for one in imported_here)  # every pending import is in a cycle with the file
         ]
         order.append(min(candidates)[1])
     return order

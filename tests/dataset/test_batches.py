@@ -1,4 +1,4 @@
-"""An epoch gives every row once, or by its weight, to one rank, and is reproducible by seed."""
+"""An epoch draws every row once, or in proportion to its weight, and divides the draws among all ranks."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def test_shuffling_separates_neighbors():
     st.lists(st.floats(0, 9), min_size=1, max_size=40).filter(lambda weights: sum(weights) > 1e-6),
     st.floats(0, 1, exclude_max=True),
 )
-def test_draws_per_row_are_its_share_rounded_down_or_up(weights, offset):
+def test_number_of_draws_of_a_row_is_its_share_rounded_down_or_up(weights, offset):
     shares = np.array(weights) * (len(weights) / sum(weights))
     counts = draw_counts(np.array(weights), offset)
     assert counts.sum() == len(weights)
@@ -86,7 +86,7 @@ def test_batches_of_all_ranks_equal_those_of_one_larger_rank(num_rows, world_siz
 
 
 @given(sizes, worlds, batch_sizes)
-def test_drop_last_gives_all_ranks_equally_many_batches(num_rows, world_size, batch_size):
+def test_drop_last_gives_all_ranks_the_same_number_of_batches(num_rows, world_size, batch_size):
     ranks = [
         Batches(Order(num_rows), batch_size, rank=rank, world_size=world_size, drop_last=True)
         for rank in range(world_size)
@@ -104,6 +104,6 @@ def test_batches_resume_from_a_state():
 
 
 @pytest.mark.parametrize("other", [Batches(Order(22), 4), Batches(Order(23, seed=1), 4), Batches(Order(23), 5)])
-def test_state_of_other_batches_is_rejected(other):
+def test_state_of_different_batches_is_rejected(other):
     with pytest.raises(ConfigError, match="the state does not match these batches"):
         Batches(Order(23), 4).load_state_dict(other.state_dict())

@@ -18,7 +18,7 @@ def dataset(request, tmp_path_factory, corpus):
     return open_dataset(out)
 
 
-def test_rows_in_order_by_number_and_by_slice(dataset):
+def test_rows_are_read_in_order_by_number_and_by_slice(dataset):
     rows = dataset["train"]
     in_order = list(rows)
     assert len(rows) == len(in_order) == dataset.manifest.splits["train"].windows
@@ -106,7 +106,7 @@ def test_manifest_with_impossible_values_is_rejected(built, tmp_path, old, new, 
 
 
 def test_data_file_with_an_impossible_name_is_missing(built, tmp_path):
-    """`gristmill check` reports it too. The viewer can still compute the stamp of the dataset."""
+    """Opening the split fails, but the viewer can still compute the stamp of the dataset."""
     content = (built[0] / "manifest.json").read_text().replace('"test.jsonl": ', r'"test\u0000": ')
     (tmp_path / "manifest.json").write_text(content)
     dataset = open_dataset(tmp_path)

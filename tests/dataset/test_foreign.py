@@ -43,7 +43,7 @@ def test_data_files_of_a_split_are_found_in_every_format(tmp_path):
 
 
 def test_foreign_rows_are_converted_with_renamed_columns(codebert, tmp_path):
-    """The rows name no file, so each is a separate text."""
+    """The rows contain no path, so each row is a separate text."""
     rows = [codebert.encode(b"name = %d\n" % number * 40).ids.tolist() for number in range(30)]
     rows = [[0, *ids, 2] for ids in rows]
     for name in ("foreign", "out"):

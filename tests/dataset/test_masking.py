@@ -1,4 +1,4 @@
-"""Masking selects the right tokens at the right rate, and changes nothing else."""
+"""Masking selects tokens at the requested rate, never selects special tokens, and leaves other tokens unchanged."""
 
 import numpy as np
 import pytest
@@ -32,32 +32,32 @@ def ids(codebert):
 
 
 @pytest.fixture(scope="module")
-def many(ids):
+def many_items(ids):
     return [item(ids[: 100 + position % 400], position) for position in range(400)]
 
 
-def test_default_rates_select_15_percent_and_mask_80_percent_of_these(codebert, many):
-    batch = MaskedCollator(FRAME, codebert)(many)
+def test_default_rates_select_15_percent_and_mask_80_percent_of_these(codebert, many_items):
+    batch = MaskedCollator(FRAME, codebert)(many_items)
     labels, seen = batch["labels"].numpy(), batch["input_ids"].numpy()
     hidden = labels != -100
-    num_tokens = sum(len(one["input_ids"]) - 2 for one in many)
+    num_tokens = sum(len(one["input_ids"]) - 2 for one in many_items)
     assert hidden.sum() / num_tokens == pytest.approx(0.15, abs=0.005)
     assert (seen[hidden] == MASK_ID).mean() == pytest.approx(0.8, abs=0.01)
     assert (seen[hidden] == labels[hidden]).mean() == pytest.approx(0.1, abs=0.01)
 
 
-def test_selected_tokens_have_labels_and_others_are_unchanged(codebert, many):
-    batch = MaskedCollator(FRAME, codebert)(many)
-    plain = CausalCollator(FRAME)(many)["input_ids"]
+def test_selected_tokens_have_labels_and_others_are_unchanged(codebert, many_items):
+    batch = MaskedCollator(FRAME, codebert)(many_items)
+    plain = CausalCollator(FRAME)(many_items)["input_ids"]
     hidden = batch["labels"] != -100
     assert torch.equal(batch["input_ids"][~hidden], plain[~hidden])
     assert torch.equal(batch["labels"][hidden], plain[hidden])
 
 
-def test_special_tokens_and_padding_are_never_selected_or_inserted(codebert, many):
+def test_special_tokens_and_padding_are_never_selected_or_inserted(codebert, many_items):
     control = sorted(codebert.definition.control_ids)
     with_control = [item([*control, 5, 6, 7] * 50, position) for position in range(100)]
-    for items in (many, with_control):
+    for items in (many_items, with_control):
         plain = CausalCollator(FRAME)(items)["input_ids"].numpy()
         batch = MaskedCollator(FRAME, codebert, rate=1.0)(items)
         labels, seen = batch["labels"].numpy(), batch["input_ids"].numpy()
@@ -79,8 +79,8 @@ def test_mask_depends_on_the_draw_and_not_on_the_batch(codebert, ids):
     assert not torch.equal(MaskedCollator(FRAME, codebert, seed=4)([item(ids[:60], 7)])["labels"][0], alone)
 
 
-def mixed(state):
-    """SplitMix64 with Python integers."""
+def mix_bits(state):
+    """Mix the bits of a number as SplitMix64 does, with Python integers."""
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
     return state ^ (state >> 31)
@@ -89,14 +89,14 @@ def mixed(state):
 def test_masks_match_a_pure_python_hash():
     step, (epoch, position), rate = 0x9E3779B97F4A7C15, (2, 1000), 0.5
     ids, random_ids = list(range(20, 60)), list(range(10, 90))
-    window = mixed(
-        (mixed((stable_hash("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
+    window = mix_bits(
+        (mix_bits((stable_hash("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
     )
     expected = []
     for index, one in enumerate(ids):
-        bits = mixed((window + (index + 1) * step) % 2**64)
-        choice = mixed((bits + step) % 2**64)
-        other = random_ids[mixed((choice + step) % 2**64) * len(random_ids) >> 64]
+        bits = mix_bits((window + (index + 1) * step) % 2**64)
+        choice = mix_bits((bits + step) % 2**64)
+        other = random_ids[mix_bits((choice + step) % 2**64) * len(random_ids) >> 64]
         seen = 99 if choice < 0.8 * 2**64 else other if choice < 0.9 * 2**64 else one
         expected.append(seen if bits < rate * 2**64 else one)
     masking = Masking(99, np.array(random_ids), rate=rate, seed=5)
@@ -145,7 +145,7 @@ def test_causal_labels_exclude_special_tokens(ids):
 
 
 @pytest.mark.parametrize(("options", "width"), [({}, 7), ({"multiple_of": 8}, 8), ({"pad": "length"}, 512)])
-def test_batches_are_padded_to_the_longest_a_multiple_or_the_window_length(ids, options, width):
+def test_batches_are_padded_to_the_longest_item_a_multiple_or_the_window_length(ids, options, width):
     batch = CausalCollator(FRAME, **options)([item(ids[:5]), item(ids[:3])])
     assert {tuple(tensor.shape) for tensor in batch.values()} == {(2, width)}
     assert (batch["input_ids"][1, 5:] == 1).all()

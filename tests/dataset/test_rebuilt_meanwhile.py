@@ -1,4 +1,4 @@
-"""A dataset is rebuilt while it is read: readers return the rows of one build, or raise an error."""
+"""If a dataset is rebuilt while it is read, readers return the rows of a single build or raise an error."""
 
 import os
 import pickle
@@ -32,14 +32,14 @@ FORMATS = {"plain": {}, "zstd": {"compress": "zstd"}, "parquet": {"formats": ["p
 
 
 def distinct_text(seed):
-    """Return a text of about the same size for each seed, no near-duplicate of the others."""
+    """Return a text. Texts of different seeds have the same size and are not near-duplicates."""
     words = random.Random(seed)
     return "".join(f"{word} = {word[::-1]}\n" for word in ("".join(words.choices("abcdefgh", k=9)) for _ in range(60)))
 
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """Two builds per format, with the same names, splits and sizes, so that their files can be confused.
+    """Build two datasets per format with the same names, splits and sizes, so that a reader could mix up their files.
 
     The vocabulary is small because a hundred processes load it.
     """
@@ -60,7 +60,7 @@ def builds(tmp_path_factory):
 
 @pytest.fixture
 def copied(builds, tmp_path):
-    """Copy the first build to `out` and the second to `other`."""
+    """Return a function that copies the first build to `out` and the second build to `other`."""
 
     def copy(name="plain", where="."):
         return [Path(shutil.copytree(one, tmp_path / where / to)) for one, to in zip(builds[name], NAMES, strict=True)]
@@ -69,7 +69,7 @@ def copied(builds, tmp_path):
 
 
 def replace(out, other):
-    """Replace `out` by `other` as a build does, and delete the earlier dataset."""
+    """Replace `out` with `other` as a build does, and delete the old dataset."""
     os.rename(out, out.with_name("away"))
     os.rename(other, out)
     shutil.rmtree(out.with_name("away"))
@@ -84,7 +84,7 @@ def rows_by_number(out):
     return [dict(dataset[split][number]) for split in dataset for number in reversed(range(len(dataset[split])))]
 
 
-def checked(out):
+def check_result(out):
     report = gristmill.check(out, workers=1)
     return report.ok, report.fingerprint
 
@@ -93,7 +93,7 @@ READERS = {
     "rows": all_rows,
     "rows by number": rows_by_number,
     "tokenizer": lambda out: open_dataset(out).tokenizer.definition.sha256,
-    "check": checked,
+    "check": check_result,
     "show": lambda out: str(view_row(open_dataset(out), "train", 0)),
     "explain a file": lambda out: str(explain_file(out, "a.py")),
     "explain a row": lambda out: str(explain_row(out, "train", 0)),
@@ -104,14 +104,18 @@ READERS = {
 
 
 def read_and_replace(reader, out, other, last):
-    """Replace the dataset when file number `last` is opened. Return the result or error, and the number of opened files."""
+    """Run a reader and replace the dataset when the reader opens its `last`-th file, or never if `last` is 0.
+
+    Return the result or the error of the reader, and the number of files that it opened.
+    """
     num_opened = 0
     is_replacing = False
 
     def audit(event, arguments):
         nonlocal num_opened, is_replacing
+        # Include os.listdir, because Arrow lists the folder and then opens files without an audit event.
         if event not in {"open", "os.listdir"} or is_replacing or isinstance(arguments[0], int):
-            return  # Arrow opens files without an audit event, but lists their folder before
+            return
         if os.fsdecode(arguments[0]).startswith(f"{out}/"):
             num_opened += 1
             if num_opened == last:

@@ -1,4 +1,4 @@
-"""Reading rows by number, in order and without ids gives the same windows."""
+"""Rows have the same windows whether they are read by number, in order, or without ids."""
 
 import json
 import shutil

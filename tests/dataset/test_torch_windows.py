@@ -1,4 +1,4 @@
-"""Windows for training: each goes to one rank and worker, and loading resumes where it stopped."""
+"""Every training window goes to one rank and one worker, and an interrupted loader resumes where it stopped."""
 
 import json
 import pickle
@@ -29,7 +29,7 @@ torch = Late("torch")
 (StateReportingStream,) = late("support.stateful_streams", "StateReportingStream")
 (process_rank,) = late("gristmill.dataset.torch_split", "process_rank")
 
-# Workers are tested on machines with fewer cores, too.
+# PyTorch warns if the machine has fewer cores than the test has workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
@@ -45,7 +45,7 @@ def package(corpus):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Use small blocks, so that a split of a few hundred rows has many."""
+    """Use small blocks, so that a split of a few hundred rows has many blocks."""
     monkeypatch.setattr("gristmill.dataset.torch_stream.BLOCK_ROWS", 8)
 
 
@@ -58,7 +58,7 @@ def rows_of(items):
     return [item["row"] for item in items]
 
 
-def same(left, right):
+def are_equal_batches(left, right):
     return len(left) == len(right) and all(
         a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
         for a, b in zip(left, right, strict=True)
@@ -103,7 +103,7 @@ def test_stored_padding_is_removed(dataset, corpus, tmp_path):
 
 
 def test_all_tokens_of_foreign_rows_are_fresh(dataset, tmp_path):
-    """Rows as kept by `gristmill bench --keep`."""
+    """The rows have the columns that `gristmill bench --keep` writes."""
     out = tmp_path / "kept"
     out.mkdir()
     manifest = json.loads((dataset.folder / "manifest.json").read_text())
@@ -125,14 +125,14 @@ def test_loader_resumes_within_an_epoch(dataset, num_workers):
         seen.append(batch)
         if len(seen) == 3:
             state = json.loads(json.dumps(loader.state_dict()))
-    assert same(seen, complete)
+    assert are_equal_batches(seen, complete)
     resumed = dataset.torch("validation", seed=4).loader(4, collate, num_workers=num_workers)
     resumed.load_state_dict(state)
     resumed.set_epoch(0)
-    assert same(list(resumed), complete[3:])
-    assert same(list(resumed), complete)
+    assert are_equal_batches(list(resumed), complete[3:])
+    assert are_equal_batches(list(resumed), complete)
     resumed.set_epoch(1)
-    assert not same(list(resumed), complete)
+    assert not are_equal_batches(list(resumed), complete)
 
 
 def test_state_at_the_end_of_an_epoch_has_no_batches_left(dataset):
@@ -217,7 +217,7 @@ def test_compressed_windows_are_the_same(dataset, corpus, tmp_path):
     assert len([name for name in packed.manifest.files if name.startswith("train")]) > 1
     plain, unpacked = dataset.torch("train"), packed.torch("train")
     collate = plain.causal_collator()
-    assert same(
+    assert are_equal_batches(
         list(plain.loader(16, collate, num_batches=9)), list(unpacked.loader(16, collate, num_batches=9, num_workers=1))
     )
     unpickled = pickle.loads(pickle.dumps(unpacked))
@@ -290,7 +290,7 @@ def test_stream_resumes_within_an_epoch(dataset, num_delivered, monkeypatch):
 
 @pytest.mark.usefixtures("small_blocks")
 def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
-    """Each worker has several pools of several blocks."""
+    """The split is large enough for several pools of several blocks per worker."""
     monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 3)
     num_rows = len(dataset["validation"])
     assert num_rows > 4 * 2 * 3 * 8
@@ -298,7 +298,7 @@ def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
         "batch_size": None,
         "num_workers": 2,
         "multiprocessing_context": "fork",
-    }  # so that workers see the patches
+    }  # forked workers inherit the patched constants
     complete = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True)), **options))
     assert sorted(row for _, row, _ in complete) == list(range(num_rows))
     num_delivered = num_rows // 2 + 1

@@ -20,7 +20,7 @@ from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys, concat
 
 
 def grams(ids):
-    """Slow and obvious reference."""
+    """Return the set of n-grams of a text. Slow, obvious reference."""
     return {tuple(ids[at : at + GRAM_TOKENS]) for at in range(max(1, len(ids) - GRAM_TOKENS + 1))}
 
 
@@ -115,7 +115,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
 
 
 def test_tiny_files_cost_a_few_comparisons_each():
-    """The number of half-similar files does not matter."""
+    """Many files are half similar, but each is compared with only a few others."""
     rng = random.Random(3)
     arrays = [
         np.array([1, 2, 3, 4, rng.randrange(600), 5, rng.randrange(50), 6][: rng.randrange(5, 9)], np.uint16)

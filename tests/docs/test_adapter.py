@@ -1,4 +1,4 @@
-"""The commands in docs/adapter.md run in order and print the output on the page, except for digits."""
+"""The commands in docs/adapter.md, run from top to bottom, print the output on the page, except for digits."""
 
 import contextlib
 import io
@@ -30,13 +30,13 @@ def run_command(command):
 
 
 def comparable_lines(text):
-    """Return the lines without what differs between machines: digits, the spaces that align them, and the device."""
+    """Return the lines without digits, alignment spaces and the device, which differ between machines."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     lines = [re.sub(r"\b(device|on) (CPU|NVIDIA).*", r"\1", line) for line in lines]
     return ["def read_" if line.startswith("def read_") else re.sub(r"[\d,.]*\d", "#", line) for line in lines]
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # called by peft
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # from peft
 def test_commands_print_the_output_on_the_page(tmp_path, monkeypatch):
     library = made_library()
     for name, package in REPOSITORIES.items():

@@ -1,4 +1,4 @@
-"""tools/check_sentences.py reports the patterns it is meant to report, and nothing else."""
+"""tools/check_sentences.py reports every pattern in its tables, and accepts plain sentences."""
 
 import subprocess
 import sys

@@ -16,7 +16,7 @@ FOLDER = ROOT / "docs/trainers"
 
 @pytest.fixture(scope="module")
 def manifest_of(tmp_path_factory):
-    """Return a function that makes a manifest with rows in all splits for a window length."""
+    """Return a function that builds a dataset with a given window length and returns its manifest."""
     folder = tmp_path_factory.mktemp("manifests")
     files = {f"part{number}.py": f"value_{number} = {number}\n" * 20 for number in range(12)}
     source = str(write_tree(folder / "repo", files))

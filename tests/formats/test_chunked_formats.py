@@ -1,4 +1,4 @@
-"""Behavior that MDS and LitData share: rows in chunks with an index, and checks of all values read from files."""
+"""Behavior that MDS and LitData share: rows are in chunks with an index, and damaged files are reported."""
 
 import json
 from typing import Any, NamedTuple
@@ -78,7 +78,10 @@ def test_split_without_rows_has_no_files(tmp_path, chunked):
 
 
 def change_index(change):
-    """`change` takes the index, the chunks in it and the format. It changes the index in place or returns another one."""
+    """Return a function that damages the index of a split.
+
+    `change` is called with the index, its list of chunks and the format. It changes the index in place or returns a new one.
+    """
 
     def damage(folder, chunked):
         index = json.loads((folder / "index.json").read_bytes())
@@ -151,7 +154,7 @@ SCHEMAS = {
 @every_format
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_changed_byte_gives_rows_or_dataset_error(tmp_path, chunked, schema):
-    """Change one byte at a time, in the complete file and again in its first bytes, where counts and sizes are."""
+    """Change one byte at a time: first anywhere in the file, then in its first 200 bytes, which hold counts and sizes."""
     chunked.write(tmp_path, schema, make_batch(schema, 2))
     path = tmp_path / "train" / chunked.first_chunk
     content = path.read_bytes()

@@ -26,7 +26,7 @@ def sha256_of(rows):
     return content.sha256()
 
 
-def changed(number, **fields):
+def change_row(number, **fields):
     names = ("split", "repo", "path", "start", "ids")
     rows = list(ROWS)
     rows[number] = tuple((dict(zip(names, rows[number], strict=True)) | fields).values())
@@ -36,20 +36,20 @@ def changed(number, **fields):
 @pytest.mark.parametrize(
     "rows",
     [
-        changed(0, ids=[1, 2, 9]),
-        changed(0, ids=[1, 2]),
-        changed(0, repo="q"),
-        changed(0, path="A.py"),
-        changed(1, start=1),
-        changed(2, split="test"),
-        changed(4, ids=[6, 70_001]),
+        change_row(0, ids=[1, 2, 9]),
+        change_row(0, ids=[1, 2]),
+        change_row(0, repo="q"),
+        change_row(0, path="A.py"),
+        change_row(1, start=1),
+        change_row(2, split="test"),
+        change_row(4, ids=[6, 70_001]),
         [ROWS[1], ROWS[0], *ROWS[2:]],
         ROWS[1:],
         [*ROWS, ROWS[0]],
-        # The same ids, divided elsewhere between windows.
+        # The same ids, with a different boundary between the windows.
         [("train", "r", "a.py", 0, [1, 2]), ("train", "r", "a.py", 2, [3, 3, 4]), *ROWS[2:]],
-        # The same bytes, divided elsewhere between repository and path.
-        changed(0, repo="r\0a.py", path=""),
+        # The same bytes, with a different boundary between repository and path.
+        change_row(0, repo="r\0a.py", path=""),
     ],
     ids=str,
 )

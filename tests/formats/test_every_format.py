@@ -1,4 +1,4 @@
-"""Requirements of every format in the table. A new format that misses one fails here, by name."""
+"""Requirements that every format in the table FORMATS must meet."""
 
 import json
 import tempfile
@@ -40,7 +40,7 @@ def test_rows_are_read_back_and_bytes_do_not_depend_on_batches(name, case, both_
         names = format_.write(split_batch_at(batch, cuts), target)
         assert sorted(names) == list(bytes_in(target.folder))
         format_.write(split_batch_at(batch, other_cuts), target._replace(folder=Path(again)))
-        format_.write(split_batch_at(batch, other_cuts), target)  # over existing files
+        format_.write(split_batch_at(batch, other_cuts), target)  # overwrites existing files
         assert bytes_in(Path(again)) == bytes_in(target.folder)
         rows = format_.open(target.folder, Split.TRAIN, schema)
         assert len(rows) == len(batch)
@@ -78,7 +78,9 @@ def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
 
 
 def test_generated_rows_have_every_column():
-    assert {*EVERY, *PACKED, "attention_mask"} == set(COLUMNS) - {"tokens"}, "only documents have the column tokens"
+    assert {*EVERY, *PACKED, "attention_mask"} == set(COLUMNS) - {"tokens"}, (
+        "generate every column except tokens, which only documents have"
+    )
 
 
 def read_jsonl(folder, _schema):

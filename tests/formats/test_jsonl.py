@@ -58,7 +58,7 @@ class DocumentCase(NamedTuple):
     document: SimpleNamespace
     utf8: bytes
     starts: list[int]
-    """Byte offset of each token, followed by the length."""
+    """Byte offset of each token, followed by the length of the text."""
     ids: list[int]
     newline_tokens: list[int]
     windows: Windows
@@ -72,7 +72,7 @@ class DocumentCase(NamedTuple):
 
 @st.composite
 def documents(draw, schema):
-    """A random text, cut into random tokens, also in the middle of characters."""
+    """Generate a random text, and cut it into tokens at random bytes, even inside characters."""
     utf8 = draw(st.text(min_size=1, max_size=150)).encode()
     cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
     num_tokens = len(cuts) - 1
@@ -127,7 +127,7 @@ def cases(draw):
 
 
 def expected_rows(schema, made):
-    """Build the expected rows one by one, from the meaning of each column."""
+    """Yield the expected rows, with each column computed from its definition."""
     for one in made:
         ranges = zip(one.windows.starts.tolist(), one.windows.ends.tolist(), one.windows.fresh.tolist(), strict=True)
         for (start, end, fresh), repeat, fim, closes in zip(ranges, one.repeats, one.fim, one.closes, strict=True):
@@ -161,7 +161,7 @@ def expected_rows(schema, made):
 
 
 def text_between(one, start, end):
-    """Return the text of some tokens. A character that two tokens share belongs to the first."""
+    """Return the text of tokens `start` to `end`. A character that two tokens share belongs to the first of them."""
     at, to = one.starts[start], one.starts[end]
     while at < len(one.utf8) and one.utf8[at] & 0xC0 == 0x80:
         at += 1
@@ -248,7 +248,7 @@ def test_rows_are_read_by_number(tmp_path):
     assert list(file) == lines
 
 
-def test_file_with_another_number_of_rows_is_damaged(tmp_path):
+def test_file_with_wrong_number_of_rows_is_damaged(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n{}\n")
     with pytest.raises(DatasetError, match="damaged: it has 2 rows, but the manifest records 3"):

@@ -1,4 +1,4 @@
-"""LitData: the same bytes as the library writes, rows that the library reads, and checks of all values read from files."""
+"""LitData files are byte-identical to those of the library, which can read them. Damaged files are reported."""
 
 import json
 

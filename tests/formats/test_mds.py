@@ -1,4 +1,4 @@
-"""MDS: the same bytes as the library writes, rows that the library reads, and checks of all values read from files."""
+"""MDS files are byte-identical to those of the library, which can read them. Damaged files are reported."""
 
 import json
 
@@ -86,7 +86,7 @@ def test_id_outside_the_vocabulary_is_refused(tmp_path):
 
 
 class Damage:
-    """Changes to the files, each of which the reader must report."""
+    """Make functions that damage the index or the first shard. The reader must report each damage."""
 
     @staticmethod
     def index(change):

@@ -79,7 +79,7 @@ def read_files(folder):
 
 
 def reference_stream(rows, schema):
-    """Build the stream, the ends of documents, and (offset, count, is_framed) of each row, slowly and simply."""
+    """Return the stream, the ends of documents, and (offset, count, is_framed) of each row. Slow and simple."""
     documents, windows, last = [], [], None
     for one in rows:
         ids = one["input_ids"]
@@ -113,7 +113,7 @@ CONTENTS = st.lists(st.integers(0, 5), max_size=9)
 
 @st.composite
 def any_rows(draw):
-    """Windows of two files, which mostly continue the window before. Some ids are also special ids."""
+    """Generate windows of two files. Most windows continue the previous window, and some contain special ids."""
     names = draw(st.sets(st.sampled_from(["repeat", "variant", "labels", "text", "weight", "fim"])))
     files = [draw(st.lists(st.integers(0, 5), min_size=30, max_size=30)) for _ in range(2)]
     rows, start = [], 0
@@ -188,7 +188,7 @@ def test_bytes_do_not_depend_on_batches(format_, tmp_path, case, data):
 @EACH_FORMAT
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=any_rows(), is_edge=st.lists(st.booleans(), min_size=12, max_size=12))
-def test_joined_pieces_equal_what_one_task_writes(format_, tmp_path, case, is_edge):
+def test_joined_pieces_equal_the_files_of_one_task(format_, tmp_path, case, is_edge):
     rows, schema = case
     batch = to_batch(rows, schema)
     edges = [row + 1 for row in np.flatnonzero(~equals_previous(batch)).tolist() if is_edge[row]] if rows else []
@@ -215,7 +215,7 @@ def test_write_returns_the_names_of_all_files(format_, tmp_path):
 def test_split_without_rows_is_read_even_if_its_files_are_missing(format_, tmp_path, batches):
     write(format_, tmp_path / "out", batches)
     assert stream_and_ends(format_, tmp_path / "out") == ([], [])
-    for split in (Split.TRAIN, Split.TEST):  # nothing was written for test
+    for split in (Split.TRAIN, Split.TEST):  # no files were written for the test split
         reader = format_.open(tmp_path / "out", split, SCHEMA)
         assert len(reader) == 0
         batch = reader.read(0, 0)
@@ -226,7 +226,7 @@ def test_split_without_rows_is_read_even_if_its_files_are_missing(format_, tmp_p
 @EACH_FORMAT
 @pytest.mark.parametrize("is_framed", [True, False], ids=["with special ids", "without special ids"])
 def test_packed_row_is_stored_as_one_document(format_, tmp_path, is_framed):
-    """A packed row contains the end tokens of its files, so none is added after it."""
+    """A packed row already contains the end tokens of its files, so the writer adds no end token."""
     segments = [{"repo": "r", "path": "a.py", "start": 0}, {"repo": "r", "path": "b.py", "start": 4}]
     ids = framed([5, 2, 1, 1, 6]) if is_framed else [5, 6, 3, 7, 8, 9, 9, 9]
     rows = [
@@ -335,7 +335,7 @@ def test_files_of_different_builds_are_damaged(format_, tmp_path):
         shutil.rmtree(tmp_path / "mixed", ignore_errors=True)
         shutil.copytree(tmp_path / "one", tmp_path / "mixed")
         shutil.copy(tmp_path / "other" / name, tmp_path / "mixed")
-        if name == "train.stream.json":  # for people, not read back
+        if name == "train.stream.json":  # gristmill never reads this file
             assert len(read_all(format_, tmp_path / "mixed")) == 2
             continue
         with pytest.raises(DatasetError, match="is damaged"):
@@ -392,7 +392,7 @@ def test_changed_byte_gives_rows_or_dataset_error(format_, tmp_path):
         ("lines", [None]),
     ],
 )
-def test_columns_of_another_type_are_damaged(tmp_path, column, value):
+def test_columns_of_the_wrong_type_are_damaged(tmp_path, column, value):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     path = tmp_path / "out/train.rows.jsonl"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {column: value}) + "\n")
@@ -491,7 +491,7 @@ def test_rows_of_a_dataset_are_read_back_with_the_same_digest(format_, dataset, 
 
 @EACH_FORMAT
 def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_, dataset, tmp_path):
-    """Only ids between rows: ids inside rows are checked as rows."""
+    """Only ids between rows are changed, because the checks of rows cover the other ids."""
     manifest, out = read_manifest(dataset), tmp_path / "out"
     schema, folder = Schema.of(manifest), out / format_.name
     folder.mkdir(parents=True)
@@ -519,7 +519,7 @@ def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_,
 
 
 def test_stream_has_each_file_once_with_its_end_token(source, tmp_path):
-    """Read the stream as nanoGPT does."""
+    """Read the stream with np.memmap, as nanoGPT does."""
     out = tmp_path / "dataset"
     manifest = build(Config(sources=[str(source)], out=str(out), split=SplitConfig(decontaminate="off")))
     schema, tokenizer = Schema.of(manifest), load_tokenizer()

@@ -36,7 +36,7 @@ def test_any_row_is_read_without_the_rows_before_it(tmp_path):
     assert len(read_table(tmp_path / "a.zst")) > 5
 
 
-def test_other_readers_see_one_ordinary_stream(tmp_path):
+def test_other_readers_see_a_single_stream(tmp_path):
     all_rows = rows(500)
     path = write(tmp_path / "a.zst", all_rows)
     with (
@@ -105,7 +105,7 @@ def test_huge_size_in_the_table_is_not_allocated(tmp_path):
         ZstdJsonlFile(path, 300)[0]
 
 
-def test_file_with_another_number_of_rows_is_damaged(tmp_path):
+def test_file_with_wrong_number_of_rows_is_damaged(tmp_path):
     with pytest.raises(DatasetError, match="300 rows, but the manifest records 301"):
         ZstdJsonlFile(write(tmp_path / "a.zst", rows(300)), 301)[0]
 

@@ -13,9 +13,9 @@ from support.short_trainings import small_dataset
 def short_trainings() -> Iterator[None]:
     """Give the model `tiny` two narrow layers, and exclude loaded modules from garbage collection.
 
-    Accelerate collects garbage at the end of each training, which would scan all objects of PyTorch.
+    Accelerate collects garbage at the end of each training run. Without the exclusion, this scans all objects of PyTorch.
     """
-    from gristmill.lab.training import models, train  # noqa: F401 - imports everything that a training needs
+    from gristmill.lab.training import models, train  # noqa: F401 - imports everything that a training run needs
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.SIZES, "tiny", models.Size(layers=2, width=64, heads=2, learning_rate=2e-3))

@@ -1,4 +1,4 @@
-"""Export writes the same windows in every format as a build does."""
+"""In every format, an export writes the same windows as a build."""
 
 import fcntl
 import hashlib
@@ -45,7 +45,7 @@ def source(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def make_dataset(tmp_path_factory, source):
-    """Return a function that makes a dataset with its work folder: a copy of one built once for these settings."""
+    """Return a function that copies a dataset and its work folder. Each combination of settings is built only once."""
     folder = tmp_path_factory.mktemp("made")
     built = {}
 

@@ -1,4 +1,4 @@
-"""Each trainer's own library reads the exported folder as the rows of the dataset."""
+"""The library of each trainer reads the rows of the dataset from the exported folder."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def contents(folder):
 
 
 def segments(row):
-    """Return the ids of each segment, according to segment_ids."""
+    """Return the ids of each segment in segment_ids."""
     pairs = zip(row["segment_ids"], row["input_ids"], strict=True)
     return [[token for _, token in segment] for _, segment in groupby(pairs, key=lambda pair: pair[0])]
 
@@ -175,7 +175,7 @@ def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_pat
             starts = [int(np.flatnonzero(numbers == number)[0]) for number in numbers]
             assert sample["position_ids"] == [index - start for index, start in enumerate(starts)]
             assert sample["labels"][:-1] == sample["tokens"][1:]
-            # The token after an end token starts another document and has no loss. The end token itself has a loss.
+            # The token after an end token starts a new document and has no loss. The end token itself has a loss.
             assert sample["loss_mask"] == [float(token != END) for token in sample["tokens"]]
             is_visible = (numbers[:, None] == numbers) & np.tri(64, dtype=bool)
             assert np.array_equal(~np.array(sample["attention_mask"])[0], is_visible)
@@ -233,7 +233,7 @@ def test_nanochat_uses_the_last_shard_for_validation(datasets, tmp_path, monkeyp
         found = [text for path in paths for rank in range(2) for text in texts_of_rank(path, rank, 2)]
         expected = [row["text"] for row in open_dataset(datasets / "text")[split]]
         assert sorted(found) == sorted(expected)
-        assert found != expected  # shuffled, as nanochat reads them in order
+        assert found != expected  # the export shuffles texts, because nanochat does not
     assert all(texts_of_rank(validation, rank, 2) for rank in range(2))
 
 
@@ -341,7 +341,7 @@ def test_rows_that_a_trainer_would_misread_are_refused(source, tokenizer, tmp_pa
     sections, trainer, message = REFUSED[case]
     if case == "fill in the middle":
         sections = {"tokenizer": codebert_with(MARKERS, tmp_path / "tokenizer"), **sections}
-    elif case not in {"masked", "noise"}:  # these need the default tokenizer, CodeBERT's, which has a mask token
+    elif case not in {"masked", "noise"}:  # these cases need the mask token of CodeBERT, the default tokenizer
         sections = {"tokenizer": tokenizer, **sections}
     build(Config(sources=[source], out=str(tmp_path / "dataset"), **sections))
     with pytest.raises(DatasetError, match=message):
@@ -349,7 +349,7 @@ def test_rows_that_a_trainer_would_misread_are_refused(source, tokenizer, tmp_pa
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("dataset-")] == []
 
 
-def test_rows_of_another_kind_are_refused(datasets, tmp_path, monkeypatch):
+def test_rows_of_the_wrong_kind_are_refused(datasets, tmp_path, monkeypatch):
     for kind, trainer, message in (
         (
             "packed",
@@ -439,7 +439,9 @@ def test_fill_in_the_middle_document_is_one_segment_with_its_end_token(source, t
         ends = list(accumulate(row["seq_lengths"]))
         rewritten = [end for end, segment in zip(ends, stored_row["segments"], strict=True) if segment["fim"]]
         assert rewritten
-        assert {row["labels"][end - 1] for end in rewritten} == {50_265}, "the end token has a label"
+        assert {row["labels"][end - 1] for end in rewritten} == {50_265}, (
+            "the end token of a fill-in-the-middle document must have a label"
+        )
 
 
 def test_split_without_rows_is_not_in_the_configuration(source, tokenizer, tmp_path):

@@ -1,4 +1,4 @@
-"""gristmill push against an HTTP server on loopback that acts as the Hub: uploads, deletions and safety checks."""
+"""Tests of gristmill push with a local HTTP server as the Hub: uploads, deletions and safety checks."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def add_to_readme(dataset, text):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """Dataset that passes all safety checks, to be copied."""
+    """Dataset that passes all safety checks. Tests change only copies of it."""
     root = tmp_path_factory.mktemp("made")
     build(Config(sources=[str(write_source(root / "repo"))], out=str(root / "dataset")))
     return root / "dataset"
@@ -54,7 +54,7 @@ def hub(monkeypatch, tmp_path):
 
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE", "HF_OIDC_RESOURCE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # Xet storage is on another server
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the fake Hub has no Xet storage
     monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
     close_session()
     with hub_server.running() as server:
@@ -65,7 +65,7 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.fixture
 def push(hub, dataset, capsys):
-    """Return a function that runs the command, and asserts that it never prints the token."""
+    """Return a function that runs `gristmill push` and asserts that the command prints no token and no traceback."""
 
     def run(*options, folder=dataset, repo_id=ID):
         capsys.readouterr()

@@ -34,7 +34,7 @@ def fail_with_unpicklable_error(number):
 
 
 class Task(NamedTuple):
-    """Task with planned failures. Each failure and the success are recorded as a file in `folder`."""
+    """Task that fails as often as planned. Each failure, and the success, is recorded as a file in `folder`."""
 
     number: int
     folder: Path
@@ -166,7 +166,7 @@ def test_task_that_kills_every_worker_fails_without_affecting_others(tmp_path, w
 
 
 def test_tasks_queued_after_a_dead_worker_do_not_count_as_attempted(tmp_path):
-    with LocalRunner(2) as runner:  # more workers die before each task than it has attempts
+    with LocalRunner(2) as runner:  # in total, more workers die than one task has attempts
         tasks = [Task(number, tmp_path, deaths=2) for number in range(12)]
         assert dict(runner.as_completed(run_task, tasks)) == {number: number for number in range(12)}
 
@@ -195,7 +195,7 @@ def test_hanging_task_is_killed(tmp_path, workers, is_alone):
 
 
 def test_timeout_counts_from_the_start_of_the_task():
-    with LocalRunner(2) as runner:  # ten tasks per worker exceed the timeout together, but each takes far less
+    with LocalRunner(2) as runner:  # the ten tasks of a worker together exceed the timeout, but each takes far less
         pool = list(runner._pool)
         done = runner.as_completed(time.sleep, [0.3] * 20, timeout_for=lambda _: 2.4)
         assert dict(done) == dict.fromkeys(range(20))
@@ -351,7 +351,7 @@ def test_workers_are_spawned_while_other_threads_run():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_background_steps_run_while_a_worker_is_busy_or_immediately(tmp_path, workers):
-    """The task waits for a file that is made after the third step."""
+    """The task waits for a file that exists only after the third background step."""
 
     def steps():
         yield from range(3)

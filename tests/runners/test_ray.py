@@ -39,7 +39,7 @@ def cluster(tmp_path_factory):
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes cannot import the tests
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes to it
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes to the home folder
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setattr(signal, "signal", lambda *_: None)  # a cluster in this process would install a SIGTERM handler
         cluster = Cluster(
@@ -69,7 +69,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runner(cluster, shared):
-    """Runner that tests share. Tests that open their own connection are at the end."""
+    """Runner that tests share. Tests that open their own connection are at the end of this file."""
     with RayRunner(cluster.address, [make_probe(shared / "probe")], "auto") as runner:
         yield runner
 
@@ -86,7 +86,7 @@ def num_marks(folder, name):
     return len(list(folder.glob(f"{name}-*")))
 
 
-def die_first(task):
+def die_before_returning(task):
     """Kill the worker `num_deaths` times before returning."""
     folder, number, num_deaths = task
     if num_marks(folder, number) < num_deaths:
@@ -133,7 +133,7 @@ def test_large_results_arrive_complete(runner):
 
 def test_killed_worker_is_replaced(runner, tmp_path):
     tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
-    done = dict(runner.as_completed(die_first, tasks))
+    done = dict(runner.as_completed(die_before_returning, tasks))
     failed = TaskFailed("its worker died, probably because it ran out of memory")
     assert done == {number: failed if number == 5 else number for number in range(10)}
     assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
@@ -209,7 +209,7 @@ def test_abandoned_run_does_not_affect_the_next(runner, tmp_path):
 
 
 def prepare_with_failures(context, batch):
-    """Kill the worker once if the file `die` exists, and hang on the node that the file `stuck_on` names."""
+    """Prepare a batch, but kill the worker once if the file `die` exists, and hang on the node named in `stuck_on`."""
     folder = context.folder.parent
     if batch.index == 3 and (folder / "die").exists():
         (folder / "die").unlink()
@@ -220,7 +220,7 @@ def prepare_with_failures(context, batch):
         time.sleep(600)
     deadline = time.monotonic() + 20
     while stuck_on.exists() and not num_marks(folder, "stuck") and time.monotonic() < deadline:
-        time.sleep(0.05)  # until that node has a batch too
+        time.sleep(0.05)  # wait until the node in stuck_on has a batch
     return prepare(context, batch)
 
 
@@ -243,7 +243,9 @@ def test_build_on_nodes_equals_a_local_build(cluster, runner, source, tmp_path, 
     more = {"output": output, "tokenizer": codebert_with(MARKERS, tmp_path / "tokenizer")}
     more |= {"fim": FimConfig(rate=0.5)} if compress == "zstd" else {}
     manifest = build(ray_config(source, cluster, tmp_path / "out", **more))
-    assert manifest.run.workers >= NUM_NODES, "more if another test has added a node"
+    assert manifest.run.workers >= NUM_NODES, (
+        "fewer workers than nodes (there are more if another test has added a node)"
+    )
     make(source, tmp_path / "local", **more)
     assert everything(tmp_path / "out") == everything(tmp_path / "local")
     (source / "new.py").write_text("x = 1\n" * 30)
@@ -251,7 +253,9 @@ def test_build_on_nodes_equals_a_local_build(cluster, runner, source, tmp_path, 
     build(ray_config(source, cluster, tmp_path / "out", **more))
     (source / "new.py").unlink()
     assert 0 < len(parts(tmp_path / "out").items() - before.items()) <= 4
-    assert len(before.items() - parts(tmp_path / "out").items()) <= (compress == "zstd"), "parts of fill in the middle"
+    assert len(before.items() - parts(tmp_path / "out").items()) <= (compress == "zstd"), (
+        "only the part with fill-in-the-middle rows may be replaced"
+    )
 
 
 def test_build_survives_the_death_of_a_worker_and_of_a_node(cluster, runner, source, tmp_path, monkeypatch):
@@ -323,7 +327,7 @@ def test_probes_leave_no_files(runner, shared):
     assert not list(shared.glob(".probe*"))
 
 
-def test_node_with_another_version_is_refused(runner, shared, monkeypatch):
+def test_node_with_a_different_version_is_refused(runner, shared, monkeypatch):
     monkeypatch.setattr(probe, "__version__", "0.0.0")
     with pytest.raises(
         InputError, match=r"^node \S+ has gristmill .*, but this machine has 0\.0\.0\. Install the same"

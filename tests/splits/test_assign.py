@@ -70,7 +70,7 @@ def test_large_and_small_files_are_in_every_split():
 
 
 def test_group_size_is_that_of_all_its_documents():
-    """A group of ten files is assigned as one, and counts with the size of all ten."""
+    """A group of ten files is assigned as a whole, and its size is that of all ten files."""
     large = [Group(f"g{n}", tuple(document(f"{n}/{i}.py", tokens=100) for i in range(10))) for n in range(30)]
     assigned = assign_splits(large, DEFAULT, 0)
     assert shares(large, assigned)[Split.VALIDATION] == pytest.approx(0.1, abs=0.034)
@@ -104,8 +104,8 @@ def test_new_files_fill_the_splits_that_are_too_small():
     assert actual[Split.TEST] == pytest.approx(0.05, abs=0.01)
 
 
-def test_content_decides_before_the_name():
-    """Files are renamed in a chain, m2 to m3 and m1 to m2. A held-out text remains held out."""
+def test_content_takes_precedence_over_the_path():
+    """After m2 was renamed to m3, and m1 to m2, the text of m1 keeps its split."""
     renamed = document("m2.py", text="once in m1")
     previous = PreviousSplit({("repo", "m2.py"): Split.TRAIN}, {renamed.text_sha256: Split.TEST})
     assert assign_splits(groups_of_files([renamed]), DEFAULT, 0, previous) == {"repo/m2.py": Split.TEST}

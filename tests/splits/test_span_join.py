@@ -1,4 +1,4 @@
-"""The search for shared spans equals a slow, obvious reference."""
+"""The search for shared spans finds the same spans as a slow, obvious reference."""
 
 import random
 
@@ -21,7 +21,7 @@ def grams(texts):
 
 
 def naive_ranges(ids, other_grams):
-    """Find every 50-gram that appears on the other side, and merge those that overlap or touch."""
+    """Find every 50-gram that is in `other_grams`, and merge ranges that overlap or touch."""
     ranges = []
     for at in range(len(ids) - SPAN_TOKENS + 1):
         if tuple(ids[at : at + SPAN_TOKENS]) in other_grams:
@@ -33,15 +33,15 @@ def naive_ranges(ids, other_grams):
 
 
 def naive_small_ranges(ids, large):
-    """Return the ranges that count, with 8 or more distinct ids."""
+    """Return the ranges of a small text that a large text contains and that have 8 or more distinct ids."""
     ranges = naive_ranges(ids, grams(large))
     return [(start, end) for start, end in ranges if len(set(ids[start:end])) >= MIN_DISTINCT_IDS]
 
 
 def naive_large_ranges(ids, small, large):
-    """Return the ranges that share a counted range of a small text."""
-    counted = grams(text[start:end] for text in small for start, end in naive_small_ranges(text, large))
-    return naive_ranges(ids, counted)
+    """Return the ranges of a large text that contain 50-grams of the ranges from naive_small_ranges()."""
+    grams_to_cut = grams(text[start:end] for text in small for start, end in naive_small_ranges(text, large))
+    return naive_ranges(ids, grams_to_cut)
 
 
 def store(folder, name, texts):
@@ -97,7 +97,7 @@ def remove_cuts(ids, cuts):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**40), st.sampled_from(["small", "large"]))
-def test_no_shared_span_that_counts_is_left_after_cutting(tmp_path_factory, seed, cut):
+def test_cutting_removes_every_shared_span_with_enough_distinct_ids(tmp_path_factory, seed, cut):
     sides = dict(zip(("small", "large"), made_texts(random.Random(seed)), strict=True))
     found = compare_texts(tmp_path_factory.mktemp("compare"), sides["small"], sides["large"], cut)
     sides[cut] = [part for number, ids in enumerate(sides[cut]) for part in remove_cuts(ids, found.get(number, ()))]
@@ -121,7 +121,7 @@ def test_fifty_shared_tokens_are_found_at_any_position_and_forty_nine_are_not(tm
     assert not compare_texts(tmp_path / "less", [held_out(span[:-1])], [train(span[:-1])], "small")
 
 
-def test_span_with_few_distinct_ids_does_not_count(tmp_path):
+def test_span_with_few_distinct_ids_is_not_cut(tmp_path):
     assert not compare_texts(tmp_path, [[7, 8, 9] * 100], [[7, 8, 9] * 50], "small")
 
 
@@ -177,7 +177,7 @@ def test_colliding_keys_cut_only_shared_spans(tmp_path, monkeypatch):
 @pytest.mark.parametrize("max_steps", [0, span_join.MAX_STEPS])
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 8))
 def test_key_index_finds_the_existing_keys(max_steps, keys, others, num_common_bits):
-    """This also holds if too many keys have the same leading bits for a linear search."""
+    """With max_steps 0, all keys are found by the search for keys that share too many leading bits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_join, "MAX_STEPS", max_steps)
         check_key_index(keys, others, num_common_bits)

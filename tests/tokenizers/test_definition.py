@@ -128,7 +128,7 @@ CONTROL += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
 
 
 def with_added(base, names):
-    """Add tokens that are not marked as special. Plain ones come first, as `tokenizers` numbers them by position."""
+    """Add tokens that are not marked as special. `tokenizers` numbers them by position, so list plain tokens first."""
     tree = json.loads(base)
     taken = tree["model"]["vocab"]
     taken = set(taken) if isinstance(taken, dict) else {token for token, _ in taken}
@@ -146,7 +146,7 @@ def with_added(base, names):
     ids=["byte level", "with NFC", "byte fallback", "WordPiece", "Unigram"],
 )
 def engines(request):
-    """All engines for a tokenizer with plain and control tokens, and a reference with only the plain ones."""
+    """Return all engines for a tokenizer with plain and control tokens, and a reference with only the plain tokens."""
     complete = definition(with_added(request.param, [*PLAIN, *CONTROL]))
     oracle = ReferenceTokenizer(definition(with_added(request.param, PLAIN)))
     found = [engine for engine in (FastTokenizer.load(complete), ReferenceTokenizer(complete)) if engine is not None]
@@ -179,7 +179,7 @@ def test_unmarked_tokens_with_other_names_are_text():
 
 
 def test_html_strikethrough_is_not_the_end_token():
-    """Gemma has HTML tags among its tokens, and <eos> ends its texts."""
+    """Gemma's vocabulary contains HTML tags such as </s>, but its end token is <eos>."""
     tree = json.loads(with_added(made.byte_level(), ["<s>", "</s>", "<eos>"]))
     tree["added_tokens"] = [
         {**token, "special": token["content"] == "<eos>"}

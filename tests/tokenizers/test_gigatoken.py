@@ -44,9 +44,9 @@ def test_codebert_runs_on_the_fast_engine(codebert):
 
 
 def test_every_code_point_in_context(codebert):
-    """Test all of planes 0 to 3, and a sixteenth of the rest, in which little is assigned.
+    """Test all code points of planes 0 to 3, and a sixteenth of the others, few of which are assigned.
 
-    test_patterns.py tests how each character is split from its neighbors, with a vocabulary that shows it.
+    test_patterns.py tests where each character is split from its neighbors.
     """
     chosen = [*SCALARS[:0x40000], *SCALARS[0x40000::16]]
     for at in range(0, len(chosen), 20_000):
@@ -123,7 +123,7 @@ def test_sentence_piece_with_literal_meta_spaces():
 
 
 def test_sentence_piece_with_added_tokens_and_a_split_that_finds_nothing():
-    """As in Gemma: text is split at spaces after they are replaced with ▁, and some added tokens are text."""
+    """As in Gemma, spaces are replaced with ▁ before the text is split at spaces, and some added tokens are plain text."""
     tree = json.loads(made.sentence_piece_bpe())
     tree["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}

@@ -1,4 +1,4 @@
-"""Test downloads from the Hub with an HTTP server on the loopback interface in its place."""
+"""Test downloads from the Hub, with a local HTTP server as the Hub."""
 
 import http.server
 import json

@@ -69,15 +69,15 @@ def test_random_texts(engines):
 
 
 def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
-    """Encode as trainers do, with the unmodified tokenizer. Names that are HTML too are respelled only if it has them."""
+    """Encode with the unmodified tokenizer, as trainers do. HTML tags are respelled only if they are its control tokens."""
     tokenizers = pytest.importorskip("tokenizers")
     definition = engines[0].definition
     unmodified = tokenizers.Tokenizer.from_str(definition.json.decode())
-    own = definition.control_spellings
-    is_special = {token.id for token in definition.added_tokens if token.content in own}
-    text = " ".join(own) + "".join(own) + "".join(f"{name[:-1]}{name}{name[1:]}" for name in own)
+    spellings = definition.control_spellings
+    is_special = {token.id for token in definition.added_tokens if token.content in spellings}
+    text = " ".join(spellings) + "".join(spellings) + "".join(f"{name[:-1]}{name}{name[1:]}" for name in spellings)
     assert is_special & set(unmodified.encode(text, add_special_tokens=False).ids)
-    done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *own), SPELLING_SHAPES))
+    done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *spellings), SPELLING_SHAPES))
     assert not is_special & set(unmodified.encode(done.text.decode(), add_special_tokens=False).ids)
     assert restore(done.text, done.respellings) == text.encode()
     by_others = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))

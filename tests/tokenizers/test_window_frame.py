@@ -68,7 +68,7 @@ def test_the_template_of_a_masked_model_is_around_every_window():
 
 
 FIM_FAMILIES = {
-    # Prefix, middle, suffix and end token of each family, and its share of SPM, from its paper or model card.
+    # Columns: (prefix, middle, suffix) tokens, end token, share of SPM. From the paper or model card of each family.
     "StarCoder 2": (("<fim_prefix>", "<fim_middle>", "<fim_suffix>"), "<|endoftext|>", 0.5),
     "Qwen coder": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|endoftext|>", 0.0),
     "CodeGemma": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|file_separator|>", 0.0),

@@ -1,4 +1,4 @@
-"""Another layout keeps the tokens of a program."""
+"""A change of layout keeps the tokens of a program."""
 
 import ast
 import random
@@ -19,7 +19,7 @@ def variants(text, language):
 
 
 def list_tokens(text, language):
-    """Return the tokens of a text. Strings are listed without quotes, and JSX text as words, like a browser shows it."""
+    """Return the tokens of a text. Strings are listed without quotes, and JSX text as words, as a browser displays it."""
     found, nodes = [], [parse(text, language).tree.root_node]
     while nodes:
         node = nodes.pop()

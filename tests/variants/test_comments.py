@@ -123,7 +123,7 @@ def test_line_ends_are_kept():
 def test_comments_move_by_a_line():
     text = b"if x:\n    y = 1  # why\n    # how\n    z = 2\n"
     found = variants(text, "python")
-    assert b"if x:\n    # why\n    y = 1\n    # how\n    z = 2\n" not in found  # the comment below may continue it
+    assert b"if x:\n    # why\n    y = 1\n    # how\n    z = 2\n" not in found  # "how" may continue the comment "why"
     assert b"if x:\n    # why\n    y = 1\n" in variants(b"if x:\n    y = 1  # why\n", "python")
     assert b"f();\r\n  // a\r\n  g();\r\n" in variants(b"f();\r\n  g(); // a\r\n", "c")
     assert b"f()\ng()  // a\n" in variants(b"f()\n// a\ng()\n", "javascript")

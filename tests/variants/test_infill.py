@@ -1,4 +1,4 @@
-"""Fill in the middle: the parts join to exactly the source, in both orders and with all characters."""
+"""Fill-in-the-middle windows: in both orders and for all characters, the parts join to exactly the source."""
 
 import json
 
@@ -49,7 +49,7 @@ def document(text, tokenizer=TOKENIZER, nodes=None):
 
 
 def with_fim(tokenizer_json, **flags):
-    """Return a tokenizer with StarCoder's three tokens after its vocabulary."""
+    """Add StarCoder's three fill-in-the-middle tokens to a tokenizer."""
     tree = json.loads(tokenizer_json)
     first_id = len(tree["model"]["vocab"])
     names = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
@@ -59,7 +59,7 @@ def with_fim(tokenizer_json, **flags):
 
 
 def split_parts(one, decode=TOKENIZER.decode):
-    """Return prefix, middle and suffix of a window. A window that is not rewritten is all prefix."""
+    """Return prefix, middle and suffix of a window. A window that is not rewritten has only a prefix."""
     ids, window = one.ids, one.window
     assert len(ids) == window.num_ids
     if window.form is None:
@@ -137,7 +137,7 @@ TEXTS = st.lists(
                          ids=["byte fallback", "Metaspace", "prefix space"])  # fmt: skip
 @given(text=TEXTS, seed=st.integers(0, 99))
 def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
-    """The tokenizer adds a space before a text, but the tokens of each part contain only the part."""
+    """The tokenizer adds a space before each text, but not before the parts of a window."""
     definition = Definition(name="test", json=tokenizer_json.encode(), config=b"{}")
     assert definition.adds_prefix_space
     text, part_tokenizer, text_tokenizer = (
@@ -148,7 +148,7 @@ def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
     windows = infiller(40, part_tokenizer, first_tokenizer=text_tokenizer).infill(
         document(text, text_tokenizer), SeededRandom(seed)
     )
-    if isinstance(windows, WhyNotRewritten):  # for example, an emoji that a vocabulary without bytes does not contain
+    if isinstance(windows, WhyNotRewritten):  # for example, if the vocabulary has no token for an emoji
         is_lossy = not part_tokenizer.gives_text_back or not text_tokenizer.gives_text_back
         assert is_lossy or windows is WhyNotRewritten.NO_MIDDLE
         return
@@ -166,7 +166,7 @@ def test_no_space_is_added_at_a_cut(tokenizer_json, text, seed):
 
 
 def bytes_of(tokens, tokenizer_json):
-    """Return the bytes of tokens as the vocabulary has them, without a decoder."""
+    """Return the bytes of the vocabulary entries of tokens, without a decoder."""
     if "ByteLevel" in tokenizer_json:
         return bytes(byte_characters().index(one) for token in tokens for one in token)
     pieces = (bytes.fromhex(token[3:-1]) if token.startswith("<0x") else token.encode() for token in tokens)
@@ -203,14 +203,14 @@ def refuse_spelled(definition, option):
 
 
 def test_rows_with_text_have_about_the_requested_spm_share():
-    """The tokenizer would often merge prefix and middle. Another middle is then tried."""
+    """If the tokenizer would merge the prefix with the middle, as it often would, a different middle is tried."""
     text = made_module("long.py", 60_000).encode()
     windows = infiller(128, with_text=True, shares=Shares(0, 0, 1)).infill(document(text), SeededRandom(1))
     assert 0.35 < sum(one.window.form is FimForm.SPM for one in windows) / len(windows) < 0.65
 
 
 def test_file_with_an_inner_window_of_whitespace_is_not_rewritten():
-    """Otherwise the end token of the window before it would end the file too early."""
+    """If the file were rewritten, the end token of the window before the whitespace would end the file too early."""
     text = b"x = 1\n" * 40 + b"\n\t" * 300 + b"y = 2\n" * 40
     assert infiller().infill(document(text), SeededRandom(0)) is WhyNotRewritten.NO_MIDDLE
 

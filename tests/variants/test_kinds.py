@@ -1,4 +1,4 @@
-"""Every kind of variant has a maker, which makes what VARIANTS declares."""
+"""Every kind of variant has a function that makes it, with the traits that VARIANTS declares."""
 
 import pytest
 

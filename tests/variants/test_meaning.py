@@ -1,4 +1,4 @@
-"""Variants of Python programs keep their meaning: a varied program passes its own tests as before."""
+"""Variants of Python programs keep their meaning: the tests of a program have the same outcomes as before."""
 
 import urllib.error
 from collections import Counter
@@ -25,7 +25,7 @@ def program(request, tmp_path_factory):
 
 
 def test_varied_program_passes_its_tests(program, tmp_path_factory):
-    """All kinds are applied one after the other. None can repair what another breaks."""
+    """All kinds are applied one after the other, because no kind can repair what a different kind breaks."""
     sdist, before = program
     num_varied = Counter()
 

@@ -168,7 +168,7 @@ def test_every_language_has_middles_of_every_kind(language):
 
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_middles_are_nodes_of_their_kind(language):
-    """Compare with a walk over the complete tree."""
+    """Compare the middles with those found by a walk over the complete tree."""
     parsed = parse(sample_text(language), language)
     types = {kind: set(names.split()) for kind, names in NODE_TYPES[language].items()}
     expected = {}
@@ -283,7 +283,7 @@ def character_boundaries(text):
 
 
 def assert_valid_middle(text, piece, max_bytes, middle):
-    """Assert that a middle is valid. `text` is a string, and `piece` is in bytes."""
+    """Assert that a middle is valid. The offsets in `piece` and `middle` are in bytes."""
     assert piece[0] <= middle.start < middle.end <= piece[1]
     assert (middle.start, middle.end) != piece
     assert middle.end - middle.start <= max_bytes
@@ -334,7 +334,7 @@ def test_middle_of_a_piece_cut_inside_a_character_has_complete_characters(text, 
     cuts=st.tuples(st.integers(0, 700), st.integers(0, 700)), max_bytes=st.integers(1, 300), seed=st.integers(0, 999)
 )
 def test_syntax_share_gives_a_fitting_node_if_any_exists(language, cuts, max_bytes, seed):
-    """Compare with a search through all nodes of the file."""
+    """Compare the middle with all nodes of the file that fit."""
     text, nodes = sample_text(language), sample_nodes(language)
     start, end = sorted(min(cut, len(text)) for cut in cuts)
     fitting = {
@@ -360,7 +360,7 @@ def test_every_fitting_node_is_drawn_and_kinds_are_equally_likely():
 
 @given(cut=PIECES, max_bytes=st.integers(1, 80), seed=st.integers(0, 99))
 def test_lines_are_complete_lines_of_the_file(cut, max_bytes, seed):
-    """Compare with all runs of lines."""
+    """Compare the middle with all runs of complete lines that fit."""
     text, *ends = cut
     start, end = (len(text[:end].encode()) for end in sorted(ends))
     encoded = text.encode()

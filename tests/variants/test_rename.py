@@ -208,7 +208,9 @@ def test_only_marked_names_are_renamed(language, name):
         variant
     )
     pairs = {(old, new) for old, new in zip(before, after, strict=True) if old != new}
-    assert len({new for _, new in pairs}) == len(pairs) == len({old for old, _ in pairs}), "one new name for each"
+    assert len({new for _, new in pairs}) == len(pairs) == len({old for old, _ in pairs}), (
+        "each old name must have its own new name"
+    )
     assert not {new for _, new in pairs} & {*before, *reserved_words()}
     assert tree_and_errors(text.encode(), language) == tree_and_errors(variant.encode(), language)
 
@@ -231,7 +233,7 @@ def assert_only_locals_differ(before: bytes, after: bytes) -> int:
                 assert (type(old), field) in {(ast.Name, "id"), (ast.ExceptHandler, "name")}
                 assert changed.setdefault(old_value, new_value) == new_value
     assert len(set(changed.values())) == len(changed)
-    if sys.version_info < (3, 12):  # later versions list the names of a comprehension in the enclosing scope
+    if sys.version_info < (3, 12):  # Python 3.12 lists the names of a comprehension in the enclosing scope
         assert_same_symbols(*(symtable.symtable(text, "a.py", "exec") for text in (before, after)))
     return len(changed)
 

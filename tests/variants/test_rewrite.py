@@ -85,7 +85,7 @@ def long_task(name, num_bytes):
 
 
 def test_answer_limit_is_twice_the_text_within_the_context(tmp_path):
-    """A text is not sent if the context has no room for an answer of its length."""
+    """A text is not sent if the context has no room for an answer of the same length."""
     tasks = [task("a"), long_task("b", 30_000)]
     with ChatServer() as server:
         rewritten(server, tasks, tmp_path / "free")
@@ -215,7 +215,7 @@ def test_rerun_sends_no_requests(tmp_path):
         assert num_asked == 5 + 2 * 5 + 2
         assert rewritten(server, tasks, tmp_path) == first
         assert server.num_asked == num_asked
-    # The server is not needed, and its address does not matter.
+    # Cached results need no server and do not depend on its address.
     assert rewritten(server, tasks, tmp_path, url="http://127.0.0.1:9/v1") == first
 
 
@@ -357,7 +357,7 @@ def test_number_of_retries_is_limited(tmp_path):
 
 
 def test_retry_after_header_is_respected(tmp_path, short_waits):
-    """While one text waits for that time, another is requested four times after shorter delays."""
+    """While one text waits as long as its header requests, the other is requested four times after shorter delays."""
     script = {"delayed": [fails(429, Retry_After="100")], "retried": [fails(500)] * 3}
     with ChatServer(script) as server, Rewriter(endpoint(server, num_retries=3), tmp_path) as rewriter:
         results = rewriter.rewrite_all([task("retried"), task("delayed")])
@@ -380,7 +380,7 @@ def test_retry_delays_grow_up_to_a_limit():
 
 @pytest.mark.parametrize("act", [acts.is_silent, acts.drips, acts.drips_headers])
 def test_slow_server_is_abandoned_at_the_deadline(tmp_path, act):
-    """Each act takes at least ten seconds and has not finished."""
+    """Each answer would take at least ten seconds, so the server has finished none."""
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=0.6)
         assert server.num_acted == 0
@@ -413,9 +413,9 @@ def test_early_exit_does_not_wait_for_a_slow_server(tmp_path):
             results = rewriter.rewrite_all([task("c"), task("a"), task("b")])
             next(results)
             raise KeyboardInterrupt
-        assert server.num_asked_about("a") <= 1  # and not requested again
+        assert server.num_asked_about("a") <= 1  # not requested again
         assert server.num_asked_about("b") <= 1
-        assert server.num_acted <= 2, "the silent one is still silent"
+        assert server.num_acted <= 2, "the silent answer must not have ended"
 
 
 # Giving up.
@@ -667,7 +667,7 @@ def test_unclosed_code_block_is_refused(answer):
 
 @pytest.mark.parametrize("answer", ["```x\n" * 300_000, "`" * 2_000_000, "```\n" + " " * 2_000_000, "   " * 600_000])
 def test_code_is_extracted_in_linear_time(answer):
-    """In quadratic time these answers would take hours and exceed the time limit of a test."""
+    """With quadratic code, these answers would take hours and exceed the time limit of the test."""
     with pytest.raises(UnusableAnswerError):
         extract_code(answer)
         raise UnusableAnswerError

@@ -100,7 +100,7 @@ def test_band_down_to_zero_ends_at_smallest_value_on_log_scale():
 
 
 @pytest.mark.parametrize("edges", [{"low": [1.0]}, {"low": [1.0], "high": [2.0]}, {"high": [1.0, 2.0]}])
-def test_band_of_another_length_than_its_line_is_rejected(edges):
+def test_band_with_a_different_length_than_its_line_is_rejected(edges):
     with pytest.raises(GristmillError, match="train"):
         line(1, 2, **edges)
 

@@ -51,7 +51,7 @@ def packed(request, tmp_path_factory):
 
 
 def rows_with_views(folder):
-    """Pair the view of each row of train with the row."""
+    """Return (view, row) of each row of train."""
     return list(zip(row_views(folder), open_dataset(folder)["train"], strict=True))
 
 

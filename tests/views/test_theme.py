@@ -1,4 +1,4 @@
-"""Colors are readable and distinguishable, also for color-blind people."""
+"""Colors are readable and distinguishable, even for color-blind people."""
 
 import itertools
 import math

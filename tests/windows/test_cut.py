@@ -19,7 +19,7 @@ SHAPES = st.integers(1, 60).flatmap(
 
 
 def naive_windows(num_tokens, shape):
-    """Slow and obvious reference: start at 0, advance by the stride until the end is reached."""
+    """Return windows from 0 to the end, one stride apart. Slow, obvious reference."""
     starts = [0]
     while starts[-1] + shape.num_content < num_tokens:
         starts.append(starts[-1] + shape.num_content - shape.overlap)
@@ -128,7 +128,7 @@ def _runs(numbers):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(1, 400), st.integers(0, 39))
-def test_windows_that_touch_a_range_are_dropped_and_fresh_is_recounted(data, num_tokens, overlap):
+def test_windows_that_overlap_a_range_are_dropped_and_fresh_is_recounted(data, num_tokens, overlap):
     all_windows = cut(num_tokens, WindowShape(num_content=40, overlap=overlap, tail="keep", min_fresh=5))
     start = data.draw(st.integers(0, num_tokens - 1))
     end = data.draw(st.integers(start + 1, num_tokens))

@@ -1,4 +1,4 @@
-"""Sampling of windows: proportional, by weights with a limit, and stable when other files change."""
+"""Windows are sampled in proportion, or by weights with a limit. A new file changes the sample of other files little."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_shares_are_rounded_and_add_up_to_the_total(sizes, total, seed):
         assert total * size // num_all <= count <= -(-total * size // num_all)
 
 
-def test_probability_of_rounding_up_is_the_fraction_rounded_off():
+def test_probability_of_rounding_up_is_the_fractional_part():
     totals = np.zeros(3)
     for seed in range(3000):
         totals += apportion(50, [10, 45, 245], [random_fraction(seed, name) for name in "abc"])
@@ -41,7 +41,7 @@ def test_probability_of_rounding_up_is_the_fraction_rounded_off():
 
 
 def water_fill(groups, num_windows, max_epochs):
-    """Slow and obvious reference: find the level by bisection."""
+    """Return the epochs of each group, with the level found by bisection. Slow, obvious reference."""
     low, high = 0.0, 1e9
     for _ in range(300):
         level = (low + high) / 2
@@ -104,7 +104,7 @@ def test_groups_and_files_get_their_share_of_a_sample(sizes, num_windows, seed):
         assert abs(sum(counts[number] for number in own) - exact) < 1 + 1e-9
 
 
-def test_another_seed_draws_other_windows_and_a_new_file_changes_little():
+def test_different_seed_draws_different_windows_and_a_new_file_changes_few():
     before = files(*[30] * 200)
     first, other = (draw_from_files(before, 1000, seed) for seed in (0, 1))
     windows = cut(254 * 30, SHAPE)

@@ -1,4 +1,4 @@
-"""The bench command: its output and its page."""
+"""Output of the bench command, and the page and chart that it writes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def count_the_first_run(monkeypatch):
-    """Count the first run of a method, which samples memory, as a long one, so that there is no second run."""
+    """Treat the first run of a method, which also measures memory, as long, so that bench does not run it again."""
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)
 
 
@@ -68,7 +68,7 @@ def test_command_prints_json_and_writes_page_chart_and_datasets(source, tmp_path
     page = (tmp_path / "bench.md").read_text()
     assert page.startswith(HEADING)
     assert "bench.svg" in page
-    assert str(tmp_path) not in page.replace(str(source), "")  # the source as typed, and no other path of this machine
+    assert str(tmp_path) not in page.replace(str(source), "")  # the source is the only local path in the page
     ET.fromstring((tmp_path / "bench.svg").read_text())
     for name in ("original", "gristmill", "floor"):
         dataset = gristmill.open_dataset(tmp_path / "kept" / name)

@@ -1,4 +1,4 @@
-"""Every method in a fresh process on a tiny tree: equal rows, no lost tokens, no leftover files."""
+"""Benchmark methods on a tiny tree: they make the expected rows, lose no tokens and leave no files."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def job_and_setup(tmp_path_factory, source):
-    """A job and a setup, as bench() makes them."""
+    """Return a job and a setup as bench() makes them."""
     work = tmp_path_factory.mktemp("work")
     tokenizer = load_tokenizer()
     found = gather(str(source), tokenizer, Progress(), work=work)
@@ -88,7 +88,10 @@ def job_and_setup(tmp_path_factory, source):
 
 @pytest.fixture(scope="module")
 def run_in_folder(job_and_setup, tmp_path_factory):
-    """Run a method once. Returns a folder with its files in `work` and `outside`, its output, and the measurements."""
+    """Return a function that runs a method once and returns (folder, output folder, measurements).
+
+    The method writes to `work` in the folder. Its home and temporary folder is `outside`.
+    """
     job, setup = job_and_setup
     cached = {}
 
@@ -102,7 +105,7 @@ def run_in_folder(job_and_setup, tmp_path_factory):
             with pytest.MonkeyPatch.context() as patch:
                 for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
                     patch.setenv(variable, str(folder / "outside"))
-                if name.startswith("gristmill-no-"):  # these differ only in options, so gristmill runs in this process
+                if name.startswith("gristmill-no-"):  # these methods differ only in options, so this process runs them
                     patch.setattr(benching, "run", run_in_this_process)
                 runs = benching.MethodRuns(without_gpu(BY_NAME[name]), changed, setup, None)
                 cached[key] = folder, runs.out, runs._run(Progress(), watched=False)
@@ -118,18 +121,18 @@ def run_in_this_process(name, command, **_):
 
 
 def without_gpu(method):
-    """Run the method on the CPU if there is no GPU."""
+    """Return the method, without its GPU options if there is no GPU."""
     return method._replace(options=()) if method.needs_gpu and gpu_skip_reason() is not None else method
 
 
 @pytest.fixture(scope="module")
-def ran(run_in_folder):
-    """Output folder of a method and its measurements."""
+def run_method(run_in_folder):
+    """Return a function that runs a method and returns its output folder and its measurements."""
     return lambda name, **changes: run_in_folder(name, **changes)[1:]
 
 
 def rows_in(out):
-    """All rows by split, read with the standard library."""
+    """Return all rows by split, read with the standard library."""
     rows = {}
     for split in Split:
         texts = [path.read_text(encoding="utf-8") for path in sorted(out.glob(f"{split}*.json*"))]
@@ -170,14 +173,14 @@ def test_corpus_equals_the_files_of_a_build(source, job_and_setup, tmp_path):
     table = [json.loads(line) for line in (tmp_path / "out" / FILES).read_text().splitlines()]
     utf8 = {row["path"]: row for row in table if row.get("encoding") == "utf-8"}
     for file in job.files:
-        if file.path in utf8:  # a rule drops files that are too short
+        if file.path in utf8:  # the build drops files that are too short
             assert (file.num_tokens, file.num_bytes) == (utf8[file.path]["tokens"], utf8[file.path]["bytes"])
     assert utf8.keys() <= set(LISTED)
     assert set(PYTHON_FILES) <= utf8.keys()
 
 
-def test_only_files_that_are_not_utf8_are_withheld_from_gristmill(ran):
-    out, _ = ran("gristmill-plain")
+def test_only_files_that_are_not_utf8_are_withheld_from_gristmill(run_method):
+    out, _ = run_method("gristmill-plain")
     table = [json.loads(line) for line in (out / FILES).read_text().splitlines()]
     assert sorted(row["path"] for row in table if row["status"] == "kept") == sorted(LISTED)
     excluded = [row["path"] for row in table if row.get("reason") == "excluded_by_user"]
@@ -185,7 +188,7 @@ def test_only_files_that_are_not_utf8_are_withheld_from_gristmill(ran):
 
 
 def reference_windows(job_and_setup, overlap):
-    """Slow and obvious: cut the text that the plain script reads, one token at a time."""
+    """Yield the windows of the text that the plain script reads, one token at a time. Slow, obvious reference."""
     job, _ = job_and_setup
     tokenizer = load_tokenizer()
     for file in job.files:
@@ -201,44 +204,46 @@ def reference_windows(job_and_setup, overlap):
 
 
 @pytest.mark.parametrize("name", SAME_ROWS_WITH_COPIES)
-def test_original_rows_equal_those_of_a_slow_reference(name, ran, job_and_setup):
-    natural = {
+def test_original_rows_equal_those_of_a_slow_reference(name, run_method, job_and_setup):
+    expected = {
         (file.path, start): [0, *window, 2]
         for file, start, window in reference_windows(job_and_setup, 128)
         if file.path != "special.md"  # in this file, a plain script turns text into control tokens
     }
-    rows = [row for row in all_rows(ran(name)[0]) if row["path"] != "special.md"]
-    assert {(row["path"], row["start"]) for row in rows} == natural.keys()
-    assert max(start for _, start in natural) > 0
+    rows = [row for row in all_rows(run_method(name)[0]) if row["path"] != "special.md"]
+    assert {(row["path"], row["start"]) for row in rows} == expected.keys()
+    assert max(start for _, start in expected) > 0
     for row in rows:
-        window = natural[row["path"], row["start"]]
+        window = expected[row["path"], row["start"]]
         num_padding = 512 - len(window)
         assert row["input_ids"] == window + [1] * num_padding
         assert row["attention_mask"] == [1] * len(window) + [0] * num_padding
 
 
 @pytest.mark.parametrize("name", SAME_ROWS_WITH_COPIES)
-def test_copies_make_2_75_times_as_many(name, ran):
-    rows = all_rows(ran(name)[0])
-    natural = [row for row in rows if row["copy"] == 0]
-    assert len(rows) == -(-len(natural) * 11 // 4)
-    originals = {(row["path"], row["start"]): row for row in natural}
-    assert len(originals) == len(natural)
+def test_copies_make_2_75_times_as_many_rows(name, run_method):
+    rows = all_rows(run_method(name)[0])
+    original_rows = [row for row in rows if row["copy"] == 0]
+    assert len(rows) == -(-len(original_rows) * 11 // 4)
+    originals = {(row["path"], row["start"]): row for row in original_rows}
+    assert len(originals) == len(original_rows)
     for row in rows:
         assert row == {**originals[row["path"], row["start"]], "copy": row["copy"]}
 
 
-def test_threads_and_batch_make_the_same_splits_as_the_original(ran):
-    expected = rows_in(ran("original")[0])
+def test_threads_and_batch_make_the_same_splits_as_the_original(run_method):
+    expected = rows_in(run_method("original")[0])
     for name in ("threads", "batch"):
-        assert rows_in(ran(name)[0]) == expected
+        assert rows_in(run_method(name)[0]) == expected
     total = sum(map(len, expected.values()))
     assert len(expected[Split.TRAIN]) == int(0.85 * total)
     assert len(expected[Split.VALIDATION]) == int(0.10 * total)
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_batch_makes_the_same_rows_with_every_start_method(start_method, ran, job_and_setup, tmp_path, monkeypatch):
+def test_batch_makes_the_same_rows_with_every_start_method(
+    start_method, run_method, job_and_setup, tmp_path, monkeypatch
+):
     code = f"import multiprocessing; multiprocessing.set_start_method({start_method!r})"
     write_tree(tmp_path, {"sitecustomize.py": code})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -246,14 +251,14 @@ def test_batch_makes_the_same_rows_with_every_start_method(start_method, ran, jo
     job = msgspec.structs.replace(job, out=str(tmp_path))
     runs = benching.MethodRuns(BY_NAME["batch"], job, setup, None)
     runs._run(Progress(), watched=False)
-    assert rows_in(runs.out) == rows_in(ran("batch")[0])
+    assert rows_in(runs.out) == rows_in(run_method("batch")[0])
 
 
 @pytest.mark.parametrize(("expand_to", "num_rows"), [(50, 50), (1, None)])
-def test_expand_to_is_a_number_of_rows_and_never_removes_one(expand_to, num_rows, ran):
-    natural = [row for row in all_rows(ran("original")[0]) if row["copy"] == 0]
-    rows = all_rows(ran("original", expand_to=expand_to)[0])
-    assert len(rows) == (num_rows or len(natural))
+def test_expand_to_is_a_number_of_rows_and_never_removes_one(expand_to, num_rows, run_method):
+    original_rows = [row for row in all_rows(run_method("original")[0]) if row["copy"] == 0]
+    rows = all_rows(run_method("original", expand_to=expand_to)[0])
+    assert len(rows) == (num_rows or len(original_rows))
     assert len({with_copies(row) for row in rows}) == len(rows)
 
 
@@ -263,41 +268,41 @@ def test_expanding_no_rows_gives_no_rows():
     assert rows == []
 
 
-def test_original_writes_an_indented_list_and_the_others_json_lines(ran):
-    out, _ = ran("original")
+def test_original_writes_an_indented_list_and_the_others_json_lines(run_method):
+    out, _ = run_method("original")
     text = (out / "train.json").read_text()
     assert text.startswith('[\n  {\n    "input_ids": [\n      0,\n')
     assert text == json.dumps(json.loads(text), indent=2)
-    assert sorted(path.name for path in ran("batch")[0].glob("*.jsonl")) == [
+    assert sorted(path.name for path in run_method("batch")[0].glob("*.jsonl")) == [
         "test.jsonl",
         "train.jsonl",
         "validation.jsonl",
     ]
 
 
-def test_datasets_floor_and_plain_gristmill_make_the_same_rows(ran):
-    expected = sorted(map(without_copies, all_rows(ran("floor")[0])))
+def test_datasets_floor_and_plain_gristmill_make_the_same_rows(run_method):
+    expected = sorted(map(without_copies, all_rows(run_method("floor")[0])))
     assert {path for _, path, *_ in expected} == set(LISTED)
     for name in SAME_ROWS_WITHOUT:
-        assert sorted(map(without_copies, all_rows(ran(name)[0]))) == expected
+        assert sorted(map(without_copies, all_rows(run_method(name)[0]))) == expected
 
 
-def test_floor_rows_have_the_ids_of_the_reference(ran, job_and_setup, source):
+def test_floor_rows_have_the_ids_of_the_reference(run_method, job_and_setup, source):
     tokenizer = load_tokenizer()
-    for row in all_rows(ran("floor")[0]):
+    for row in all_rows(run_method("floor")[0]):
         ids = tokenizer.encode((source / row["path"]).read_bytes()).ids.tolist()
         assert row["input_ids"] == [0, *ids[row["start"] : row["start"] + 510], 2]
 
 
-def test_datasets_caches_only_in_its_output_folder(ran):
-    out, _ = ran("datasets")
+def test_datasets_caches_only_in_its_output_folder(run_method):
+    out, _ = run_method("datasets")
     allowed = {"phases.json", "train.jsonl", "validation.jsonl", "test.jsonl", "cache"}
     assert {path.name for path in out.iterdir()} <= allowed
 
 
 @pytest.mark.parametrize("name", ["original", "threads", "batch", "datasets", "floor", "gristmill-plain"])
-def test_every_method_reports_its_phases(name, ran):
-    out, result = ran(name)
+def test_every_method_reports_its_phases(name, run_method):
+    out, result = run_method(name)
     phases = read_phase_seconds(BY_NAME[name], out, result.last_line)
     assert list(phases) == list(PHASES)
     assert all(phases[phase] is not None for phase in ("load", "scan", "tokenize", "write"))
@@ -475,10 +480,10 @@ def test_failed_bench_leaves_no_files(source, tmp_path, monkeypatch):
 
 def test_run_returns_seconds_memory_and_last_line(tmp_path):
     code = "x = bytearray(50_000_000); import time; time.sleep(0.2); print('one'); print('two')"
-    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
-    assert ran.seconds > 0.2
-    assert ran.peak_mb > 50
-    assert ran.last_line == b"two\n"
+    result = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
+    assert result.seconds > 0.2
+    assert result.peak_mb > 50
+    assert result.last_line == b"two\n"
     unwatched = run("m", [sys.executable, "-c", "pass"], progress=Progress(), watched=False)
     assert unwatched.peak_mb is None
 
@@ -486,8 +491,8 @@ def test_run_returns_seconds_memory_and_last_line(tmp_path):
 def test_memory_includes_child_processes(tmp_path):
     inner = "x = bytearray(60_000_000); import time; time.sleep(0.3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
-    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
-    assert ran.peak_mb > 60
+    result = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
+    assert result.peak_mb > 60
 
 
 def test_failing_process_is_a_one_line_error_with_its_last_output(tmp_path):
@@ -519,7 +524,7 @@ def test_stopped_bench_leaves_no_process(sent, tmp_path):
     inner = "import subprocess, sys, os; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(os.getpid(), p.pid, flush=True); p.wait()"
     code = (
         "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.lab.bench import process as running\n"
-        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # as the command line does
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # the command line does the same
         "running._PhaseReader.read_line = lambda self, line: print(line.decode(), flush=True)\n"
         f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"
     )

@@ -1,4 +1,4 @@
-"""Rows of any method: read, measured like a slow obvious reference, and kept as a dataset."""
+"""Rows of any benchmark method are read, measured as a slow reference measures them, and kept as a dataset."""
 
 import json
 import shutil
@@ -115,7 +115,7 @@ SHARED_SPANS = [
 
 @st.composite
 def texts(draw):
-    """Files of spans that other files contain too, with unique tokens between them."""
+    """Generate files of spans that other files may contain too, with unique tokens between the spans."""
     files = {}
     for number in range(draw(st.integers(1, 5))):
         ids = []
@@ -130,7 +130,7 @@ def texts(draw):
 
 @st.composite
 def outputs(draw, files):
-    """Windows in any split, with copies, and with some missing."""
+    """Generate the windows of files in random splits. Some windows are missing, and some are copied."""
     rows = {split: [] for split in Split}
     splits = draw(st.sampled_from([[Split.TRAIN], list(Split), [Split.VALIDATION]]))
     pad_to = draw(st.sampled_from([None, LENGTH]))
@@ -149,7 +149,7 @@ def content_of(row):
 
 
 def leaked_positions(content, grams):
-    """Leaked positions by definition: runs of adjacent 50-grams that train contains, with at least 8 distinct ids."""
+    """Return the positions in runs of adjacent 50-grams of train. A run must have at least 8 distinct ids."""
     starts = [position for position in range(len(content) - 49) if tuple(content[position : position + 50]) in grams]
     runs = []
     for start in starts:
@@ -276,7 +276,7 @@ def test_no_rows_give_zero_quality(tmp_path):
 
 
 def full_rows(tokenizer, *, pad, stride):
-    """Windows as the methods cut them, with ids of the real tokenizer."""
+    """Return windows as the methods cut them, and all ids of the text."""
     ids = tokenizer.encode(
         b"".join(b"name_%d = %d\n" % (position, position * position) for position in range(400))
     ).ids.tolist()

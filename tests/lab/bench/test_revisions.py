@@ -1,4 +1,4 @@
-"""benchmarks/speed.py and cores.py on a tiny corpus, and the corpus archive for other machines."""
+"""Tests of benchmarks/speed.py, cores.py and revisions.py, and of the corpus archive that gather.py packs."""
 
 import importlib
 import subprocess
@@ -21,7 +21,7 @@ def few_files(tmp_path_factory):
 
 
 @pytest.fixture
-def script(monkeypatch):
+def import_script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return importlib.import_module
 
@@ -47,15 +47,15 @@ def test_speed_prints_a_line_with_a_ratio_for_every_part(few_files, tmp_path):
 
 
 def test_cores_compares_workers_and_formats_of_two_revisions(few_files):
-    """Compares HEAD with itself if git can read it, otherwise the current tree."""
+    """Compare HEAD with itself, or the current tree with itself if git cannot read HEAD."""
     has_head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode == 0
     page = run_benchmark("cores.py", few_files, *(["HEAD", "HEAD"] if has_head else BOTH_TREES))
     assert page.count("\n## ") == 4
     assert all(f"\n| {start} |" in page for start in (1, "jsonl", "bin", "parquet", "shape", "total", "together"))
 
 
-def test_different_output_bytes_are_refused(script):
-    refuse_different = script("revisions").refuse_different
+def test_different_output_bytes_are_refused(import_script):
+    refuse_different = import_script("revisions").refuse_different
     refuse_different("a build", {"train.jsonl": "1"}, {"train.jsonl": "1"})
     with pytest.raises(SystemExit, match=r"a build: train.jsonl differs between the two datasets"):
         refuse_different("a build", {"files.jsonl": "0", "train.jsonl": "1"}, {"files.jsonl": "0", "train.jsonl": "2"})
@@ -65,8 +65,8 @@ def test_different_output_bytes_are_refused(script):
         refuse_different("a build", {}, {})
 
 
-def test_packed_corpus_is_a_reproducible_sample(script, tmp_path, monkeypatch):
-    gather = script("gather")
+def test_packed_corpus_is_a_reproducible_sample(import_script, tmp_path, monkeypatch):
+    gather = import_script("gather")
     monkeypatch.setattr(gather, "PACKED_FILES", 5)
     files = {f"one-1/vendor/{number}.c": f"int x = {number};\n" for number in range(7)}
     write_tree(

@@ -73,9 +73,9 @@ def test_equal_datasets_have_no_measurable_difference(datasets, tmp_path):
     assert verdict.difference.mean == 0
     assert verdict.text.startswith("no measurable difference between clean and again")
     assert [run.end for run in found.runs_of("clean")] == [run.end for run in found.runs_of("again")]
-    assert len({run.end for run in found.runs_of("clean")}) == 2  # the seeds differ
+    assert len({run.end for run in found.runs_of("clean")}) == 2  # different seeds give different results
     (early_stop,) = {json.loads(path.read_text())["settings"]["early_stop"] for path in tmp_path.rglob("run.json")}
-    assert early_stop == 0  # equal budgets
+    assert early_stop == 0  # early stopping would make the budgets differ
 
 
 def test_half_shuffled_text_is_worse(datasets, tmp_path):
@@ -110,7 +110,7 @@ def test_stopped_comparison_can_be_resumed(datasets, tmp_path):
         compare(folders, tmp_path / "out", config, log=stop, **settings)
     with pytest.raises(OutputError, match="Continue the comparison with --resume"):
         compare(folders, tmp_path / "out", config, **settings)
-    export(folders[0], "bin", workers=1)  # the rows are the same
+    export(folders[0], "bin", workers=1)  # an export does not change the rows
     again = compare(folders, tmp_path / "out", config, resume=True, **settings)
     assert [run.curve for run in again.runs] == [run.curve for run in uninterrupted.runs]
     with pytest.raises(ConfigError, match="a different test set"):
@@ -184,7 +184,7 @@ def test_untrained_rows_are_not_counted(datasets, tmp_path):
 
 
 def test_packed_rows_can_be_compared_with_windows_of_single_files(tmp_path):
-    """Both are scored on the same frozen windows, in bits per byte."""
+    """Both datasets are scored on the same frozen windows, in bits per byte."""
     rows = {
         name: causal_dataset(tmp_path, WindowConfig(length=64, pack=pack, overlap=0))
         for name, pack in (("packed", "best-fit"), ("plain", "none"))

@@ -61,7 +61,7 @@ def test_interval_contains_the_true_mean_in_95_percent_of_cases():
 
 
 def test_runs_are_compared_by_seed():
-    """Both scores vary with the seed, so without pairing, the intervals overlap widely."""
+    """Scores vary more between seeds than between datasets, so the intervals of unpaired scores would overlap."""
     one, two = scores("A", 1.3, 1.5, 1.1), scores("B", 1.27, 1.468, 1.069)
     (verdict,) = compare_pairs([one, two])
     assert verdict.better == "B"
@@ -126,7 +126,7 @@ def test_equal_datasets_rarely_get_a_verdict():
 
 
 def test_interval_over_files_is_wider_than_over_seeds():
-    """All of the difference is in one of ten files, so it is certain over seeds, but not over files."""
+    """The whole difference is in one of ten files, so it is significant over seeds, but not over files."""
     weights = np.full(10, 100.0)
     equal, different = np.full(10, 100.0), np.full(10, 100.0)
     different[0] = 50.0
@@ -149,7 +149,7 @@ def test_equal_difference_in_all_files_gives_a_verdict():
 
 
 def test_verdicts_over_seeds_and_files_are_wrong_in_at_most_5_percent_of_cases():
-    """The datasets are equal. Noise depends on seeds, on files, and on both together."""
+    """The datasets are equal. Noise has a part for each seed, each file, and each pair of seed and file."""
     chance = np.random.default_rng(2)
     weights = chance.integers(500, 5000, 40).astype(float)
     num_wrong = 0
@@ -183,26 +183,28 @@ def test_best_point_is_the_first_with_the_lowest_validation():
     assert best_by_validation([CurvePoint(1, None, 9.0)]) is None
 
 
-def run_of(dataset: str, seed: int, end: float, own: float | None) -> RunResult:
-    before = None if own is None else own + 0.5
-    curve = (CurvePoint(20_000_000, before, end + 0.4), CurvePoint(40_000_000, own, end))
+def run_of(dataset: str, seed: int, end: float, own_validation: float | None) -> RunResult:
+    before = None if own_validation is None else own_validation + 0.5
+    curve = (CurvePoint(20_000_000, before, end + 0.4), CurvePoint(40_000_000, own_validation, end))
     return RunResult(
         dataset=dataset,
         seed=seed,
         curve=curve,
         end=end,
-        at_best_validation=None if own is None else end,
+        at_best_validation=None if own_validation is None else end,
         seconds=1234.5,
         tokens_per_second=32_402.6,
     )
 
 
 ENDS = {"plain": [1.300, 1.310, 1.305], "mill|1": [1.270, 1.278, 1.275]}
-OWN = {"plain": [0.700, 0.712, 0.704], "mill|1": [1.270, 1.276, 1.271]}
+OWN_VALIDATIONS = {"plain": [0.700, 0.712, 0.704], "mill|1": [1.270, 1.276, 1.271]}
 
 
 def small_comparison(num_seeds: int = 3) -> Comparison:
-    runs = [run_of(name, seed, ENDS[name][seed], OWN[name][seed]) for name in ENDS for seed in range(num_seeds)]
+    runs = [
+        run_of(name, seed, ENDS[name][seed], OWN_VALIDATIONS[name][seed]) for name in ENDS for seed in range(num_seeds)
+    ]
     against = [("plain", 130_282, 60_000_000, 6_995, 1), ("mill|1", 56_299, 28_511_267, 0, 0)]
     frozen = FrozenFacts(
         source=None,

@@ -76,7 +76,7 @@ def source(corpus):
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory, source):
-    """Two datasets of the same files with different splits, one of them without overlap."""
+    """Build two datasets of the same files with different splits. The windows of the second do not overlap."""
     folder = tmp_path_factory.mktemp("seeds")
     make(source, folder / "one", split=SplitConfig(shares="60/20/20"))
     make(source, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
@@ -89,9 +89,9 @@ def frozen(seeds):
 
 
 def slow_shared(frozen: list[int], train: list[list[int]]) -> list[bool]:
-    """Reference: join the 50-grams found in train where they overlap or touch, and keep ranges of 8 or more ids."""
-    known = {tuple(text[at : at + SPAN]) for text in train for at in range(len(text) - SPAN + 1)}
-    starts = [at for at in range(len(frozen) - SPAN + 1) if tuple(frozen[at : at + SPAN]) in known]
+    """Return whether each frozen token is in a range of joined 50-grams of train with 8 or more distinct ids."""
+    train_grams = {tuple(text[at : at + SPAN]) for text in train for at in range(len(text) - SPAN + 1)}
+    starts = [at for at in range(len(frozen) - SPAN + 1) if tuple(frozen[at : at + SPAN]) in train_grams]
     ranges: list[list[int]] = []
     for start in starts:
         if ranges and start <= ranges[-1][1]:
@@ -126,7 +126,7 @@ def test_shared_tokens_match_a_set_of_50_grams(sides):
 
 
 def test_no_frozen_50_gram_is_in_any_train_split(frozen, seeds, source, codebert):
-    """The source files are searched, so 50-grams across two windows count."""
+    """The test searches complete source files, and so finds 50-grams that span two windows."""
     found = {}
     for window in frozen.windows:
         content = window.input_ids[1:-1]
@@ -185,7 +185,7 @@ def test_written_test_set_is_read_back(frozen, tmp_path):
 def test_span_across_two_train_windows_is_removed(tmp_path, codebert, is_shuffled):
     text = lines(words(1200, 1))
     ids = codebert.encode(text.encode()).ids
-    across = codebert.decode(ids[510 - 40 : 510 + 40]).decode()  # where the first window ends
+    across = codebert.decode(ids[510 - 40 : 510 + 40]).decode()  # 40 tokens on each side of the end of the first window
     make(
         write_tree(tmp_path / "src", {"a.py": text}),
         tmp_path / "train",
@@ -196,9 +196,9 @@ def test_span_across_two_train_windows_is_removed(tmp_path, codebert, is_shuffle
     make(write_tree(tmp_path / "else", {"b.py": f"{other}{across}\n{other[::-1]}"}), tmp_path / "test", split=ALL_TEST)
     train = as_shuffled_rows(tmp_path / "train", tmp_path / "shuffled") if is_shuffled else tmp_path / "train"
     frozen = frozen_of(train, test=tmp_path / "test")
-    left = b"".join(codebert.decode(frozen.fresh_ids(window)) for window in frozen.windows).decode()
-    assert across[8:-8] not in left
-    assert other[:-20] in left
+    frozen_text = b"".join(codebert.decode(frozen.fresh_ids(window)) for window in frozen.windows).decode()
+    assert across[8:-8] not in frozen_text
+    assert other[:-20] in frozen_text
     (against,) = frozen.facts.against
     assert 75 <= against.span_tokens <= 82
     assert frozen.facts.tokens == frozen.facts.tokens_before - against.span_tokens
@@ -208,7 +208,7 @@ def test_span_across_two_train_windows_is_removed(tmp_path, codebert, is_shuffle
 def test_near_duplicate_of_a_train_file_is_removed(tmp_path, window):
     """Every 20th word is different, so no 50 consecutive tokens are shared, but most 5-grams are.
 
-    If packed, the last part of the train file shares a row with other files, after all its other windows.
+    With packing, the last window of the train file shares a row with other files.
     """
     text, other = words(1000, 1), words(1000, 2)
     near_duplicate = [other[at] if at % 20 == 10 else word for at, word in enumerate(text)]
@@ -233,7 +233,7 @@ def test_files_with_different_text_are_not_the_same(tmp_path):
 
 
 def test_file_that_has_grown_is_not_the_same(tmp_path):
-    """The rows do not contradict each other. Only the digests differ."""
+    """The new file begins with the old text, so their rows do not differ where they overlap, but their digests do."""
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
     make(source, tmp_path / "one", split=ALL_TEST)
     (source / "b.py").write_text(lines(words(300, 2)) + lines(words(80, 3)))
@@ -284,7 +284,7 @@ def test_packed_rows_give_the_same_test_set(tmp_path, source, seeds):
 
 @pytest.mark.parametrize("pack", ["none", "best-fit", "repo"])
 def test_fill_in_the_middle_is_compared_in_original_order(tmp_path, pack):
-    """Train contains the parts of a file in another order, but its text is compared."""
+    """Train rows contain the parts of a file in a different order, but are compared in the original order."""
     window = WindowConfig(length=64, pack=pack, overlap=0)
     plain, rewritten = (causal_dataset(tmp_path, window, fim=rate) for rate in (0.0, 1.0))
     assert any(one.window.fim for one in TrainScan(open_dataset(rewritten), lambda _: None)._windows())

@@ -1,4 +1,4 @@
-"""Packed rows: training and scoring treat each of their windows as if it were alone."""
+"""Training and scoring treat each window of a packed row as if it were alone in the row."""
 
 import itertools
 import json
@@ -56,8 +56,8 @@ def models_for(dataset, root):
     yield make_model(str(folder if folder.exists() else tiny_llama(folder, dataset.folder)), "causal", needs).eval()
 
 
-def groups_of(row):
-    """Yield the ids of each segment, and flags for those that are fresh tokens of a file or end a document."""
+def segments_of(row):
+    """Yield the ids of each segment and, for each id, whether it is a fresh token or the end token of a document."""
     fresh = [False] * len(row["input_ids"])
     for one in row["segments"]:
         end = one["at"] + one["length"]
@@ -70,7 +70,7 @@ def groups_of(row):
 
 
 def nats_alone(model, ids):
-    """Return the nats of every token but the first, computed with the plain model."""
+    """Return the loss of every token but the first, in nats, if the row contains only these ids."""
     model.eval()
     with torch.no_grad():
         log_probabilities = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double().log_softmax(-1)
@@ -91,7 +91,7 @@ def test_loss_of_packed_rows_equals_that_of_separate_windows(any_packed, root):
     drawn = [rows[draw.row] for draw in loader.batches.batch(packed_batch)]
     batch = list(itertools.islice(loader, packed_batch + 1))[-1]
     for model in models_for(dataset, root):
-        alone = [nat for row in drawn for ids, _ in groups_of(row) for nat in nats_alone(model, ids)]
+        alone = [nat for row in drawn for ids, _ in segments_of(row) for nat in nats_alone(model, ids)]
         with torch.no_grad():
             packed = float(Objective(model, is_causal=True)(**batch))
         assert packed == pytest.approx(sum(alone) / len(alone), rel=1e-5)
@@ -108,7 +108,7 @@ def test_each_token_of_a_packed_row_is_scored_once_as_in_a_separate_window(any_p
         for number, row in enumerate(dataset["validation"]):
             expected = [
                 (nat, ids[at])
-                for ids, fresh in groups_of(row)
+                for ids, fresh in segments_of(row)
                 for at, nat in enumerate(nats_alone(model, ids), 1)
                 if fresh[at]
             ]
@@ -137,7 +137,7 @@ def test_packed_rows_are_scored_like_windows_of_single_files(root, packed):
 
 @pytest.mark.parametrize("pack", ["none", "best-fit"])
 def test_all_tokens_of_fill_in_the_middle_are_predicted(root, pack):
-    """This includes sentinels and the end token, because a model must predict where the middle ends."""
+    """Sentinels and the end token are predicted too, because a model must predict where the middle ends."""
     dataset = open_dataset(causal_dataset(root, WindowConfig(length=64, pack=pack, overlap=0), fim=1.0))
     collate = dataset.torch("train").causal_collator()
     windows = dataset.torch("train", shuffle=False)

@@ -51,7 +51,7 @@ def adapted(packed, llama, tmp_path_factory):
     return folder, logged
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's call
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # from peft
 def test_trained_adapter_is_loaded_by_peft(packed, llama, adapted):
     folder, logged = adapted
     found = losses(folder)
@@ -63,7 +63,7 @@ def test_trained_adapter_is_loaded_by_peft(packed, llama, adapted):
     settings = json.loads((folder / "model/adapter_config.json").read_text())
     assert (settings["r"], settings["lora_alpha"], settings["lora_dropout"]) == (4, 32, 0.1)
     assert settings["base_model_name_or_path"] == str(llama)
-    # Every linear layer except the output layer.
+    # By default, an adapter changes every linear layer except the output layer.
     projections = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
     assert {name.rpartition(".")[2] for name in settings["target_modules"]} == projections
     assert settings["target_modules"] == sorted(settings["target_modules"])

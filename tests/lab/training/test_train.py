@@ -76,7 +76,8 @@ def test_training_lowers_the_loss(small, tmp_path, objective):
     logged = []
     result = train(small, tmp_path / "run", config, log=logged.append)
     validation, training = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
-    assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # the untrained model guesses
+    # An untrained model gives all 500 tokens about the same probability.
+    assert validation[0] == pytest.approx(math.log(500), rel=0.1)
     assert validation[-1] < validation[0] - 0.8
     assert training[-1] < training[0] - 0.2
     assert result.test.loss < validation[0] - 0.8
@@ -98,7 +99,7 @@ def test_eight_windows_can_be_memorized(small, tmp_path, objective):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     trained = Objective(model, is_causal=objective == "causal")
-    # The first token of a window is not scored, because nothing determines which of the eight it begins.
+    # The first token is not scored, because nothing before it shows which of the eight windows it begins.
     windows = [ScoredWindow(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     (batch,) = feeds.frozen(windows)
@@ -154,8 +155,8 @@ def test_resume_works_after_an_export_but_not_on_other_rows(small, tmp_path):
         train(dataset, tmp_path / "run", config, resume=True)
 
 
-def test_dataset_digest_covers_everything_a_training_reads(small, tmp_path):
-    """It covers weights and labels, unlike the content digest in the manifest, and is the same for all formats."""
+def test_dataset_digest_covers_everything_a_training_run_reads(small, tmp_path):
+    """Unlike the content digest in the manifest, this digest covers weights and labels. It is the same for all formats."""
     source = {
         "sources": [str(small.parent / "code")],
         "tokenizer": TokenizerConfig(name=str(small.parent / "tokenizer.json")),
@@ -202,8 +203,8 @@ def test_signal_stops_after_the_current_step_and_saves_it(small, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ignored_signal_does_not_stop_a_training(small, tmp_path, number):
-    """SIGINT is ignored if a script trains in the background, where Ctrl-C is meant for the script."""
+def test_ignored_signal_does_not_stop_a_training_run(small, tmp_path, number):
+    """A shell script starts background commands with SIGINT ignored, so that Ctrl-C stops only the script."""
     logged = []
 
     def interrupt(line):
@@ -259,7 +260,7 @@ def test_run_stopped_after_its_last_evaluation_trains_no_further(small, tmp_path
         with pytest.raises(ZeroDivisionError):
             train(small, tmp_path / "run", config, frozen=windows)
     assert "_AsyncWriterThread" not in {type(thread).__name__ for thread in threading.enumerate()}, (
-        "TensorBoard's writer"
+        "the thread of TensorBoard's writer is still running"
     )
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
     assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
@@ -278,17 +279,16 @@ def test_best_model_matches_the_curve_after_resuming_from_an_earlier_step(small,
 
     with pytest.raises(RuntimeError):
         train(small, tmp_path / "run", config, log=crash)
-    shutil.rmtree(tmp_path / "run/model")  # as if killed while replacing it
+    shutil.rmtree(tmp_path / "run/model")  # as if the run was killed while replacing the model
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "uninterrupted", config)
     assert metrics_without_times(tmp_path / "run") == metrics_without_times(tmp_path / "uninterrupted")
 
 
 def test_two_processes_train_like_one(tmp_path):
-    """The processes are started by torchrun's own launcher, as forks of a process that has loaded PyTorch.
+    """Start two processes with torchrun's launcher, as forks of a process that has loaded PyTorch.
 
-    The number of windows leaves a single window for the last step, which two processes cannot share. The result is that
-    of one process.
+    The last step has a single window, which two processes cannot share.
     """
     small = small_dataset(tmp_path, sampling=SamplingConfig(target_windows=161))
     num_windows, batch_size = sizes(small)[0], 16
@@ -339,7 +339,7 @@ def sizes(folder):
     "output", [OutputConfig(formats=["parquet"]), OutputConfig(compress="zstd")], ids=["parquet", "zstd"]
 )
 def test_test_split_is_scored_after_the_dataset_was_rebuilt(tmp_path, output):
-    """The test split is read only after all steps."""
+    """Training reads the test split only after the last step."""
     folder = small_dataset(tmp_path, output=output)
     num_windows = len(open_dataset(folder)["test"])
     feeds = Feeds(open_dataset(folder), TrainConfig(objective="causal"), is_fixed_width=False)
@@ -372,7 +372,7 @@ def test_bits_per_byte_match_a_manual_computation(small):
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
 def test_scores_match_the_plain_model(small, objective):
-    """The reference scores window by window, without selected positions, parts or batches."""
+    """The reference scores one window at a time, and computes the logits of all positions at once."""
     dataset = open_dataset(small)
     torch.manual_seed(0)
     model = make_model("tiny", objective, ModelRequirements(48, dataset.tokenizer.definition)).eval()
@@ -416,7 +416,7 @@ def test_loss_computed_in_parts_equals_the_complete_loss(small):
 
 
 def labels_of(batch):
-    """Return the labels for transformers, each at the position of its own token."""
+    """Return the labels as transformers expects them: each at the position of its own token."""
     targets = batch["tokens"].view(batch["input_ids"].shape)
     return torch.nn.functional.pad(targets[:, :-1], (1, 0), value=-100)
 
@@ -588,7 +588,7 @@ def recorded_runs():
 
 @pytest.mark.parametrize("patience", [MIN_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
 def test_early_stopping_loses_no_best_model_on_recorded_curves(patience):
-    """Clean runs keep their best model. Runs on copies or leaked files improve to the end and are not stopped."""
+    """Clean runs stop after their best evaluation. Runs on copies or leaked files improve to the end and do not stop."""
     num_stopped = 0
     for run in recorded_runs():
         tokens, values, _ = zip(*run["curve"], strict=True)
@@ -695,7 +695,7 @@ def test_model_is_downloaded_from_the_hub(small, tmp_path, stopped, monkeypatch)
     monkeypatch.setenv("HF_ENDPOINT", address)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DISABLE_SAFETENSORS_CONVERSION", "1")
-    for name, value in {  # read from the environment when the Hub's client was imported
+    for name, value in {  # huggingface_hub reads the environment only when it is imported
         "ENDPOINT": address,
         "HUGGINGFACE_CO_URL_TEMPLATE": address + "/{repo_id}/resolve/{revision}/{filename}",
         "HF_HUB_CACHE": str(tmp_path / "home/hub"),
@@ -757,7 +757,7 @@ def test_noisy_rows_are_excluded_from_training(small, tmp_path, tree):
     assert feeds.num_ids == sum(len(row["input_ids"]) for row in clean)
 
 
-# Untrusted folders: none of their code is run.
+# Code in untrusted folders is never run.
 
 
 class Bomb:
@@ -786,7 +786,7 @@ def test_pickle_bomb_runs_when_unpickled(tmp_path):
 
 @pytest.fixture(scope="module")
 def stopped(small, tmp_path_factory):
-    """Folder of a training with 3 steps that was stopped after the second."""
+    """Folder of a training run of 3 steps that was stopped after the second step."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
 
     def crash(line):
@@ -802,7 +802,7 @@ STOPPED = TrainConfig(objective="mlm", tokens=2_200, batch_size=16, eval_every=1
 
 
 def with_parts(stopped, folder, parts):
-    """Copy a run, add files to its checkpoint and mark it complete."""
+    """Copy a run and write files to its checkpoint, which is then marked as complete again."""
     shutil.copytree(stopped, folder)
     (checkpoint,) = (folder / "checkpoints").iterdir()
     sizes = json.loads((checkpoint / "whole").read_text())
@@ -844,7 +844,7 @@ def test_model_is_loaded_from_safetensors_only(small, tmp_path, stopped):
 
 
 def test_code_in_a_model_folder_is_not_run(small, tmp_path, stopped, monkeypatch):
-    """There is no prompt either: stdin would answer yes."""
+    """The user is not asked for permission either. Standard input contains the answer yes."""
     folder = shutil.copytree(stopped / "model", tmp_path / "model")
     (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
     (folder / "custom_generate").mkdir()
@@ -865,7 +865,7 @@ def test_code_in_a_model_folder_is_not_run(small, tmp_path, stopped, monkeypatch
             assert (done.returncode, done.stderr) == (0, "")
 
 
-# Failures with a one-line error.
+# Failures are reported in one line.
 
 
 @pytest.mark.usefixtures("with_curves")
@@ -907,7 +907,7 @@ def test_missing_gpu_is_reported(small, tmp_path):
         train(small, tmp_path / "run", TrainConfig(device="cuda"))
 
 
-def test_model_with_another_tokenizer_is_rejected(small, tmp_path, built):
+def test_model_with_a_different_tokenizer_is_rejected(small, tmp_path, built):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
     with pytest.raises(
         ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), but the model .* has a different one \(500 ids\)"
@@ -1070,7 +1070,7 @@ def test_tokenizer_without_mask_token_trains_causally(tmp_path, tree):
     )
     result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
     assert result.objective == "causal"
-    # The first token of a file has no context and is not predicted. The end token is.
+    # The first token of a file has no context, so it is not predicted. The end token is predicted.
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
     model = make_model("tiny", "causal", ModelRequirements(32, dataset.tokenizer.definition))
@@ -1116,7 +1116,7 @@ def test_checkpoint_with_a_missing_file_is_skipped(small, tmp_path, part):
     assert steps[:4] == [0, 3, 6, 9]
 
 
-def test_second_training_in_the_same_folder_is_rejected(small, tmp_path):
+def test_second_training_run_in_the_same_folder_is_rejected(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=2_000, batch_size=16)
     rejected = []
 
@@ -1132,7 +1132,7 @@ def test_second_training_in_the_same_folder_is_rejected(small, tmp_path):
 
 @pytest.mark.usefixtures("with_curves")
 def test_full_disk_is_reported_and_the_run_can_be_repeated(small, tmp_path):
-    """A file size limit simulates a full disk. Its signal is ignored."""
+    """A limit on the file size simulates a full disk. SIGXFSZ, the signal of this limit, is ignored."""
     words = ("train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1")
     assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""Steps of several batches, which equal steps of one large batch, and the default recipes."""
+"""A step of several accumulated batches equals a step of one large batch. Default recipes depend on objective and model."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def saved_weights(folder):
 
 
 def max_difference(one, other):
-    """Return the largest difference of two weights. Adam amplifies the rounding of tiny gradients."""
+    """Return the largest difference between the weights of two runs. Adam amplifies rounding errors of tiny gradients."""
     pairs = zip(saved_weights(one).values(), saved_weights(other).values(), strict=True)
     return max(float((first - second).abs().max()) for first, second in pairs)
 

@@ -1,4 +1,4 @@
-"""Training a tokenizer: learned only from train, reproducible, and usable in a build."""
+"""A trained tokenizer is learned only from train, is reproducible, and can be used in a build."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ def trained(tmp_path_factory, source):
 
 
 def token_texts(out):
-    """Text of every token."""
+    """Return the text of every token."""
     engine = FastTokenizer.load(locate(str(out)))
     return [engine.decode([index]) for index in range(engine.vocab_size)]
 
@@ -91,7 +91,7 @@ def test_special_tokens_have_fixed_ids_and_roles(trained):
     )
     assert (definition.template.prefix, definition.template.suffix) == ((0,), (2,))
     assert vocabulary.special_tokens == {token: index for index, token in enumerate(SPECIAL_TOKENS)}
-    assert Pattern.of(definition).name == "cl100k"  # supported on a GPU
+    assert Pattern.of(definition).name == "cl100k"  # the GPU tokenizer supports this pattern
 
 
 def test_corpus_too_small_for_the_size_is_a_warning(trained):
@@ -171,7 +171,7 @@ def splits_of_build(source, folder):
 
 
 @pytest.mark.parametrize(("threads", "seed"), [(1, "1"), (4, "77")])
-def test_output_is_identical_for_any_threads_hash_seeds_and_workers(threads, seed, source, trained, tmp_path):
+def test_output_does_not_depend_on_threads_hash_seed_or_workers(threads, seed, source, trained, tmp_path):
     out, _ = trained
     second = tmp_path / "tok"
     environment = {**os.environ, "RAYON_NUM_THREADS": str(threads), "PYTHONHASHSEED": seed}
@@ -228,7 +228,7 @@ def test_dataset_gives_the_same_tokenizer_as_its_source(source, trained, tmp_pat
     ("sections", "expected"),
     [({"split": SplitConfig(seed=3)}, "split"), ({"tokenizer": gristmill.TokenizerConfig(name="x")}, "tokenizer")],
 )
-def test_dataset_refuses_other_settings(sections, expected, built, tmp_path):
+def test_settings_that_the_dataset_determines_are_refused(sections, expected, built, tmp_path):
     with pytest.raises(ConfigError, match=f"Leave out the settings of {expected}"):
         gristmill.train_tokenizer(Config(sources=[str(built[0])], out=str(tmp_path / "tok"), **sections), 500)
 
@@ -406,7 +406,7 @@ def test_tokenizers_with_the_same_name_are_distinguished(source, trained, tmp_pa
 
 
 def test_splits_can_be_decided_by_a_tokenizer_without_exact_decoding(source, tmp_path):
-    """The text is then stored next to the ids."""
+    """The ids of such a tokenizer do not decode to the exact text, so the text is stored next to them."""
     (tmp_path / "wp").mkdir()
     (tmp_path / "wp/tokenizer.json").write_text(word_piece())
     tokenizer, split = gristmill.TokenizerConfig(name=str(tmp_path / "wp")), SplitConfig(decontaminate="off")

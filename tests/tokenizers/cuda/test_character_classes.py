@@ -1,4 +1,4 @@
-"""Compare the characters that are stable under NFC with `unicodedata` and with the normalizer of `tokenizers`."""
+"""Test the table of characters that NFC does not change with `unicodedata` and with the normalizer of `tokenizers`."""
 
 import random
 import unicodedata
@@ -37,14 +37,14 @@ def test_stable_characters_in_any_order():
 
 
 def test_no_stable_character_composes_with_a_preceding_one():
-    """Test each character that can start a composition before every 7th stable character and those close to it."""
+    """Put each character that can start a composition before every 7th stable character, and before those close to it."""
     decomposed = {unicodedata.normalize("NFD", one) for one in SCALARS}
     first = sorted({one[0] for one in decomposed if len(one) > 1}.union("\uac00\ud788").intersection(stable()))
-    known = np.array([one for one in stable() if unicodedata.category(one) != "Co"])
+    candidates = np.array([one for one in stable() if unicodedata.category(one) != "Co"])
     assert len(first) > 300
     for at, one in enumerate(first):
-        near = known[np.abs(np.searchsorted(known, one) - np.arange(len(known))) < 300]
-        text = "".join(f"{one}{other}" for other in [*known[at % 7 :: 7], *near])
+        near = candidates[np.abs(np.searchsorted(candidates, one) - np.arange(len(candidates))) < 300]
+        text = "".join(f"{one}{other}" for other in [*candidates[at % 7 :: 7], *near])
         assert unicodedata.normalize("NFC", text) == text
         if at % 20 == 0:
             assert_unchanged(text)

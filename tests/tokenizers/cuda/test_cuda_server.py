@@ -1,4 +1,4 @@
-"""Test the GPU process: builds have the same bytes with it, even if it fails, and nothing of it remains afterwards."""
+"""Test the GPU process: builds with it write the same bytes, even if it fails, and it leaves nothing behind."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def config_for(source, out, *, output=None, **options):
 
 
 class OnceReady(Progress):
-    """Delay step 1 until the GPU process has reached a state. Otherwise step 1 could end before it."""
+    """Delay step 1 until the GPU process has started, listens or has ended, because step 1 could finish earlier."""
 
     def __init__(self, marks, *, waits_for="socket"):
         super().__init__()
@@ -108,7 +108,7 @@ def is_gone(pid):
 
 
 def served_build(config, make_encoder, marks, waits_for="socket"):
-    """Build, and return the facts about the GPU, the notes, and what the GPU process left in this process."""
+    """Build, and return the facts about the GPU, the notes, and the resources that remain in use in this process."""
     before = leftovers()
     progress = OnceReady(marks, waits_for=waits_for)
     manifest = build_excluding(config, progress, (), make_encoder)
@@ -132,7 +132,7 @@ def link_of(number):
 
 @pytest.fixture
 def built(source, tmp_path):
-    """Build with a stand-in for the GPU, in a separate process that forks the workers."""
+    """Return a function that builds with a stand-in for the GPU, in a separate process that forks the workers."""
 
     def builds(stand_in, *, waits_for="socket", **options):
         make_encoder = partial(
@@ -190,7 +190,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
-    """It hangs for ten minutes. Each worker waits for a quarter of its own time limit."""
+    """The GPU process hangs for ten minutes, but each worker waits only for a quarter of its own time limit."""
     gpu, notes = built(fake_encoders.HangingEncoder)
     assert everything(tmp_path / "out") == expected
     assert gpu.trouble == "the GPU process no longer answers"
@@ -207,7 +207,6 @@ def build_dying_over_batches(config, make_encoder, marks):
 
 
 def test_a_worker_death_on_a_batch_is_retried_file_by_file(source, expected, tmp_path):
-    """The batch is processed again, file by file."""
     make_encoder = partial(fake_encoders.make, fake_encoders.CpuEncoder, tmp_path)
     in_a_process(build_dying_over_batches, config_for(source, tmp_path / "out"), make_encoder, tmp_path)
     assert everything(tmp_path / "out") == expected
@@ -287,7 +286,7 @@ def test_a_killed_build_ends_its_gpu_process(source, tmp_path, stand_in, waits_f
 
 @contextmanager
 def served(tokenizer, folder, kind=fake_encoders.CpuEncoder):
-    """Yield the tokenizer of a worker and the GPU process, without a build."""
+    """Start a GPU process without a build. Yield the tokenizer of a worker, and the GPU process."""
     tokenizer.definition.write(folder)
     run_config = RunConfig(device="cuda")
     with server_for(run_config, tokenizer, folder, partial(fake_encoders.make, kind, folder)) as server:

@@ -1,4 +1,4 @@
-"""Test the processes that read files directly into memory for the GPU, which the CPU simulates."""
+"""Test the processes that read files directly into buffers for the GPU. The CPU simulates the GPU."""
 
 import gc
 import os
@@ -30,7 +30,7 @@ def tokenizer(make_gpu):
 
 @pytest.fixture
 def paths(tmp_path):
-    """Files of many chunks in total, none larger than a chunk, some of them empty or not ASCII."""
+    """Write 300 files, which together fill many chunks. Some files are empty, and some are not ASCII."""
     generator = np.random.default_rng(0)
     names = [f"{number:03d} é.py" for number in range(300)]
     for number, name in enumerate(names):
@@ -101,15 +101,15 @@ def test_unreferenced_readers_end_their_processes(tokenizer):
 
 
 def test_an_aborted_call_does_not_affect_the_next(tokenizer, paths):
-    class BrokenOffError(Exception):
+    class AbortedError(Exception):
         pass
 
-    def break_off(*_):
-        raise BrokenOffError
+    def abort(*_):
+        raise AbortedError
 
     gathered = tokenizer._new_buffer
-    tokenizer._new_buffer = lambda *_: break_off
-    with pytest.raises(BrokenOffError) as kept:  # keep its traceback, as a notebook does
+    tokenizer._new_buffer = lambda *_: abort
+    with pytest.raises(AbortedError) as kept:  # keep the traceback, as a notebook does
         tokenizer.encode_files(paths)
     tokenizer._new_buffer = gathered
     assert_read(tokenizer, paths[::-1])

@@ -38,14 +38,14 @@ from support.gpu_texts import (
 from support.word_pieces import PIECES
 
 CHUNK_BYTES = 1 << 17
-"""16 tiles. Three kernels run a block for each tile of the largest chunk, even if the tile is empty."""
+"""Size of 16 tiles. It is small because three kernels run a block for every tile, even if the tile is empty."""
 LARGE_CHUNK_BYTES = 1 << 20
 BY_TURNS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
 
 SETTLED = [piece for piece in PIECES if piece not in {"\U00011de0", "\U00016ff4"}]
-"""Pieces without two characters that are numbers to gigatoken's GPT-2, whose Unicode is newer than the reference's.
+"""Pieces without two characters that only gigatoken treats as numbers, because its Unicode version is newer.
 
-Another 4,655 characters are letters or numbers only to gigatoken. The kernels follow the reference.
+gigatoken treats 4,655 more characters as letters or numbers than the reference. The kernels follow the reference.
 """
 
 every_tokenizer = pytest.mark.parametrize("name", TRAINED)
@@ -56,7 +56,7 @@ no_deadline = settings(deadline=None, max_examples=40, suppress_health_check=[He
 
 @pytest.fixture(scope="module")
 def loaded(make_gpu):
-    """Load each tokenizer once, by name. Its word table keeps the words of earlier tests."""
+    """Return a function that loads each tokenizer once. Its word table keeps the words of earlier tests."""
 
     @cache
     def tokenizer(name):
@@ -67,7 +67,7 @@ def loaded(make_gpu):
 
 @pytest.fixture
 def fresh(make_gpu):
-    """Load a tokenizer with an empty word table, and with less memory if requested."""
+    """Return a function that loads a tokenizer with an empty word table, and with less memory if requested."""
 
     def tokenizer(name, chunk_bytes=CHUNK_BYTES, **smaller_sizes):
         definition = definition_named(name)
@@ -188,7 +188,7 @@ def test_words_of_every_length(loaded):
 
 @every_tokenizer
 def test_words_of_many_lengths(loaded, name):
-    """Test around the limits of the kernels, 15, 64 and 512 bytes. Above 64, every 32 bytes add a window."""
+    """Test lengths around the limits of the kernels: 15, 64 and 512 bytes. Above 64, every 32 bytes add a window."""
     letters, lengths = (
         random_letters(2100, 1),
         [*range(1, 20), *range(60, 70), 95, 96, 97, 128, 129, *range(508, 518), 1025],
@@ -247,7 +247,7 @@ def test_random_bytes(loaded, name, documents):
 
 
 def test_a_character_split_between_two_documents_is_an_error(loaded):
-    """Cut valid UTF-8 inside a character. The concatenated documents are valid."""
+    """Cut valid UTF-8 inside a character, so that only the concatenated documents are valid."""
     text = "é€🙂".encode()
     for at in {*range(1, len(text))} - {2, 5}:
         with pytest.raises(TokenizerError, match=r"^document 1: "):
@@ -271,7 +271,7 @@ def test_strings_are_encoded_as_their_utf8(loaded):
 
 
 def test_unmarked_control_tokens_are_encoded_as_text(make_gpu):
-    """Add control tokens as Qwen has them. (A plain added token would be rejected.)"""
+    """Add control tokens that are not marked as special, as in Qwen's tokenizer."""
     tree = json.loads(definition_named("qwen2").json)
     names = ["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<tool_call>"]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
@@ -318,7 +318,7 @@ def test_long_words_under_random_merges(make_gpu, is_shuffled):
 
 @pytest.fixture
 def under_merges(make_gpu):
-    """Return a function that compares ids under given merges and returns the number of words that the CPU encoded."""
+    """Return a function that checks the ids for given merges and returns the number of words that the CPU encoded."""
 
     def assert_same_under(merges, words):
         definition = definition_of(made.byte_level_with(merges))
@@ -328,16 +328,16 @@ def under_merges(make_gpu):
 
 
 def test_windows_are_not_joined_at_tokens_that_only_start_at_the_same_byte(under_merges):
-    """A token starts at byte 63 in both windows: `x` in the first, which ends there, and `xy` in the second.
+    """In both windows, a token starts at byte 63: `x` at the end of the first window, and `xy` in the second window.
 
-    `aa` precedes it in the first window and `a` in the second. Only both together show that `aaxy` is one token.
+    The token before byte 63 is `aa` in the first window and `a` in the second, so neither window contains `aaxy`.
     """
     word = b"b" + b"a" * 62 + b"xy"
     assert under_merges([("a", "a"), ("x", "y"), ("aa", "xy")], [word, word * 9, word + b"c" * 500]) == 0
 
 
 def test_a_word_whose_start_depends_on_its_end_is_left_to_the_cpu(under_merges):
-    """Units merge in pairs from the last to the first. With an odd number of units, the first is left over."""
+    """Units are merged in pairs, starting at the end of the word. If their number is odd, the first unit is not merged."""
     units = [left + right for left in "abcdefghijklmnop" for right in "qrstuvwxyz"] + ["AB"]
     pairs = [(left, right) for left, right in pairwise(units)]
     words = ["".join(units[:num_units]).encode() for num_units in (3, 20, 41, 160, 161)]
@@ -357,7 +357,7 @@ def test_a_token_that_only_a_later_merge_produces(under_merges):
     assert under_merges([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")], words) == 0
 
 
-# Both widths of ids with both families of patterns. The kernels have no other variants here.
+# Test both id widths and both pattern families. For these words, the kernels have no other variants.
 @pytest.mark.parametrize(("name", "first_id"), [*zip(TRAINED, cycle([0, 1 << 16]), strict=False)])
 def test_words_that_are_one_token_without_a_merge(make_gpu, name, first_id):
     definition = gpu_texts.with_exceptions(definition_named(name), gpu_texts.exceptional_words())
@@ -366,12 +366,12 @@ def test_words_that_are_one_token_without_a_merge(make_gpu, name, first_id):
     for word in gpu_texts.exceptional_words():
         assert_on_card(tokenizer, [word, b"x" + word])
     tokenizer.forget()
-    for _ in range(2):  # new words, then known ones
+    for _ in range(2):  # in the first round, all words are new
         assert_on_card(tokenizer, gpu_texts.around_exceptions())
 
 
 def test_a_word_with_the_hash_of_an_exception_is_no_exception(make_gpu):
-    """The words were found by inverting the hash. They have the same length, and all 64 bits of the hash are equal."""
+    """The two words have the same length and the same 64-bit hash. They were found by inverting the hash."""
     same, other = b"wordsofsamehashx", b"AOfzMayhMzUtNLlX"
     assert hash_word(same) == hash_word(other)
     definition = gpu_texts.with_exceptions(definition_named("cl100k"), [same])
@@ -405,7 +405,7 @@ def test_ignore_merges_without_exceptions(make_gpu):
 
 @pytest.fixture(scope="module")
 def normalizing(make_gpu):
-    """Load each tokenizer with NFC once, by name."""
+    """Return a function that loads each tokenizer once, with NFC as its normalizer."""
 
     @cache
     def tokenizer(name):
@@ -488,7 +488,7 @@ def test_a_full_word_table_is_cleared_and_the_cpu_encodes_the_rest(make_gpu, nam
 
 
 def test_a_cleared_table_has_no_ids_of_earlier_words(make_gpu):
-    """A word that occurs again in the chunk in which it is new is looked up before its ids are known."""
+    """If a new word occurs twice in a chunk, its second occurrence is looked up before its ids are known."""
     definition = definition_named("codebert")
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES, num_slots=1024)
     for turn in range(12):
@@ -597,7 +597,7 @@ def test_ids_in_gpu_memory(fresh, chunk_bytes):
 
 @pytest.mark.parametrize("to", ["machine", "card"])
 def test_more_ids_than_expected(fresh, to):
-    """Single digits give one id per byte, more than the 0.6 for which the buffer has space at first."""
+    """Single digits give one id per byte, but the first buffer has space for only 0.6 ids per byte."""
     documents = [random_letters(60_000, seed, b"0123456789") for seed in range(3)]
     batch = fresh("qwen2", chunk_bytes=70_000).encode_batch(documents, to=to)
     assert_same(batch, documents, ids_by_reference(definition_named("qwen2"), documents))

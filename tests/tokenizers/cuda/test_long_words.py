@@ -1,10 +1,10 @@
-"""Test that a long word can be merged in windows that are joined afterwards, and with many merges at once.
+"""Test two ways to tokenize a long word: in overlapping byte windows that are then joined, and with many merges at once.
 
-Joining is exact for any order of merges, for this reason. Take a span of the word whose edges no merge has crossed so
-far. The next merge inside the span is the pair of the lowest rank in it, leftmost first, whatever is outside. So the
-span goes through the same merges as it would alone. Therefore a sequence of tokens is the word's encoding exactly if
-every two adjacent tokens are the encoding of their own bytes. If two windows have a token in common, this holds for all
-adjacent tokens of the first window up to that token, and of the second window from that token on.
+Joining is exact for any order of merges. Proof: Take a span of the word whose edges no merge has crossed so far. The next
+merge inside the span is of its pair with the lowest rank, leftmost first, regardless of the bytes outside the span. So
+the span goes through the same merges as if it were a word of its own. Therefore a sequence of tokens is the word's
+encoding if and only if every pair of adjacent tokens is the encoding of its own bytes. If two windows share a token, this
+holds for all pairs of the first window up to that token, and for all pairs of the second window from that token on.
 """
 
 import random
@@ -29,7 +29,7 @@ class Merging:
         self.byte_ids, self.products = self.tables.byte_ids.tolist(), self.tables.products.tolist()
         entries = [entry for entry in self.tables.table.tolist() if entry != EMPTY]
         self.ranks = {entry >> 22: entry & (1 << 22) - 1 for entry in entries}
-        self.bytes_by_id = {index: len(token) for token, index in definition.ids_by_token.items()}
+        self.num_bytes_by_id = {index: len(token) for token, index in definition.ids_by_token.items()}
 
     @classmethod
     def of(cls, merges):
@@ -39,7 +39,7 @@ class Merging:
         return bpe([self.byte_ids[byte] for byte in text], self.ranks, self.products)
 
     def all_at_once(self, text):
-        """Merge all occurrences of the pair of the lowest rank in one pass from the left, then repeat."""
+        """Merge all occurrences of the pair with the lowest rank in one pass from the left, then repeat."""
         ids = [self.byte_ids[byte] for byte in text]
         while found := {self.ranks[key] for key in self.keys(ids) if key in self.ranks}:
             ids = self.with_rank_merged(ids, min(found))
@@ -57,7 +57,7 @@ class Merging:
         return [left << 21 | right for left, right in pairwise(ids)]
 
     def in_windows(self, text, window_bytes, overlap_bytes):
-        """Join windows at the first token that two of them have in common. Return None if there is none."""
+        """Join adjacent windows at the first token that they share. Return None if two windows share no token."""
         joined, start = self.spans(text[:window_bytes], 0), 0
         while start + window_bytes < len(text):
             start += window_bytes - overlap_bytes
@@ -71,13 +71,16 @@ class Merging:
     def spans(self, text, start):
         """Return (start, end, id) of each token."""
         ids = self.one_by_one(text)
-        ends = (start + np.cumsum([self.bytes_by_id[index] for index in ids])).tolist()
+        ends = (start + np.cumsum([self.num_bytes_by_id[index] for index in ids])).tolist()
         return list(zip([start, *ends[:-1]], ends, ids, strict=True))
 
 
 @st.composite
 def merge_lists(draw, *, is_in_order):
-    """Draw merges over a, b and c that do not produce a token again after its use. Shuffle them if not in order."""
+    """Draw merges of a, b and c. No merge produces a token that an earlier merge uses.
+
+    Shuffle the merges if `is_in_order` is False.
+    """
     tokens, merges, used = ["a", "b", "c"], [], set()
     for _ in range(draw(st.integers(1, 12))):
         left, right = draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens))
@@ -101,7 +104,7 @@ def test_merging_one_by_one_gives_the_reference_ids(is_in_order, data, text):
 @pytest.mark.parametrize("is_in_order", [True, False])
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), text=TEXT, overlap_bytes=st.integers(3, 11))
-def test_windows_that_share_a_token_join_to_the_words_ids(is_in_order, data, text, overlap_bytes):
+def test_windows_that_share_a_token_join_to_the_ids_of_the_word(is_in_order, data, text, overlap_bytes):
     merging = Merging.of(data.draw(merge_lists(is_in_order=is_in_order)))
     joined = merging.in_windows(text.encode(), 12, overlap_bytes)
     assume(joined is not None)

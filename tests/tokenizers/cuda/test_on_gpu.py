@@ -1,6 +1,6 @@
 """Compare the GPU tokenizer with the reference on a real GPU, with large inputs.
 
-The tests are skipped without a GPU. They also run without pytest, all of them or by name:
+The tests are skipped without a GPU. To run them without pytest, either all or by name:
 
     PYTHONPATH=tests python tests/tokenizers/cuda/test_on_gpu.py [test_threads_share_one_tokenizer …]
 """
@@ -46,15 +46,15 @@ AT_ONCE = 100_000
 """Number of documents that the reference encodes in one call. More would take gigabytes of memory."""
 SECONDS_TO_LOAD = 60
 SLOTS_FOR_ALL = 1 << 22
-"""Number of entries of a word table that has space for all words here.
+"""Number of entries of a word table that has space for all words of a test.
 
-A full table leaves documents to the CPU, and which ones depends on the order of the GPU's threads.
+If the table is full, the CPU encodes some documents. Which ones depends on the order of the GPU's threads.
 """
 
 
 @cache
 def on_card(name):
-    """Load each tokenizer once, by name. Its word table keeps the words of earlier tests."""
+    """Load a tokenizer, but only once. Its word table keeps the words of earlier tests."""
     return load_tokenizer(name, device="cuda") if name == "codebert" else CudaTokenizer.load(definition_named(name))
 
 
@@ -77,7 +77,7 @@ def assert_reference(tokenizer, documents, *, num_on_cpu=None):
     batch = tokenizer.encode_batch(documents)
     assert_same(batch, documents, expected_of(tokenizer.definition, documents))
     if num_on_cpu is not None:
-        assert batch.num_on_cpu == num_on_cpu, f"{batch.num_on_cpu} on the CPU, expected {num_on_cpu}"
+        assert batch.num_on_cpu == num_on_cpu, f"the CPU encoded {batch.num_on_cpu} documents, expected {num_on_cpu}"
 
 
 def assert_for_each_pattern(documents, *, num_on_cpu=None):
@@ -86,7 +86,7 @@ def assert_for_each_pattern(documents, *, num_on_cpu=None):
 
 
 def assert_revealed(documents, num_documents):
-    """Encode some documents at a time with an empty word table, as all words are new and a full table uses the CPU."""
+    """Encode `num_documents` at a time, with an empty word table. With a full table, the CPU would encode documents."""
     for tokenizer in map(on_card, REVEALING):
         tokenizer.forget()
         for at in range(0, len(documents), num_documents):
@@ -167,7 +167,7 @@ def test_words_of_every_length():
     assert_for_each_pattern([*runs, *gpu_texts.periodic(5000), random_letters(5000, alphabet=b"ab")])
 
 
-def refused(tokenizer, documents):
+def error_message(tokenizer, documents):
     """Return the error message, or None if all documents were encoded."""
     try:
         tokenizer.encode_batch(documents)
@@ -180,7 +180,7 @@ def test_invalid_utf8_is_an_error_with_the_document_number():
     for name in TRAINED:
         for kind in gpu_texts.NOT_UTF8:
             for documents in gpu_texts.around_not_utf8(kind):
-                assert str(refused(on_card(name), documents)).startswith("document 2: "), (name, kind)
+                assert str(error_message(on_card(name), documents)).startswith("document 2: "), (name, kind)
 
 
 def test_random_bytes():
@@ -190,7 +190,7 @@ def test_random_bytes():
     for number, document in enumerate(documents[:300]):
         if not gpu_texts.is_utf8(document):
             around = [*valid, document, *documents[number : number + 50]]
-            assert str(refused(on_card("codebert"), around)).startswith(f"document {len(valid)}: ")
+            assert str(error_message(on_card("codebert"), around)).startswith(f"document {len(valid)}: ")
     for name in TRAINED:
         assert_reference(on_card(name), valid)
 
@@ -332,7 +332,7 @@ def _assert_in_threads(tokenizers):
                 documents = [code_like(40_000, first_seed + 100 * turn + seed) for seed in range(100)]
                 batch = tokenizer.encode_batch(documents)
                 assert_same(batch, documents, ids_by_cpu(tokenizer.definition, documents))
-        except BaseException:  # noqa: BLE001 - it is reported below
+        except BaseException:  # noqa: BLE001 - the error is reported below
             failures.append(traceback.format_exc())
 
     threads = [threading.Thread(target=encode, args=(one, 1000 * at)) for at, one in enumerate(tokenizers)]
@@ -369,7 +369,7 @@ def test_ids_in_gpu_memory_outgrow_the_initial_buffer():
 
 
 def test_ids_that_are_still_read_are_not_overwritten():
-    """Keep the reader's stream busy and free the ids, so that the next ids may reuse their memory."""
+    """Free ids while a busy stream still has to copy them, so that the next call may reuse their memory."""
     import cupy
 
     tokenizer, documents = on_small_chunks("codebert"), [[code_like(400_000, seed)] for seed in range(8)]
@@ -400,7 +400,7 @@ def test_gpu_memory_does_not_grow_with_the_input():
         assert np.array_equal(batch.ids, expected)
         del batch
         free.append(cupy.cuda.runtime.memGetInfo()[0])
-    assert free[-1] >= free[1], f"free bytes after each 100 MB: {free}"
+    assert free[-1] >= free[1], f"GPU memory grows: free bytes after each 100 MB are {free}"
 
 
 def test_a_build_gives_the_same_bytes_with_and_without_a_gpu():
@@ -424,7 +424,7 @@ def _write_source(root):
 
 
 class _OnceReady(Progress):
-    """Delay step 1 until the GPU process listens. Otherwise step 1 could end before it."""
+    """Delay step 1 until the GPU process listens, because step 1 could finish earlier."""
 
     @contextmanager
     def phase(self, name, total=0, unit="files"):

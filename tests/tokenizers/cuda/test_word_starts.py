@@ -1,4 +1,4 @@
-"""Compare the rules for word starts with the regexes of `tokenizers`: every short text, every character, random text."""
+"""Compare the rules for word starts with the regexes of `tokenizers` on short texts, all characters and random texts."""
 
 import importlib.util
 import itertools
@@ -29,9 +29,9 @@ from support.source_trees import ROOT
 from support.word_pieces import PIECES
 from support.word_starts_in_numpy import word_starts
 
-# The rules depend only on character classes, and another test compares the class of every character with the engine.
-# Most characters are unassigned, for private use, or letters without case such as Chinese. Every 64th of these is tested
-# in context.
+# Most characters are unassigned, for private use, or letters without case, such as Chinese. Only every 64th of these is
+# tested in context, because the rules depend only on character classes, and another test compares the class of every
+# character.
 ALIKE = {"Cn", "Co", "Lo"}
 STRUCTURE = "s'1!é \t\n\r\u00a0"
 APOSTROPHES = f"'srelvdSL{LONG_S}! "
@@ -49,7 +49,7 @@ every_pattern = pytest.mark.parametrize(("splitter", "pattern"), FOUR, ids=[patt
 
 
 def assert_same(splitter, pattern, texts):
-    """Compare the starts in concatenated texts, as documents are on a GPU."""
+    """Compare word starts in the concatenated texts, because a GPU gets documents concatenated."""
     found, expected = starts_by_rules(pattern, texts), starts_by_regex(splitter, texts)
     if not np.array_equal(found, expected):
         ends = np.cumsum([len(text.encode()) for text in texts])
@@ -60,13 +60,13 @@ def assert_same(splitter, pattern, texts):
 
 @lru_cache(maxsize=4)
 def starts_by_rules(pattern, texts):
-    """Cached, as several regexes have the same pattern."""
+    """Return the word starts by the rules. They are cached, because several regexes have the same pattern."""
     ends = itertools.accumulate(len(text.encode()) for text in texts[:-1])
     return word_starts("".join(texts).encode(), pattern, classes_of(pattern), [0, *ends])
 
 
 def starts_by_regex(splitter, texts):
-    """Return the starts per byte. `tokenizers` counts characters."""
+    """Return whether a word starts at each byte. `tokenizers` returns positions in characters."""
     positions, first = list[int](), 0
     for text in texts:
         positions += [first + start for _, (start, _) in splitter.pre_tokenize_str(text)]
@@ -146,12 +146,12 @@ def test_long_s_is_the_only_non_ascii_letter_of_contractions():
     assert {character for character in matched if not character.isascii()} == {LONG_S}
 
 
-def test_digits_has_numbers_that_regexes_do_not_have():
+def test_digits_pre_tokenizer_has_numbers_that_regexes_do_not_have():
     newer = np.flatnonzero(classes_of(STARCODER2) != classes_of(CL100K))
     assert newer.tolist() == [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)]
 
 
-def test_possessive_quantifiers_have_another_meaning_here():
+def test_possessive_quantifiers_have_a_different_meaning_in_tokenizers():
     threes = pre_tokenizers.Split(Regex(r"\p{N}{1,3}+"), "isolated").pre_tokenize_str("1234567")
     assert [word for word, _ in threes] == ["1234567"]
 

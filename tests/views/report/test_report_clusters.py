@@ -1,4 +1,4 @@
-"""Diffs of near-duplicates: read from the sources again, with secrets redacted as in the dataset."""
+"""Diffs of near-duplicates are made from the source files, with secrets redacted as in the dataset."""
 
 import json
 import random

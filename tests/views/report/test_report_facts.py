@@ -284,7 +284,7 @@ def test_certificate_of_another_dataset_is_ignored(dataset, facts, tmp_path, sou
 
 
 def test_certificate_is_valid_for_the_same_rows_in_another_format(tmp_path, sources):
-    """After the export, rows are read from JSONL, whose files have another size."""
+    """After the export, rows are read from JSONL files, which have different sizes."""
     other = make(sources, tmp_path / "other", output=OutputConfig(formats=["bin"]))
     check(other, workers=1)
     export(other, "jsonl", workers=1)

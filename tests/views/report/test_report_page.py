@@ -23,7 +23,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(chromium, address):
-    """Open the report on a desktop in light mode. A test that changes the page must restore it."""
+    """Open the report on a desktop in light mode. A test that changes the page must restore the page."""
     with watched(chromium, address) as seen:
         seen.page.goto(address)
         seen.page.wait_for_selector(DRAWN)
@@ -149,7 +149,7 @@ def test_no_accessibility_violations(opened):
 
 
 def test_phone_needs_no_horizontal_scrolling(chromium, address):
-    """Start in dark mode, since the desktop page is tested in light mode."""
+    """Start in dark mode, because the desktop page is tested in light mode."""
     with watched(chromium, address, viewport=PHONE, dark=True) as seen:
         seen.page.goto(address)
         seen.page.wait_for_selector(DRAWN)

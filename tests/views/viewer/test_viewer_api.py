@@ -17,7 +17,7 @@ from support.viewers import HOSTILE, SECTIONS, built, viewer
 
 @pytest.fixture(scope="module", params=list(SECTIONS))
 def stored(request, tmp_path_factory):
-    """A dataset for each way of storing rows, and a client of its viewer."""
+    """Build a dataset for each way of storing rows. Yield its folder and a client of its viewer."""
     folder = built(tmp_path_factory.mktemp("stored"), request.param)
     with viewer(folder) as client:
         yield folder, client.indexed()
@@ -36,7 +36,7 @@ def read_files(folder):
 
 
 def read_windows(folder):
-    """Yield split, row, window and file of every window, in order."""
+    """Yield (split, row number, window, file) of every window, in the order of the rows."""
     files = read_files(folder)
     dataset = open_dataset(folder)
     for split in Split:

@@ -48,13 +48,13 @@ WORDS = [
 ]
 
 SHORT_LIST = "/?path=part21"
-"""A list of a few rows, which is drawn and checked faster than fifty."""
+"""Address of a list with a few rows, which is drawn and checked faster than a page of fifty rows."""
 
 RowId = tuple[str, int]
 
 
 def _code(number: int, line: str) -> str:
-    """Return some lines that differ from those of any other number."""
+    """Return lines of code that are unique to the number."""
     words = [WORDS[(number * 7 + step * (number + 3)) % len(WORDS)] for step in range(42)]
     return "\n".join(line.format(*words[3 * step : 3 * step + 3], 1000 * number + step) for step in range(14)) + "\n"
 
@@ -115,10 +115,10 @@ def address(dataset: Dataset) -> Iterator[str]:
 
 @contextmanager
 def open_tab(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[WatchedPage]:
-    """Open a page at a path, and let the key become a cookie."""
-    own, key = address.split("?")
-    with watched(chromium, own, **options) as tab:
-        tab.page.goto(f"{own.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
+    """Open a page at a path. The key in its address gives the tab a cookie."""
+    base, key = address.split("?")
+    with watched(chromium, base, **options) as tab:
+        tab.page.goto(f"{base.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
         wait_until_loaded(tab.page)
         yield tab
         assert tab.dialogs == []
@@ -130,7 +130,7 @@ def wait_until_loaded(page: Page) -> Page:
 
 
 def navigate(page: Page, at: str) -> Page:
-    """Change the address without loading the page again, as going back does."""
+    """Change the address without loading the page again, as the back button does."""
     page.evaluate("at => { history.pushState({}, '', at); dispatchEvent(new PopStateEvent('popstate')) }", at)
     return wait_until_loaded(page)
 
@@ -234,7 +234,7 @@ def test_filters_can_be_set_in_the_form_and_cleared(chromium, address, dataset):
 
 
 SEARCHES = {"RETURN wheel": False, "QuernStone": True, "quernstone": True, "</script>": True}
-"""Searched text, with True if its case must match."""
+"""Searched texts. The value is True if the case must match."""
 
 
 def test_search_finds_and_highlights_every_match(chromium, address, texts):
@@ -281,7 +281,7 @@ def test_search_can_be_stopped_and_continued(chromium, address, dataset):
     with open_tab(chromium, address, "/dropped") as tab:
         page = tab.page
         more = re.compile(r"/api/search\?.*after=")
-        page.route(more, lambda _: None)  # never answered
+        page.route(more, lambda _: None)  # requests for more results are never answered
 
         def first(route: Route) -> None:
             answer = route.fetch().json()
@@ -418,8 +418,8 @@ def test_address_restores_the_same_state(chromium, address):
         tab.page.keyboard.press("w")
         assert tab.page.url.endswith("/row/train/2?language=python&tokens=0&wrap=0")
         copied = tab.page.url
-    own = address.split("?")[0]
-    with open_tab(chromium, address, "/" + copied.removeprefix(own)) as tab:
+    base = address.split("?")[0]
+    with open_tab(chromium, address, "/" + copied.removeprefix(base)) as tab:
         assert "bounds" not in tab.page.locator(".code").get_attribute("class")
         assert "wrapped" not in tab.page.locator(".code").get_attribute("class")
         expect(tab.page.get_by_role("button", name="Token boundaries")).to_have_attribute("aria-pressed", "false")
@@ -449,15 +449,15 @@ def test_file_displays_its_windows_and_where_they_start(chromium, address, datas
     with open_tab(chromium, address, file_address(path)) as tab:
         page = tab.page
         assert displayed_keys(page) == expected
-        own = [number for number, row in enumerate(dataset["train"]) if row["path"] == path and not row.get("variant")]
-        assert page.locator(".gutter-link").all_text_contents() == [str(number) for number in own]
+        rows = [number for number, row in enumerate(dataset["train"]) if row["path"] == path and not row.get("variant")]
+        assert page.locator(".gutter-link").all_text_contents() == [str(number) for number in rows]
         expect(page.locator(".status")).to_contain_text("Kept in train")
         text = "".join(page.locator(".code [data-token]").all_text_contents())
         assert text == (dataset.folder.parent / "repo" / path).read_text()
         lines = page.locator(".line[data-line]").evaluate_all("lines => lines.map((line) => Number(line.dataset.line))")
         assert lines == list(range(1, file["lines"] + 1))
         page.locator(".gutter-link").nth(1).click()
-        page.wait_for_url(f"**/row/train/{own[1]}")
+        page.wait_for_url(f"**/row/train/{rows[1]}")
         wait_until_loaded(page)
         page.get_by_role("link", name=f"repo/{path}").click()
         page.wait_for_url("**/file?*")
@@ -556,7 +556,7 @@ ERROR_TEXTS = {
     (403, "no"): "Open the address that `gristmill view` printed",
     (409, json.dumps({"error": "row train:1 is damaged <b>"})): "row train:1 is damaged <b>",
 }
-"""Answer of the server, or None if it does not respond, and the text that the page displays."""
+"""Text that the page displays for each answer of the server. The answer None stands for no response."""
 
 
 def make_handler(answer: tuple[int, str] | None) -> Callable[[Route], None]:
@@ -608,7 +608,7 @@ def test_keys_step_from_hit_to_hit_after_a_search(chromium, address, dataset, te
     hits = [row for row, text in texts.items() if "bran" in text.lower()]
     gaps = [number for number, row in enumerate(texts) if row not in hits]
     assert len(hits) > 3
-    assert gaps, "some row must be skipped"
+    assert gaps, "at least one row must not contain the searched text"
     with open_tab(chromium, address) as tab:
         page = tab.page
         page.keyboard.press("/")

@@ -77,7 +77,7 @@ def test_key_is_removed_from_the_address(client, address, location):
 
 
 def test_one_time_address_works_once(client):
-    """All users of the machine can read the command line of a starting browser."""
+    """The address must not work twice, because all users of the machine can read the command line of the browser."""
     address = "/?" + client.once().partition("/?")[2]
     assert client.key not in address
     status, headers, _ = client.ask(address)
@@ -102,7 +102,7 @@ def test_requests_with_the_cookie_are_answered_with_strict_headers(client, addre
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "", "localhost@evil.example", "127.0.0.1:80:80", "[::1]"])  # fmt: skip
 def test_other_host_names_are_refused(client, host):
-    """DNS rebinding: the host name of another site resolves to 127.0.0.1."""
+    """In a DNS rebinding attack, the host name of another site resolves to 127.0.0.1."""
     for address in ("/", f"/?key={client.key}", "/api/dataset"):
         status, headers, body = client.ask(address, Host=host.format(port=client.port), **client.cookie)
         assert status == 421
@@ -345,7 +345,7 @@ def test_command_serves_until_interrupted(folder):
 
 
 def test_unreadable_asset_is_reported(folder, tmp_path):
-    """A broken link replaces the asset, as root can read files of any mode. The error must not blame the port."""
+    """A broken link replaces the asset, because root can read files of any mode. The error must not blame the port."""
     package = shutil.copytree(os.path.dirname(gristmill.__file__), tmp_path / "gristmill")
     script = next((package / "views/viewer/assets").glob("*.js"))
     script.unlink()

@@ -1,4 +1,4 @@
-"""bench --tokenizers with real engines on a few files, and gigatoken in place of a GPU."""
+"""bench --tokenizers with real tokenizers on a few files. A tokenizer that uses gigatoken replaces the GPU."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ NUM_FILES = 9
 
 
 class StandIn:
-    """Interface of a GPU tokenizer, implemented with gigatoken. It records the bytes seen at each call."""
+    """GPU tokenizer that encodes with gigatoken and records how much text it has seen before each call."""
 
     device_name = "Stand-in 9000"
     engine = "stand-in 1.0"
@@ -51,14 +51,14 @@ class StandIn:
     def __init__(self, name):
         self._json = locate(name).plain_json()
         self.seen_bytes = []
-        """Bytes seen since the last `forget`, for each call."""
+        """For each call, the number of bytes encoded between the last `forget` and the call."""
         self.forget()
 
     def forget(self):
         self._tokenizer, self._seen = gigatoken.Tokenizer.from_json(self._json), 0
 
     def pinned(self, num_bytes):
-        return np.zeros(num_bytes + 7, np.uint8)  # more than requested, as allocators do
+        return np.zeros(num_bytes + 7, np.uint8)  # larger than requested, because allocators round up
 
     def encode_joined(self, text, offsets):
         return self.encode_batch([text[start:end].tobytes() for start, end in pairwise(offsets)])
@@ -83,7 +83,7 @@ class WithWireSeconds(StandIn):
 
 
 class WrongOnce(StandIn):
-    """Tokenizer with one wrong id in its last call only, so a comparison of the first call finds nothing."""
+    """Tokenizer with a wrong id in a later call, so that a comparison of only the first call finds no error."""
 
     def encode_files(self, paths):
         batch = super().encode_files(paths)
@@ -106,7 +106,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """A vocabulary of 600 tokens, which is loaded again for each cold run."""
+    """Path of a vocabulary of 600 tokens. It is small because each cold run loads it again."""
     path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
     path.write_text(byte_level())
     return str(path)
@@ -169,7 +169,7 @@ def test_cold_warm_and_unseen_runs_start_with_the_right_cache(source, vocabulary
     half = whole - speed_of("cuda", Case.FILES, State.UNSEEN, result).bytes
     cold, warm, unseen = [0, 0], [whole, 2 * whole], [0, half, 0, half]
     assert len(loaded) == 1
-    assert loaded[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # after the document that is encoded on loading
+    assert loaded[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # call 0 is the document that is encoded on loading
 
 
 def test_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
@@ -246,7 +246,7 @@ def test_chart_has_a_bar_for_each_speed_on_one_scale(result):
 
 def test_command_writes_page_and_chart(source, vocabulary, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # an earlier page is replaced
+    for _ in range(2):  # the second run replaces the page of the first
         options = ("--tokenizer", vocabulary, "--tokenizers", "--runs", "1", "--json")
         code, text, _ = run(capsys, "bench", str(source), *options)
         assert code == 0
