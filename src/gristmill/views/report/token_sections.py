@@ -193,7 +193,7 @@ PART_STYLES = (1, 0, 3, 2, 4, 5)
 
 
 def windows_section(facts: Facts) -> Section:
-    overlap = f" Neighboring windows overlap by {facts.overlap:,} tokens." if facts.overlap else ""
+    overlap = f" Neighboring windows overlap by {counted(facts.overlap, 'token')}." if facts.overlap else ""
     summary = f"A row has at most {facts.window_length:,} ids.{overlap}"
     if facts.has_documents:
         summary = "A row is the text of a file, or of one part of a file from which spans were cut."

@@ -107,7 +107,7 @@ ALLOWED_SITES = frozenset({"same-origin", "none"})
 
 
 class Guard:
-    """Checks the key of a request, which is in the URL or in a cookie."""
+    """Checks the key in the URL or in the cookie of a request."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()

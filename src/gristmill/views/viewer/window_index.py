@@ -42,7 +42,7 @@ ROWS_PER_BLOCK = 256
 
 Numbers = npt.NDArray[np.uint32]
 Advance = Callable[[int], None]
-"""Callback with the number of rows read since the last call. It raises an exception to stop the indexing."""
+"""Callback that gets the number of rows read since its last call. It raises an exception to stop the indexing."""
 
 
 def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: Path, advance: Advance) -> None:
