@@ -27,8 +27,8 @@ NAMES, VALUES = "names.bin", "words.json"
 SEPARATOR = b"\xff"
 NAMES_PER_BATCH = 4096
 MAX_NAME_BYTES = 8192
-"""Maximum size of an indexed name, twice the limit of Linux for paths. Only the end of a longer name is indexed, because
-the time to match a glob is quadratic in the size."""
+"""Maximum size of an indexed name, twice the limit of Linux for paths. Only the end of a longer name is indexed,
+because the time to match a glob is quadratic in the size."""
 KEPT, DROPPED = 0, 1
 
 Mask = npt.NDArray[np.bool_]

@@ -78,7 +78,8 @@ def view(
 ) -> None:
     """Serve a dataset until Ctrl-C.
 
-    `on_ready` is called once, when the address is known. With `opens_browser`, a browser is opened if a display is available.
+    `on_ready` is called once, when the address is known. With `opens_browser`, a browser is opened if a display is
+    available.
     """
     # A request waits at most this long for the thread that builds the index. Python's default is 5 ms.
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
