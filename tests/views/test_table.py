@@ -36,5 +36,5 @@ def test_markdown_table_aligns_numbers_right():
 
 
 def test_row_with_missing_cells_is_rejected():
-    with pytest.raises(GristmillError, match="Row 2 of table 't' has 1 cells for 2 columns"):
+    with pytest.raises(GristmillError, match="Row 2 of table 't' has 1 cell for 2 columns"):
         Table("t", ["a", "b"], [[1, 2], [1]])

@@ -15,12 +15,13 @@ from gristmill.views.table import Cell, Table
 from gristmill.views.theme import Style
 
 MAX_MAGNITUDE = 1e150
-"""Largest absolute value drawn, so that differences cannot overflow. On a log scale, values from 1e-150 are drawn."""
+"""Largest absolute value drawn, so that differences cannot overflow. On a log scale, only values above 1e-150 are
+drawn."""
 MAX_LINES_IN_CAPTION = 12
 MAX_ROWS = 120
 MAX_POINTS, MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 5000, 600, 24
-"""Limits on drawn points. MAX_POINTS is for all panels of a file and is divided among the lines. The limits keep files
-small, and a screen cannot display more points."""
+"""Limits on drawn points. MAX_POINTS is the limit for all panels of a file and is divided among the lines. The limits
+keep files small, and a screen cannot display more points."""
 
 
 class Point(NamedTuple):
@@ -47,7 +48,7 @@ class Line:
             )
         for edge in (self.low, self.high):
             if edge is not None and len(edge) != len(self.points):
-                counts = f"{counted(len(self.points), 'point')} but {len(edge)} band values"
+                counts = f"{counted(len(self.points), 'point')} but {counted(len(edge), 'band value')}"
                 raise GristmillError(f"Line {self.name!r} has {counts}. Give each point a low and a high value.")
 
     def band(self) -> Iterator[tuple[float, float, float]]:
@@ -88,7 +89,7 @@ class Panel:
         return sorted(marks, key=lambda mark: mark.at)
 
     def legend_lines(self) -> list[Line]:
-        """Return the first drawable line of each name, or a faint line if all drawable lines of the name are faint."""
+        """Return one drawable line per name: the first that is not faint or, if all are faint, the first."""
         named: dict[str, Line] = {}
         for line in sorted(self.lines, key=lambda line: line.faint):
             if line.name and any(self.can_draw_x(x) and self.can_draw_y(y) for x, y in line.points):
@@ -140,7 +141,7 @@ def drawn_points(line: Line, panel: Panel, max_points: int) -> list[Point]:
 def band_runs(line: Line, panel: Panel, max_points: int) -> list[list[tuple[float, float, float]]]:
     """Return the parts of a band without gaps, each as a list of (x, low, high).
 
-    On a log scale, a low that is not positive becomes the smallest drawn y.
+    On a log scale, a low value that is not positive is replaced by the smallest drawn y.
     """
     extent = panel.extent()
     if extent is None:

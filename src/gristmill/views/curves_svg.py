@@ -33,7 +33,7 @@ LEFT, RIGHT, ABOVE, BELOW = 52, 16, 64, 40
 """Space between a plot and the edges of its panel, for ticks and names."""
 LEGEND_HEIGHT, SWATCH, LEGEND_GAP = 20, 26, 18
 MAX_ALL_MARKED, MARKERS_PER_LINE = 16, 8
-"""A line of up to 16 points has a marker on each point. A longer line has 8 markers."""
+"""A line of up to 16 points has a marker on each point. A line with more points has 8 or 9 markers."""
 TICKS_X, TICKS_Y, MIN_TICKS = 8, 6, 2
 MIN_RATIO_FOR_POWERS_ONLY = 100
 """If the limits of a log scale have at least this ratio, only powers of ten have ticks."""

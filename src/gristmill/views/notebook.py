@@ -34,7 +34,7 @@ def row_cell_html(row: Row) -> str:
 
 
 def _tokens_html(row: Row) -> str | None:
-    """Return the row token by token, or None if the row no longer equals that in the dataset."""
+    """Return the row token by token, or None if it differs from the row that is now in the dataset."""
     dataset = open_dataset(Path(row.source.folder))
     view = view_row(dataset, row.source.split, row.number)
     if "input_ids" in row:
@@ -151,7 +151,7 @@ def _languages_html(manifest: Manifest) -> Iterator[str]:
 
 
 def _bar(share: float) -> str:
-    """Return a bar as SVG, because some notebooks remove style attributes."""
+    """Return a bar as SVG. In HTML, a bar would need a style attribute, and some notebooks remove these attributes."""
     size = f'width="{BAR_WIDTH}" height="{BAR_HEIGHT}"'
     return f'<svg {size} aria-hidden="true"><rect width="{share * BAR_WIDTH:.1f}" height="{BAR_HEIGHT}" rx="2"/></svg>'
 

@@ -1,4 +1,4 @@
-"""One row prepared for display: its windows, its tokens, and its text as strokes of one token and one syntax kind.
+"""One row prepared for display: its windows, its tokens, and its text, split by token and by syntax kind into strokes.
 
 view = view_row(open_dataset("dataset"), "test", 12)
 "".join(stroke.text for stroke in view.strokes)
@@ -75,7 +75,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
 def view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowView:
     """Prepare one row for display.
 
-    Pass `tokenizer` to reuse an open tokenizer, because opening one takes longer than reading a row.
+    Pass `tokenizer` to reuse an open tokenizer. Opening a tokenizer takes longer than reading a row.
     """
     with dataset.edition.guard_reading():
         return _view_row(dataset, split, row, tokenizer)
@@ -209,7 +209,7 @@ def _is_unprintable(character: str) -> bool:
 
 
 def _row_name(view: RowView) -> str:
-    """Return the row as an argument of `--row`, like `test:12`."""
+    """Return the name of the row as `gristmill show` takes it, like `test:12`."""
     return f"{view.split}:{view.row}"
 
 
@@ -268,7 +268,7 @@ def has_lines(window: Window) -> bool:
 
 
 def window_starts(view: RowView) -> list[int]:
-    """Return the index of the first token of each window, including special tokens and text before the window."""
+    """Return the index of each window's first token. Special tokens and text before a window count as part of it."""
     starts: list[int] = []
     end = 0
     for window in view.windows:

@@ -106,4 +106,4 @@ def _legend(view: RowView) -> Iterator[str]:
     if has_special(view):
         yield '<span class="special">boxed</span>: a special token'
     if has_unprintable(view):
-        yield '<span class="odd">\\u202e</span>: an unprintable character'
+        yield 'escapes such as <span class="odd">\\u202e</span>: unprintable characters'

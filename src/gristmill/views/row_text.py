@@ -33,7 +33,7 @@ from gristmill.views.row import (
 TOKEN_SEPARATOR = "│"
 """Separates two tokens in output without color."""
 SIGNS = {BEFORE: "«", AFTER: "»"}
-"""Marks at the end of the tokens shared with the previous window, and at the start of those shared with the next."""
+"""Marks after the tokens shared with the previous window, and before the tokens shared with the next window."""
 MIDDLE_SIGNS = ("▸", "◂")
 """Marks at the start and the end of the middle in a fill-in-the-middle window."""
 LINE_FEED = "↵"
@@ -104,9 +104,9 @@ def _legend(view: RowView, terminal: _Terminal) -> list[str]:
     if has_middle(view):
         notes.append(f"from {MIDDLE_SIGNS[0]} to {MIDDLE_SIGNS[1]}: the middle that the model fills in")
     if has_special(view):
-        notes.append(f"{'reversed' if terminal.color else 'like <s>'}: a special token")
+        notes.append("reversed: a special token" if terminal.color else "names such as <s>: special tokens")
     if has_unprintable(view):
-        notes.append("like \\u202e: an unprintable character")
+        notes.append("escapes such as \\u202e: unprintable characters")
     return [*(terminal.wrap(view.note) if view.note else []), *terminal.wrap("; ".join(notes) + ".", FAINT)]
 
 

@@ -31,7 +31,7 @@ MAX_CACHED_LEXERS = 64
 # `handlecodeblocks` would let a Markdown text choose any lexer for its code blocks.
 LEXER_OPTIONS = {"stripnl": False, "ensurenl": False, "handlecodeblocks": False}
 
-# Pygments names for languages that have a different name there, or that are only similar to a language there.
+# Pygments names of languages that have a different name in Pygments, or for which Pygments only has a similar language.
 PYGMENTS_NAMES = {
     **dict.fromkeys(("jupyter", "scons", "tiltfile"), "python"),
     **dict.fromkeys(("svg", "plist", "entitlements", "vdx", "xcodebuild"), "xml"),
@@ -89,7 +89,7 @@ def highlight(text: str, language: str, path: str) -> Runs:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Split the text, preferably before an unindented line after a blank line, otherwise at a line end."""
+    """Split the text into blocks, preferably before an unindented line after a blank line, otherwise after any line."""
     start = 0
     while len(text) - start > MAX_BLOCK_LENGTH:
         min_end, max_end = start + MAX_BLOCK_LENGTH // 2, start + MAX_BLOCK_LENGTH

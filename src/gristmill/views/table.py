@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gristmill.core.errors import GristmillError
 from gristmill.core.markdown import LEFT, RIGHT, escape_markdown, table_lines
+from gristmill.core.names import counted
 from gristmill.views.numbers import value_text
 
 Cell = str | int | float | None
@@ -24,7 +25,7 @@ class Table:
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows, 1):
             if len(row) != len(self.headers):
-                counts = f"{len(row)} cells for {len(self.headers)} columns"
+                counts = f"{counted(len(row), 'cell')} for {counted(len(self.headers), 'column')}"
                 raise GristmillError(f"Row {number} of table {self.title!r} has {counts}. Give each column one cell.")
 
     def texts(self) -> list[list[str]]:

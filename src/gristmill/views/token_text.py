@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     text: str
     """Decoded text. A character that spans several tokens belongs to the first of these tokens."""
     is_special: bool
-    """True if the token is not part of the text. The field `text` is then the name of the token, like <s>."""
+    """True if the token is not part of the text. `text` is the name of such a token, like <s>."""
 
 
 def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
@@ -102,7 +102,7 @@ def _token_bytes(tokenizer: Tokenizer) -> _TokenBytes:
 
 
 def _special_names(definition: Definition) -> dict[int, str]:
-    """Return the names of control tokens, the end token and the token for unknown text, keyed by id."""
+    """Return the names of special tokens, including the end token and the token for unknown text, keyed by id."""
     added = definition.added_texts
     named = {token.id: token.content for token in definition.special_tokens}
     special_ids = {

@@ -1,6 +1,6 @@
-// Runs before plotly. The Content-Security-Policy of the page does not allow scripts to add style sheets and style
-// attributes, but plotly adds a style sheet for maps, which no chart needs, and many attributes. This script ignores
-// added style sheets and sets style attributes as properties, so that the console has no policy errors.
+// Runs before plotly. The Content-Security-Policy of the page does not allow scripts to add style sheets or style
+// attributes, but plotly adds many style attributes, and a style sheet for maps, which no chart needs. This script
+// ignores added style sheets and sets style attributes as properties, so that the console has no policy errors.
 "use strict";
 (() => {
   const { setAttribute } = Element.prototype;

@@ -21,7 +21,7 @@ MAX_LINE_LENGTH = 400
 LEAD_LENGTH = 100
 """Number of displayed characters before the first difference of two long lines."""
 MAX_COMPARED_LINES = 1000
-"""Maximum number of lines compared in each text. More lines would take about a second and would not be displayed."""
+"""Maximum number of lines compared in each text. Comparing more would take about a second and display no more lines."""
 
 Lines = Sequence[str]
 Opcode = tuple[str, int, int, int, int]
@@ -137,7 +137,7 @@ MAX_DIFF_BYTES = 400_000
 MAX_LINES_OF_LATER_DIFFS = 40
 """Maximum number of lines of each diff after the first diff of a cluster."""
 MIN_BYTES_LEFT = 2_000
-"""No more files are compared when fewer bytes of MAX_DIFF_BYTES are left."""
+"""When less than this is left of MAX_DIFF_BYTES, no more files are compared."""
 SAME_TEXT = "the texts are the same"
 LIMIT_REACHED = "the report has reached its size limit for diffs"
 NO_DIFF = LineDiff([], 0)
@@ -181,7 +181,7 @@ class Duplicates:
             self._links[row.name] = _Link(row.twin, 1.0 if is_exact else row.similarity or 0.0, is_exact)
 
     def outlines(self) -> tuple[list[Outline], int, int]:
-        """Return the largest clusters, the number of all clusters, and the number of files in all clusters."""
+        """Return the largest clusters, the total number of clusters, and the number of files in all clusters."""
         members: dict[str, list[_Member]] = {}
         for name in self._links:
             kept, member = self._resolve(name)

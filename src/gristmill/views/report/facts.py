@@ -140,13 +140,13 @@ class SplitLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redundancy(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of ids in the rows of a split, by origin. With packing, the sum is the capacity of the rows."""
+    """Number of ids in the rows of a split, by origin. With packing or padding, the sum is the capacity of the rows."""
 
     split: Split
     fresh: int
-    """Content tokens at their first occurrence."""
+    """Content tokens that no earlier window of the file contains."""
     overlap: int
-    """Content tokens that are also in a neighboring window."""
+    """Content tokens that the previous window of the file also contains."""
     repeats: int
     """Content tokens in repeated windows."""
     variants: int
@@ -231,7 +231,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     licenses: list[Share]
     folders: list[Folder]
     num_folders_left_out: int
-    """Number of small folders that are counted in their parent folder."""
+    """Number of small or deep folders that are not in `folders`. Their files are counted in a parent folder."""
     fill: Histogram
     """Filled share of the rows, from 0 to 1."""
     lengths: Histogram

@@ -135,7 +135,7 @@ def duplicates_section(facts: Facts) -> Section:
         part for number, cluster in enumerate(facts.clusters) for part in _cluster_html(cluster, is_first=not number)
     ]
     num_more = facts.num_clusters - len(facts.clusters)
-    more += [paragraph(f"Not listed: {counted(num_more, 'smaller cluster')}.")] if num_more > 0 else []
+    more += [paragraph(f"Not listed: {counted(num_more, 'more cluster')}.")] if num_more > 0 else []
     return Section("duplicates", "Near-duplicates", summary, (), more)
 
 

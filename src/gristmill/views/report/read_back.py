@@ -46,11 +46,11 @@ def config_from_manifest(manifest: Manifest) -> Config:
         tree["rewrite"]["endpoint"] = ENDPOINT_PLACEHOLDER
         return msgspec.convert({**tree, "sources": ["."], "out": "."}, Config)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError, ConfigError) as error:
-        raise DatasetError(f"the manifest is damaged: invalid settings: {error}. Build the dataset again.") from None
+        raise DatasetError(f"the manifest is damaged: invalid settings ({error!r}). Build the dataset again.") from None
 
 
 class Missing(NamedTuple):
-    """Result if a text cannot be read."""
+    """Reason why a text cannot be read."""
 
     reason: str
 
@@ -121,7 +121,7 @@ class WindowTexts:
         return self._dataset.tokenizer
 
     def text_of(self, row: FileRow) -> bytes | None:
-        """Return the text of a file, or None if its windows do not contain the complete text."""
+        """Return the text of a file, or None if its complete text cannot be restored from its windows."""
         row_indexes = self._rows_by_file.get(row.key)
         if row.split is None or not row_indexes or not self._tokenizer.gives_text_back:
             return None

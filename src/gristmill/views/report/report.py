@@ -122,7 +122,7 @@ def _headlines(facts: Facts) -> list[Headline]:
 # Sample rows: one row of each split, token by token.
 
 MAX_TOKENS = 1024
-"""Maximum number of displayed tokens of a row, because each token is an element of the page."""
+"""Maximum number of displayed tokens of a row. Each token is an element, so the limit keeps the page small."""
 
 
 def rows_section(dataset: Dataset) -> Section:

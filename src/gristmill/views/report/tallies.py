@@ -28,7 +28,7 @@ from gristmill.views.report.facts import (
 
 MAX_FOLDERS = 400
 MAX_DEPTH = 12
-"""Deeper folders are counted in their ancestor at this depth, because a path may have thousands of slashes."""
+"""Folders below this depth are counted in their ancestor at this depth. A path may have thousands of slashes."""
 OTHER_SOURCES = "other sources"
 
 Parts = tuple[str, ...]
@@ -116,7 +116,7 @@ def _other_sources(sizes: list[_Sizes], used_ids: set[str]) -> Folder:
     return Folder(
         id=_unique_id(OTHER_SOURCES, used_ids),
         parent="",
-        name=f"{len(sizes):,} {OTHER_SOURCES}",
+        name=counted(len(sizes), "other source"),
         files=sum(one.num_files for one in sizes),
         tokens=sum(one.num_tokens for one in sizes),
     )
@@ -165,7 +165,7 @@ class Drops:
         return sum(one.num_files for one in self._dropped.values())
 
     def reasons(self) -> list[Reason]:
-        """Return the drop reasons, in descending order of files."""
+        """Return the drop reasons, those with the most files first."""
         order = {reason: number for number, reason in enumerate(DropReason)}
         found = sorted(self._dropped.items(), key=lambda item: (-item[1].num_files, order[item[0]]))
         return [
@@ -239,7 +239,7 @@ class _Tally:
 
 
 def _by_tokens(tallies: dict[str, _Tally]) -> list[Share]:
-    """Return the shares, in descending order of tokens."""
+    """Return the shares, those with the most tokens first."""
     shares = [Share(name=name, files=one.num_files, tokens=one.tokens) for name, one in tallies.items()]
     return sorted(shares, key=lambda share: (-sum(share.tokens.values()), share.name))
 
@@ -322,7 +322,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts from reading all rows of a dataset."""
 
     row_lengths: Values
-    """For each split, the number of rows with each number of ids, without padding."""
+    """For each split, the number of rows of each length. The length of a row is its number of ids without padding."""
     redundancy: list[Redundancy]
     windows_by_kind: Counter[str]
     """Number of windows of each kind: `fresh`, `repeats` and `variants`."""

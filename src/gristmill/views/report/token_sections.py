@@ -124,7 +124,7 @@ def _folders_figure(facts: Facts) -> Figure:
         "The area of a folder is proportional to its number of tokens. Click a folder to open it. Click the path at "
         "the top to go back."
     )
-    caption += f" Small folders that are counted in their parent folder: {left_out:,}." if left_out else ""
+    caption += f" Small or deep folders without a box of their own: {left_out:,}." if left_out else ""
     return Figure("folders", "Tokens by folder", caption, _treemap(facts.folders), _folders_table(facts), is_wide=True)
 
 
@@ -144,9 +144,10 @@ def _treemap(folders: list[Folder]) -> Treemap:
 
 
 def _boxes(folders: list[Folder]) -> Iterator[_Box]:
-    """Yield a box for each folder, and a box for the files that are directly in a folder with subfolders.
+    """Yield a box for each folder. In a folder with inner boxes, yield another box for all files outside these boxes.
 
-    If there are several sources, also yield a box around all sources, so that a click leads back from one source.
+    If there are several sources, also yield a box around all sources, so that users can click back from one source to
+    all of them.
     """
     numbers = {folder.id: str(number) for number, folder in enumerate(folders)}
     sources = [folder for folder in folders if not folder.parent]
@@ -179,8 +180,8 @@ MAX_TICK_INTERVALS = 5
 """Maximum number of intervals between the ticks of an axis."""
 NEARLY_FULL = 0.995
 PARTS = {
-    "fresh": "first occurrence",
-    "overlap": "overlap with a neighboring window",
+    "fresh": "text in no earlier window",
+    "overlap": "overlap with the previous window",
     "repeats": "repeated windows",
     "variants": "variants",
     "special": "special tokens",
@@ -192,10 +193,10 @@ PART_STYLES = (1, 0, 3, 2, 4, 5)
 
 
 def windows_section(facts: Facts) -> Section:
-    overlap = f" Neighboring windows overlap by {facts.overlap:,} tokens." if facts.overlap else ""
+    overlap = f" Neighboring windows overlap by {counted(facts.overlap, 'token')}." if facts.overlap else ""
     summary = f"A row has at most {facts.window_length:,} ids.{overlap}"
     if facts.has_documents:
-        summary = "A row is the text of a file, or of a part of a file between two cuts."
+        summary = "A row is the text of a file, or of one part of a file from which spans were cut."
     if facts.num_tail_tokens:
         tail = counted(facts.num_tail_tokens, "token")
         summary += f" Not in any window: {tail} at the ends of files (too few for a window)."
@@ -231,7 +232,7 @@ def _fill_text(fill: Histogram) -> str:
 def _lengths_figure(lengths: Histogram) -> Figure:
     edges = [compact_number(edge) for edge in lengths.edges]
     caption = (
-        f"Half of the files have at least {value_text(round(lengths.median))} tokens. The average is "
+        f"Half of the files have at least {counted_units(value_text(round(lengths.median)), 'tokens')}. The average is "
         f"{value_text(round(lengths.mean))}, the maximum {value_text(round(lengths.largest))}."
     )
     exact = [value_text(round(edge)) for edge in lengths.edges]
@@ -289,8 +290,8 @@ def _redundancy_figure(facts: Facts) -> Figure:
     lines = [line for line in facts.redundancy if _num_ids(line)]
     train = next((line for line in lines if line.split is Split.TRAIN), lines[0])
     caption = (
-        f"In {train.split}, first occurrences of tokens take {share_text(train.fresh, _num_ids(train))} of the {unit}. "
-        f"Tokens that are also in a neighboring window take {share_text(train.overlap, _num_ids(train))}."
+        f"In {train.split}, text that no earlier window has takes {share_text(train.fresh, _num_ids(train))} of the "
+        f"{unit}. Text that the previous window also has takes {share_text(train.overlap, _num_ids(train))}."
     )
     chart = Bars(
         labels=[label(str(line.split)) for line in lines],

@@ -23,7 +23,8 @@ from gristmill.views.viewer.window_index import FIM_FORMS, VARIANT_KINDS, Window
 
 MAX_WINDOWS = 5000
 MAX_TOKENS = 40_000
-"""Maximum number of tokens that a browser has to draw at once, about as many as in a file of 150 KB."""
+"""The text of a file page ends with the window that reaches this number of tokens, so that a browser can draw it. A
+file of 150 KB has about as many tokens."""
 
 
 # The page of one file: its line in files.jsonl, its windows, and its text, which is joined from the windows.
@@ -34,7 +35,7 @@ class JoinedText(NamedTuple):
 
     ids: list[int]
     edges: list[tuple[int, int]]
-    """For each window: the index of its first token in `ids`, and its row."""
+    """For each window: the index in `ids` of its first token, and its row."""
     gaps: list[tuple[int, int]]
     """For each gap: the index in `ids` of the token after the gap, and the number of missing tokens."""
 
@@ -219,7 +220,7 @@ def _listed_window(loaded: LoadedDataset, window: Window) -> dict[str, Any]:
 
 
 def _license(loaded: LoadedDataset, repo: str, path: str) -> str | None:
-    """Return the license of a file, or None if files.jsonl is not indexed yet."""
+    """Return the license of a file, or None if the file has none or files.jsonl is not indexed yet."""
     files = loaded.index.files
     return None if files is None else files.license_of(repo, path)
 
@@ -231,7 +232,10 @@ def _excerpt(text: str) -> str:
 
 
 def row(loaded: LoadedDataset, query: Query) -> Answer:
-    """Return one row prepared for display, and its neighbors among the rows that match the filters."""
+    """Return one row prepared for display, and its neighbors among the rows that match the filters.
+
+    Until the index is built, only the filter by split applies.
+    """
     filters = Filters.from_query(query)
     if filters.split is None:
         raise bad_request("split is missing.")

@@ -1,4 +1,4 @@
-"""Index of files.jsonl: for each column an array with a code per file, the offset of each line, and all file names.
+"""Index of files.jsonl: arrays of codes for some columns, the offset of each line, and all file names.
 
 The number of a file is the index of its line, from 0. Names are in lower case, separated by a byte that never occurs in
 UTF-8, so that one search through all names finds the files whose name contains a text.
@@ -27,13 +27,13 @@ NAMES, VALUES = "names.bin", "words.json"
 SEPARATOR = b"\xff"
 NAMES_PER_BATCH = 4096
 MAX_NAME_BYTES = 8192
-"""Maximum size of an indexed name, twice the limit of file systems. Only the end of a longer name is indexed, because
-the time to match a glob is quadratic in the size."""
+"""Maximum size of an indexed name, twice the limit of Linux for paths. Only the end of a longer name is indexed,
+because the time to match a glob is quadratic in the size."""
 KEPT, DROPPED = 0, 1
 
 Mask = npt.NDArray[np.bool_]
 Advance = Callable[[int], None]
-"""Callback with the number of bytes read since the last call. It raises an exception to stop the indexing."""
+"""Callback that gets the number of bytes read since its last call. It raises an exception to stop the indexing."""
 
 
 def file_key(repo: str, path: str) -> int:

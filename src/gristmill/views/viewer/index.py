@@ -54,7 +54,7 @@ class RequestPriority:
                     self._is_idle.set()
 
     def yield_to_requests(self) -> None:
-        """Pause while a request is answered. Background work calls this often."""
+        """Pause while a request is answered, for at most MAX_YIELD_SECONDS. Background work calls this often."""
         self._is_idle.wait(MAX_YIELD_SECONDS)
 
 
@@ -66,7 +66,7 @@ FILES_FRACTION = 0.05
 
 
 class IndexState(msgspec.Struct, frozen=True):
-    """State of the index for the page to display."""
+    """State of the index, for display on the page."""
 
     is_ready: bool
     fraction_done: float
@@ -79,9 +79,9 @@ class _StoppedError(Exception):
 
 
 def _dataset_stamp(folder: Path, record: RowsRecord) -> str:
-    """Return a digest that changes if the folder has a different dataset or if a file of the dataset is modified.
+    """Return a digest that identifies the dataset and the current state of the files that the index is built from.
 
-    The digest covers only the files that the index is built from. Adding a format does not change the digest.
+    Other files do not change the digest, for example if a format is added.
     """
     format_read = record.formats[0]
     names = {FILES, *(name for name, facts in record.files.items() if facts.format == format_read)}

@@ -2,8 +2,9 @@
 
 Only the browser of the user who started the viewer may send requests. Listening on 127.0.0.1 is not enough. A web page
 can make a browser send requests to 127.0.0.1, even under its own host name (DNS rebinding), and other users of the
-machine can connect too. So the host name must be 127.0.0.1 or localhost, and the browser must report that no other site
-sends the request. Also, the request must have a key: in the URL of the first request, in a cookie of later requests.
+machine can connect too. So the host name must be 127.0.0.1 or localhost, and a request that the browser reports as
+coming from another site is refused, unless it is a link to a page. Also, the request must have a key: the first request
+in its URL, later requests in a cookie.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ MAX_DIGITS = 15
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error status."""
+    """Raised to answer a request with an error status."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -75,12 +76,14 @@ class Query:
             return default
         number = parse_number(found or "")
         if number is None:
-            raise bad_request(f"{name} must be a whole number, got {_quoted(found or '')}.")
+            raise bad_request(
+                f"{name} must be a whole number of up to {MAX_DIGITS} digits, got {_quoted(found or '')}."
+            )
         return number if maximum is None else min(number, maximum)
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number that a text of decimal digits represents, or None for any other text."""
+    """Return the number that a text of up to MAX_DIGITS decimal digits represents, or None for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
@@ -104,7 +107,7 @@ ALLOWED_SITES = frozenset({"same-origin", "none"})
 
 
 class Guard:
-    """Checks the key of a request, which is in the URL or in a cookie."""
+    """Checks the key in the URL or in the cookie of a request."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()
@@ -117,7 +120,10 @@ class Guard:
         return f"{self._name}={self._key.decode()}; Path=/; HttpOnly; SameSite=Lax"
 
     def issue_ticket(self) -> str:
-        """Return a key that is valid once, because all users can read it in the command line of the browser."""
+        """Return a one-time key for the URL with which the browser is started.
+
+        Other users of the machine can read this URL in the list of processes.
+        """
         ticket = secrets.token_urlsafe()
         self._tickets.add(ticket)
         return ticket

@@ -25,7 +25,7 @@ from gristmill.views.viewer.window_index import WindowTable
 MAX_SECONDS = 0.3
 MAX_HITS = 50
 MAX_CONTEXT = 80
-"""Maximum number of characters before a match, and also after a match, all on the same line."""
+"""Maximum number of characters of context before a match, and also after it. Context is on the same line."""
 MAX_MATCH = 200
 
 
@@ -37,7 +37,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     repo: str
     path: str
     line: int | None
-    """Line number in the file or variant, or None if it is unknown, for example with fill-in-the-middle."""
+    """Line number in the file or variant, or None if it is unknown, for example in a fill-in-the-middle window."""
     before: str
     match: str
     after: str

@@ -1,6 +1,6 @@
 """The HTTP server on 127.0.0.1. It answers GET and HEAD only.
 
-Pages come from a fixed table, and data is looked up by name and number. The path of a request is never opened.
+Pages come from a fixed table, and data is looked up by name and number. No request path is used as a file path.
 """
 
 import http.server
@@ -179,7 +179,7 @@ class ViewServer(http.server.ThreadingHTTPServer):
 
 
 class _DeadlineReader(socket.SocketIO):
-    """Reads from a client up to a deadline, so that a client that sends byte by byte cannot occupy a thread forever."""
+    """Reads from a client until a deadline, so that a client that sends byte by byte cannot occupy a thread forever."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection, "r")

@@ -78,7 +78,8 @@ def view(
 ) -> None:
     """Serve a dataset until Ctrl-C.
 
-    `on_ready` is called once, when the address is known. A browser is opened only if a display is available.
+    `on_ready` is called once, when the address is known. With `opens_browser`, a browser is opened if a display is
+    available.
     """
     # A request waits at most this long for the thread that builds the index. Python's default is 5 ms.
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
@@ -90,6 +91,6 @@ def view(
 
 
 def _has_display() -> bool:
-    """Return True if a graphical browser can be opened. A text browser would take over this terminal."""
+    """Return True if a graphical browser is probably available. A text browser would take over this terminal."""
     names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

@@ -84,8 +84,9 @@ class ViewerDataset(Dataset):
             files = super()._files_of(split)
         num_rows = sum(map(len, files))
         if num_rows != len(self.row_numbers.range_of(split)):
+            expected = f"{len(self.row_numbers.range_of(split)):,}"
             raise DatasetError(
-                f"the manifest is damaged: {split} has {len(self.row_numbers.range_of(split)):,} rows, but its files "
+                f"the manifest is damaged: it records {counted(expected, 'row')} of {split}, but the files of {split} "
                 f"have {counted(num_rows, 'row')}. Build the dataset again."
             )
         return files
@@ -126,7 +127,7 @@ class PlainJsonl:
         if num_rows != self._num_rows:
             raise DatasetError(
                 f"{str(self._path)!r} is damaged: it has {counted(num_rows, 'row')}, but the manifest records "
-                f"{self._num_rows}. Build the dataset again."
+                f"{self._num_rows:,}. Build the dataset again."
             )
 
     def __getitem__(self, row: int) -> bytes:

@@ -58,7 +58,7 @@ class ViewerFolder:
         self._temporary.close()
 
     def load_or_create_key(self) -> str:
-        """Return the stored key, or a new key if it is missing, malformed or readable by other users."""
+        """Return the stored key. If it is missing, malformed or readable by other users, store and return a new key."""
         with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:
             stored = stream.read(KEY_BYTES + 1).decode("ascii")
             if KEY_PATTERN.fullmatch(stored) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:

@@ -38,11 +38,11 @@ VARIANT_KINDS = ("", *VariantKind)
 FIM_FORMS = ("", *FimForm)
 """Fill-in-the-middle forms, indexed by code. Code 0 is a window without fill-in-the-middle."""
 ROWS_PER_BLOCK = 256
-"""Blocks are so small that a request hardly waits for a block to finish."""
+"""Small enough that a request waits only briefly for a block to finish."""
 
 Numbers = npt.NDArray[np.uint32]
 Advance = Callable[[int], None]
-"""Callback with the number of rows read since the last call. It raises an exception to stop the indexing."""
+"""Callback that gets the number of rows read since its last call. It raises an exception to stop the indexing."""
 
 
 def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: Path, advance: Advance) -> None:
@@ -147,7 +147,7 @@ def _write_block(
 
 
 def _keys(windows: Iterable[Window]) -> list[int]:
-    """Return the file key of each window. Consecutive windows of one file are hashed once."""
+    """Return the file key of each window. For consecutive windows of one file, the name is hashed only once."""
     keys: list[int] = []
     last: tuple[str, str] | None = None
     for window in windows:

@@ -88,7 +88,7 @@ function showError(error) {
   main.querySelector("h1").focus();
 }
 
-/** Refreshes the page, because licenses and filtered neighbors need the index. A search is not repeated. */
+/** Displays the page again, with licenses and filtered neighbors, which need the index. Does not repeat a search. */
 function onIndexReady(newDataset) {
   dataset = newDataset;
   if (current && !current.route.query.get("q")) showPage();

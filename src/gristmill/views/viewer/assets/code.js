@@ -163,7 +163,7 @@ function tokenText(token, tokens, texts) {
   const parts = [`Token index ${count(token)} of ${counted(tokens.length, "token")}`, `id ${id}`];
   const text = texts.get(token);
   if (flags & SPECIAL) parts.push(`special: ${text ?? ""}`);
-  else parts.push(text ? JSON.stringify(text) : "part of the previous character");
+  else parts.push(text ? JSON.stringify(text) : "rest of a character that starts in an earlier token");
   if (flags & BEFORE) parts.push("also in the previous window");
   if (flags & AFTER) parts.push("also in the next window");
   if (flags & MIDDLE) parts.push("in the middle, which the model fills in");

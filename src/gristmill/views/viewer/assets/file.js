@@ -71,7 +71,7 @@ function fileFacts(file, commit) {
 
 const drawText = ([times, more]) => `each window ${counted(times, "time")}, plus ${counted(more, "window")} once more`;
 
-/** Links to a duplicate in the same source. In other names, it is unknown where the path begins. */
+/** Links to a duplicate in the same source. In a name from another source, it is unknown where the path begins. */
 function duplicateLink({ repo, twin }) {
   if (!twin.startsWith(`${repo}/`)) return printable(twin);
   const path = twin.slice(repo.length + 1);

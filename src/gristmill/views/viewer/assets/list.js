@@ -18,7 +18,7 @@ export function listPage({ dataset, go, announce }) {
   const currentFields = () => getListFields(new URLSearchParams(window.location.search));
   const filters = filterForm(fields(dataset), (values, isTyped) =>
     go(listAddress({ ...currentFields(), ...values }), { replace: isTyped }));
-  // The focus moves to the hits, because j and k would be typed into the search field.
+  // The focus moves to the hits. Otherwise j and k would be typed into the search field.
   const search = searchField(async (values) => {
     await go(listAddress({ ...currentFields(), ...values }));
     results.querySelector("h2.subheading")?.focus({ preventScroll: true });
