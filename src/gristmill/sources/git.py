@@ -130,7 +130,7 @@ def work_tree_of(folder: str) -> str | None:
 
 
 def nearest_repository(folder: str) -> str | None:
-    """Return the nearest folder, from this one upwards, with a `.git`. Like git, skip a `.git` without a HEAD."""
+    """Return the nearest folder, from this one upwards, with a `.git`. Git skips a `.git` folder without HEAD."""
     folder = os.path.realpath(folder)
     while not _is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)

@@ -236,7 +236,8 @@ def _open_private(path: str, flags: int) -> int:
 def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
     """Limit the memory that this process may allocate in addition to its current memory.
 
-    The limit works only on Linux. Yield a function that resets the limit to `num_bytes` more than the memory in use when it is called.
+    The limit works only on Linux. Yield a function that resets the limit to `num_bytes` more than the memory in use at
+    the time of its call.
     """
     old_limit = resource.getrlimit(resource.RLIMIT_AS)
 

@@ -377,7 +377,7 @@ def _text(values: dict[str, Any], column: str) -> tuple[bytes, str | None]:
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
-        return b"", f"column {column} is not UTF-8 at byte {error.start}"
+        return b"", f"column {column} is not UTF-8 at offset {error.start}"
     return value, None
 
 
