@@ -103,7 +103,7 @@ def test_file_that_changes_before_the_download_is_refused(s3, proxy, tmp_path):
     s3("x.bin", content())
     (file,) = list_files("s3://bucket/x.bin")
     s3("x.bin", content()[::-1])
-    with pytest.raises(InputError, match="changed while it was downloaded"):
+    with pytest.raises(InputError, match="changed while it was being downloaded"):
         download(file, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

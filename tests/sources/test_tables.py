@@ -149,7 +149,7 @@ def test_bad_rows_of_parquet_give_drops(tmp_path):
     found, drops = read_texts([tmp_path / "t.parquet"], tmp_path / "cache")
     assert found == {("t", "a\\x00\\x0a.py"): b"good"}
     assert {drop.path: drop.detail for drop in drops} == {
-        "b\\\\c.py": "row 1 of t: column text is not UTF-8 at byte 0",
+        "b\\\\c.py": "row 1 of t: column text is not UTF-8 at offset 0",
         "../../x.py": "row 2 of t: column text is null",
     }
 

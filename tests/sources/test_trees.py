@@ -115,7 +115,7 @@ def test_oversized_ignore_file_is_skipped_with_a_warning(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "sub/.gitignore": "a.py\n" * 300_000, "sub/a.py": "a"})
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py", "sub/.gitignore", "sub/a.py"]
-    assert found.warnings == ["repo/sub/.gitignore: larger than 1,048,576 bytes, so its patterns are not used."]
+    assert found.warnings == ["repo/sub/.gitignore: the file exceeds 1,048,576 bytes. Its patterns are not used."]
 
 
 def test_scan_of_a_work_tree_finds_the_files_that_git_lists(tmp_path):

@@ -24,12 +24,12 @@ def clean_all(
 ) -> list[Document | Drop]:
     """Return each document with its final text, or a Drop.
 
-    All documents are scanned together, and only documents with a match are examined one by one. `spellings` are the
+    All documents are scanned in one pass, and only documents with a match are examined one by one. `spellings` are the
     control tokens that no text may contain.
     """
     results: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":
-        # Search the repository too: rows contain it, and in a table each row can name a different repository.
+        # Search the repository name too: rows contain it, and each row of a table can name a different repository.
         names = [f"{document.repo}/{document.path}".encode() for document in documents]
         for index in indices_with_secrets(names, emails=config.secrets.emails):
             document = documents[index]

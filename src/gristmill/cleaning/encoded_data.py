@@ -50,7 +50,7 @@ def encoded_runs(text: bytes, octets: Octets) -> list[int]:
 
 
 def candidate_positions(joined: bytes, octets: Octets) -> Iterator[int]:
-    """Yield positions in joined texts, each followed by a NUL. A text that contains no such position has no run."""
+    """Yield positions in joined texts, where a NUL follows each text. A text without such a position has no run."""
     for start, _ in _iter_pieces(joined, octets):
         yield start
     entries = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
@@ -60,7 +60,7 @@ def candidate_positions(joined: bytes, octets: Octets) -> Iterator[int]:
 
 
 def _iter_runs(text: bytes, octets: Octets) -> Iterator[bytes]:
-    """Yield the runs. Pieces that only a short gap separates form one run."""
+    """Yield the runs. Pieces with only a short gap between them form one run."""
     pieces: list[bytes] = []
     last_end = 0
     for start, end in _iter_pieces(text, octets):
@@ -132,7 +132,7 @@ def _looks_encoded(run: bytes) -> bool:
 
 
 def _table_lengths(text: bytes, octets: Octets) -> list[int]:
-    """Return the length of each byte table, counting two bytes per entry. An S-box has a length of 512 and is kept."""
+    """Return the length of each byte table, counting two bytes per entry. An S-box has a length of 512."""
     # A table of 256 entries takes at least 1,279 bytes. If the text is divided into rows of 512 bytes, the table covers
     # the first 64 bytes of at least one row, and these contain about ten entries.
     num_rows = len(octets) // 512

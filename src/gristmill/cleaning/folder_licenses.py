@@ -41,7 +41,8 @@ class License(NamedTuple):
     found_in: str | None
     """`header`, `table`, or the path of the file that states the license, relative to the source (`../LICENSE`).
 
-    For NOASSERTION, the files that are not recognized or contradict each other, or None if no file was found.
+    For NOASSERTION, it may also list the files that are not recognized or contradict each other. None if no file was
+    found.
     """
     is_contradiction: bool = False
     """True if files state different licenses. `found_in` then names these files, with the license of each."""
@@ -93,7 +94,7 @@ def license_of(
 
 
 def license_file_path(manifest: str, declared: Declaration) -> str | None:
-    """Return the source path of the license text that a manifest refers to, or None.
+    """Return the path in the source of the license text that a manifest refers to, or None.
 
     `crates/a/Cargo.toml`, `../../LICENSE` -> `LICENSE`
     """
@@ -243,7 +244,7 @@ def _folder_wide_texts(texts: Mapping[str, LicenseText]) -> dict[str, LicenseTex
 
 
 def _is_compatible(expression: str, path: str, text: LicenseText) -> bool:
-    """Return True if a text does not contradict an expression, such as the GPL-3.0 and `GPL-3.0-or-later`."""
+    """Return True if a text does not contradict an expression: `GPL-3.0-or-later` allows the text of the GPL-3.0."""
     ids = ids_in(expression)
     base_ids = {_base_id(spdx) for spdx in ids}
     if text.spdx is not None:

@@ -1,4 +1,4 @@
-"""Read language_kinds.toml: which languages are programming languages, and which rule limits they change."""
+"""Read language_kinds.toml, which groups languages into kinds and lists the rule limits that differ for each kind."""
 
 import tomllib
 from collections.abc import Mapping

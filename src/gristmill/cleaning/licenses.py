@@ -36,7 +36,7 @@ FAMILIES = {
     b"confidential and proprietary": "proprietary",
     b"proprietary and confidential": "proprietary",
 }
-"""Prefix of the SPDX ids of a license family, keyed by a phrase in headers."""
+"""License families, keyed by a phrase in headers. A family is the prefix of its SPDX ids, or `proprietary`."""
 FAMILY_WORDS = r"(?:public|apache)[^a-z\0]+license|commons[^a-z\0]+clause|(?:confidential|proprietary)[^a-z\0]+and"
 """Regular expression that matches in each phrase of FAMILIES, even if comment signs separate the words."""
 TAG_WORD = b"spdx-"
@@ -46,7 +46,7 @@ APACHE_OR_MIT = re.compile(
     rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
     rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
 )
-# Before the tag, no quote may follow a letter. In `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data. But
+# Before the tag, no quote may come after a letter. In `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data. But
 # docstrings, Vim comments and troff's `.\"` begin with a quote.
 BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
 COMMENT_END = re.compile(r"\*/|-->|--%>|\*\)|-\}|#\}|\}\}|%>|\?>|\]\]|\|#|=#|\"\"\"|'''")

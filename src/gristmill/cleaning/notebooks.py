@@ -31,7 +31,7 @@ SURROGATES = re.compile(
 
 
 class _Cell(msgspec.Struct):
-    """Needed fields of a cell. The decoder skips all other fields, in particular outputs and their images."""
+    """Fields of a cell that are used. The decoder skips all other fields, in particular outputs and their images."""
 
     cell_type: str = ""
     source: str | list[str] = ""

@@ -16,7 +16,7 @@ from gristmill.core.names import printable
 
 MAX_TOML_CHARACTERS = 1 << 17
 MAX_DOTS_IN_LINE = 50
-"""tomllib takes quadratic time in the parts of a dotted key: 86 s for 128 KiB. With this limit, a file takes 1 s."""
+"""tomllib takes quadratic time in the number of parts of a dotted key: 86 s for 128 KiB, or 1 s with this limit."""
 MAX_JSON_CHARACTERS = 1 << 20
 MAX_VALUE_CHARACTERS = 60
 MAX_PATH_CHARACTERS = 200
@@ -106,7 +106,7 @@ def _read_cargo(text: str) -> PackageManifest:
 def _cargo_declaration(package: dict[str, Any]) -> Declaration | None:
     value, file = package.get("license"), package.get("license-file")
     if isinstance(value, str) and value.strip():
-        # Cargo used a slash for OR before it used SPDX expressions. The precedence of the slash over AND is unclear.
+        # Cargo used a slash for OR before it used SPDX expressions. It is unclear whether AND takes precedence over it.
         is_unambiguous = " AND " not in value.upper()
         return _declare_expression(value, canonical_expression(value.replace("/", " OR ") if is_unambiguous else value))
     if (
@@ -197,7 +197,7 @@ def _strip_parentheses(expression: str) -> str:
 
 
 def _declare_file(value: str, file: str) -> Declaration:
-    """Return a declaration of a license text. An absolute or invalid path is kept only as `value`."""
+    """Return a declaration that refers to a license text. An absolute or invalid path is kept only as `value`."""
     path = posixpath.normpath(file.strip())
     is_path = path.isprintable() and "\\" not in path and len(path) <= MAX_PATH_CHARACTERS and path[0] != "/"
     return Declaration(_shorten(value), file=path if is_path and path != "." else None)

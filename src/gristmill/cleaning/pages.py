@@ -44,7 +44,7 @@ class Texts(NamedTuple):
         return int(np.searchsorted(self.edges, position, "right")) - 1
 
     def indices_with_match(self, search: Callable[[bytes, int], int]) -> Iterator[int]:
-        """Yield the indices of texts with a match. `search` returns the first match from a position on, or -1."""
+        """Yield the indices of texts with a match. `search` returns the position of the next match, or -1."""
         at = search(self.joined, 0)
         while at >= 0:
             index = self.index_at(at)
@@ -61,10 +61,10 @@ def _find_word(word: bytes, text: bytes, start: int) -> int:
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A text with the measures that the rules use. `measure_pages` sets some of them, the others are computed once."""
+    """A text with the measures that the rules use. `measure_pages` sets some, and the others are computed once."""
 
     path: str
-    """Relative path, with `/`."""
+    """Path relative to the source, separated by `/`."""
     language: str
     text: bytes
     """UTF-8."""

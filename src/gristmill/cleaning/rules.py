@@ -2,7 +2,7 @@
 
 The limits are lenient, because users build datasets from their own code. Each rule is a row of RULES with its default
 limit. language_kinds.toml lists limits that differ by kind of language. Settings can change any limit or turn a rule
-off. All rules together take a few passes over a text, each in C. Encoded data is examined closely only where a cheap
+off. In total, the rules take a few passes over a text, each in C. Encoded data is examined closely only where a cheap
 search finds a candidate (benchmarks/trust.md).
 """
 
@@ -26,9 +26,9 @@ VENDOR_FOLDERS = frozenset(
         *("jspm_packages", "web_modules"),
     }
 )
-"""Names of folders, compared without case: ThirdParty/ matches too."""
+"""Names of folders with third-party code. Case is ignored: ThirdParty/ matches too."""
 CASE_SENSITIVE_VENDOR_FOLDERS = frozenset({"Godeps", "Pods", "Carthage"})
-"""Names of folders, compared with case, because a folder pods/ may contain your own code."""
+"""Names of such folders for which case matters, because a folder pods/ may contain your own code."""
 
 LOCK_NAME = re.compile(
     r"(?:\.lock|\.lockfile|[-.]lock\.(?:json|ya?ml|hcl)|^go\.(?:work\.)?sum|^npm-shrinkwrap\.json|^package\.resolved)$"
@@ -156,7 +156,7 @@ class Limits:
         self._by_language: dict[str, Mapping[str, float | None]] = {}
 
     def limit(self, rule: str, language: str) -> float | None:
-        """Return the limit of a rule, or None if the rule is off. A rule without a numeric limit has any number."""
+        """Return the limit of a rule, or None if the rule is off. Rules without a numeric limit ignore it."""
         return self.of_language(language)[rule]
 
     def of_language(self, language: str) -> Mapping[str, float | None]:
@@ -241,7 +241,7 @@ def _check_encoded_data(page: Page, limit: float) -> Finding:
 
 
 def _check_too_short(page: Page, limit: float) -> Finding:
-    return _check_minimum(float(page.num_visible), limit, "{} bytes other than whitespace")
+    return _check_minimum(float(page.num_visible), limit, f"{counted(page.num_visible, 'byte')} other than whitespace")
 
 
 def _check_mean_line(page: Page, limit: float) -> Finding:

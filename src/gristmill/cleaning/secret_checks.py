@@ -75,8 +75,8 @@ UNAMBIGUOUS_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"
 
 # Bits per character. Random text has 3.6 (16 characters from an alphabet of 36) to 4.9 (40 from 64). Words have fewer.
 MIN_ENTROPY_BITS = 3.0
-# Fraction of adjacent characters that differ in class (lowercase, uppercase, digit). Uppercase before lowercase is not
-# counted. Random text has 0.4 or more, `camelCaseName2` has 0.2.
+# Fraction of adjacent pairs of characters that differ in class (lowercase, uppercase, digit). Uppercase before
+# lowercase is not counted. Random text has 0.4 or more, `camelCaseName2` has 0.2.
 MIN_CHANGE_FRACTION = 0.26
 MIN_HEX_DIGITS = 32
 MIN_KEY_LINE_BYTES = 32
@@ -398,7 +398,7 @@ def _is_uuid(value: bytes) -> bool:
 
 
 def _entropy_bits(value: bytes) -> float:
-    """Return the Shannon entropy per byte."""
+    """Return the Shannon entropy in bits per byte."""
     fractions = [count / len(value) for count in Counter(value).values()]
     return -sum(fraction * math.log2(fraction) for fraction in fractions)
 

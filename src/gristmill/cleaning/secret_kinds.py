@@ -1,9 +1,9 @@
 """Table of secret kinds. Each row has an opening, at which the scan stops, and a precise pattern to match there.
 
-Openings are short and bounded. All of them are combined into one RE2 pattern that reads every text once. The pattern of
-a row is matched where the opening begins. The pattern may be slow, because it is rarely tried. Its first group is the
-value, and a group inside the value is the random part. If two values overlap, the earlier row decides the kind. Test
-keys (`sk_test_`) are secrets too, because they give access to accounts.
+Openings are short and bounded. All openings, except that of e-mail addresses, are combined into one RE2 pattern that
+reads every text once. The pattern of a row is matched where the opening begins. The pattern may be slow, because it is
+rarely tried. The first group that matches is the value, and a group inside the value is the random part. If two values
+overlap, the earlier row decides the kind. Test keys (`sk_test_`) are secrets too, because they give access to accounts.
 """
 
 from typing import Literal, NamedTuple
@@ -81,7 +81,7 @@ ASSIGNED = rf"(?:{QUOTE}|{BARE}{VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
 URL_PART = r"""[^\s/:@"'`<>?#\\,;(){}\[\]|]"""
 URL_PASSWORD = r"""[^\s/:@"'`<>?#\\;{}\[\]|]"""
 PEM_BEGIN = "-----BEGIN[A-Z0-9 +%]{0,40}PRIVATE(?: |[+]|%20)KEY(?:(?: |[+]|%20)BLOCK)?-----"
-# `-----BEGIN RSA PRIVATE` in base64, also with a different word than RSA or with no word.
+# `-----BEGIN RSA PRIVATE` in base64, also with a word other than RSA, or with no word.
 PEM_BEGIN_BASE64 = (
     "LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0EgUFJJVkFUR|PUEVOU1NIIFBSSVZBVEUg"
     "|FTkNSWVBURUQgUFJJVkFUR|QR1AgUFJJVkFUR)"

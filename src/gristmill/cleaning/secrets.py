@@ -1,7 +1,8 @@
 """Find secrets in a text and replace them with placeholders that preserve lines and syntax.
 
-One RE2 pattern, which combines all openings in secret_kinds.py, searches the text once. After each opening, only a
-bounded number of bytes is checked, so the time is linear in the length of any text. Precision comes before recall: a
+One RE2 pattern, which combines the openings in secret_kinds.py, searches the text once. A second pattern searches for
+e-mail addresses if these are secrets too. After each opening, only a bounded number of bytes is checked, so the time is
+linear in the length of any text. Precision comes before recall: a
 password that looks like a word is kept. The speed on Python's standard library is 330 MB/s per core
 (benchmarks/find_secrets.py).
 """
@@ -19,7 +20,7 @@ from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACEHOLDER_PATTERN, SEC
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Redaction
 
-# Languages in which a bare `<` would open a tag or redirect a file. `text` covers files of unknown language, such as
+# Languages in which a bare `<` would open a tag or redirect input. `text` covers files of unknown language, such as
 # .env, web.config and .jsp.
 MARKUP_LANGUAGES = (
     *("astro", "ejs", "entitlements", "erb", "gotmpl", "handlebars", "html", "jinja", "jsx", "liquid", "mdx"),
@@ -97,7 +98,10 @@ def _find(pattern: Any, text: bytes, start: int) -> int:
 
 
 def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
-    """Yield the matches of the e-mail rule, or of all other rules: the opening `@host.p` may overlap other openings."""
+    """Yield the matches of the e-mail rule, or of all other rules.
+
+    The e-mail rule is separate, because its opening `@host.p` may overlap other openings.
+    """
     openings = _openings(emails)
     scanner, rules_by_group = _scanner(emails)
     # Each kind of check examines a run of characters only once, not again at each opening inside the run.
@@ -217,7 +221,7 @@ def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], lang
 
 @cache
 def _openings(emails: bool) -> Any:
-    """Return the pattern of all openings without groups: RE2 matches it in a fraction of the time."""
+    """Return the pattern of all openings. RE2 matches a pattern without groups in a fraction of the time."""
     return compile_pattern(
         "|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails))
     )

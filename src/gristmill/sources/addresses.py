@@ -1,4 +1,4 @@
-"""Parse source addresses without opening them. An address is a local path, a git repository or a remote address.
+"""Parse source addresses, and resolve local paths. An address names a local path, a git repository or remote files.
 
     src, data/train.parquet                                        LOCAL
     https://github.com/org/name, git@host:org/name.git#v1.2        GIT, with an optional branch, tag or commit after `#`
@@ -173,7 +173,7 @@ def _is_repository_url(scheme: str, address: str) -> bool:
     folders = path.strip("/").split("/")
     if host not in FORGES or is_table_name(path):
         return False
-    if host == "gitlab.com":  # groups can be nested, and a part `-` means a page about a repository
+    if host == "gitlab.com":  # groups can be nested, and a path with a part `-` is a page about a repository
         return len(folders) >= NAME_PARTS and "-" not in folders
     return len(folders) == NAME_PARTS
 
@@ -200,7 +200,7 @@ class Source(NamedTuple):
     origin: str
     """Address that the user gave, without credentials. For several files, the address of the first."""
     is_download: bool = False
-    """True for downloaded files. They do not belong to a git repository that contains the download folder."""
+    """True for downloaded files. Even if the download folder is in a git repository, the files do not belong to it."""
 
 
 def as_sources(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
@@ -247,6 +247,6 @@ def with_unique_names(sources: Sequence[Source]) -> list[Source]:
 
 
 def unique_name(name: str, used_names: set[str]) -> str:
-    """Return `name` if it is unused, or else the first unused name of `name~2`, `name~3` and so on."""
+    """Return `name` if it is unused, or else the first unused name among `name~2`, `name~3` and so on."""
     candidates = (name if number == 1 else f"{name}~{number}" for number in range(1, len(used_names) + 2))
     return next(candidate for candidate in candidates if candidate not in used_names)

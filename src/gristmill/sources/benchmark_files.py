@@ -1,7 +1,8 @@
 """Read the user's benchmark files (HumanEval, MBPP and others), so that their texts can be removed from train.
 
 Each row of a table is one text. The text joins all strings of the row in their order, like a file that contains the
-prompt and the solution. Some strings end without a line feed, so a second form of the text joins them with line feeds.
+prompt and the solution. Some strings end without a line feed, so a second form of the text has a line feed between all
+strings.
 """
 
 import gzip
@@ -27,7 +28,7 @@ class Benchmark(NamedTuple):
     """File name without the folder. A second file called `name` becomes `name~2`."""
     sha256: str
     texts: dict[int, tuple[bytes, ...]]
-    """Forms of each distinct text, keyed by the index of its first row, from 0."""
+    """Forms of each distinct text, keyed by the index of the first row that contains it, from 0."""
 
 
 def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:

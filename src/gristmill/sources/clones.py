@@ -1,4 +1,4 @@
-"""Clone a git repository into the cache: the work tree of the newest commit, without history.
+"""Clone a git repository into the cache: the work tree of one commit, without history.
 
     cache/clones/<key of URL and ref>/          a complete clone
     cache/clones/<key of URL and ref>.part/     an unfinished clone, which is renamed when it is complete
@@ -25,7 +25,8 @@ ATTEMPTS = 3
 RETRY_DELAY_SECONDS = (1.0, 3.0)
 FETCH_TIMEOUT_SECONDS = 3600.0
 MAX_STALL_SECONDS = 60
-# The user's settings that are passed to git: certificates, the ssh command, proxies and configuration files.
+# The only GIT_* variables of the user that are passed to git: certificates, the ssh command, proxies and configuration
+# files.
 KEPT_VARIABLES = re.compile(r"GIT_(SSH|SSH_COMMAND|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM))")
 OPTIONS = (
     *("-c", "submodule.recurse=false"),
@@ -109,7 +110,10 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _fetch_with_retries(address: GitAddress, folder: Path) -> None:
-    """Fetch the ref, and retry after network errors. Raise InputError if no attempt succeeds or can succeed."""
+    """Fetch the ref, and retry after network errors.
+
+    Raise InputError if all attempts fail, or at once if a retry cannot succeed. Raise _GitError for other errors.
+    """
     for attempt in range(ATTEMPTS):
         try:
             # The URL is an argument, because a remote in the configuration of the clone could have been changed.

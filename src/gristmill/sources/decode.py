@@ -39,7 +39,7 @@ def decode(raw: bytes) -> Decoded | str:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         if has_bom:
-            return f"begins with the byte order mark of UTF-8, but byte {error.start + len(UTF8_BOM)} is not UTF-8"
+            return f"begins with the byte order mark of UTF-8, but is not UTF-8 at offset {error.start + len(UTF8_BOM)}"
         return _decode_western(raw, error.start)
     return Decoded(body, "utf-8-sig" if has_bom else "utf-8")
 
@@ -53,7 +53,7 @@ def _decode_utf16(body: bytes, encoding: str) -> Decoded | str:
 
 
 def _decode_western(raw: bytes, bad_utf8_at: int) -> Decoded | str:
-    defect = f"not UTF-8 (byte {bad_utf8_at}) and not clearly Latin-1"
+    defect = f"not UTF-8 (at offset {bad_utf8_at}) and not clearly Latin-1"
     num_controls = len(raw) - len(raw.translate(None, OTHER_CONTROLS))
     if num_controls:
         return f"{defect}: contains {counted(num_controls, 'control character')}"

@@ -64,7 +64,7 @@ class Fetched(NamedTuple):
 def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunction) -> Fetched:
     """Clone, download and unpack the sources.
 
-    `cache` is a folder that only gristmill uses. Contents that are still valid are used again.
+    `cache` is a folder that only gristmill uses. Its contents are reused if they are still valid.
     """
     cache = Path(os.path.realpath(cache))
     cache.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
     tables, others = _local_tables(addresses[Kind.LOCAL], config, cache, map_tasks)
     sources = resolve_sources(others)
     fetched = _clone_all(addresses[Kind.GIT], cache, map_tasks)
-    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # a list, because a runner does one map at a time
+    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # a list, because a runner runs one map at a time
     for address, files in zip(addresses[Kind.REMOTE], listings, strict=True):
         found = [file for file in files if is_table_name(file.name)]
         if found:

@@ -106,8 +106,9 @@ def list_files(folder: str) -> Listing | None:
 def work_tree_of(folder: str) -> str | None:
     """Return the root of the work tree that contains the folder.
 
-    Return None if there is no work tree, if git is not installed, or if the work tree ignores the folder. Raise
-    InputError if git cannot read the repository, or if the repository belongs to a different tree.
+    Return None if there is no work tree, if git is not installed, if the work tree ignores the folder, or if `git
+    rev-parse` fails for a repository above the folder. Raise InputError if the repository cannot be read or belongs to
+    a different tree.
     """
     repository_folder = nearest_repository(folder)
     if repository_folder is None or shutil.which("git") is None:
@@ -129,7 +130,7 @@ def work_tree_of(folder: str) -> str | None:
 
 
 def nearest_repository(folder: str) -> str | None:
-    """Return the nearest folder, from this one upwards, with a `.git` that git would use. Git skips an empty `.git`."""
+    """Return the nearest folder, from this one upwards, with a `.git`. Git skips a `.git` folder without HEAD."""
     folder = os.path.realpath(folder)
     while not _is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
@@ -186,7 +187,7 @@ def _read_small_file(path: Path, max_bytes: int = MAX_POINTER_BYTES) -> bytes:
 
 
 def _common_folder(repository: Path) -> Path:
-    """Return the folder that all linked work trees of a repository share, or else the repository itself."""
+    """Return the folder that linked work trees share, or the repository itself if it has no `commondir`."""
     path = repository / "commondir"
     if not os.path.lexists(path):
         return repository
@@ -194,7 +195,7 @@ def _common_folder(repository: Path) -> Path:
 
 
 def _is_linked_tree(repository: Path, common_folder: Path, pointer: Path) -> bool:
-    """Return True if `git worktree add` made the tree: the folder in the repository points back to the tree."""
+    """Return True if `git worktree add` made the tree: its folder in the repository points back to the tree."""
     try:
         target = os.fsdecode(_read_small_file(repository / "gitdir").rstrip(b"\r\n"))
     except OSError:
@@ -218,7 +219,7 @@ def _is_submodule(repository: Path, common_folder: Path, top: str) -> bool:
 
 
 def _require_plain_files(repository: Path, top: Path) -> None:
-    """Raise OSError if a file that git opens is not a regular file."""
+    """Raise OSError if a file that git opens is not a regular file, or if the index is a link."""
     for name in FILES_GIT_OPENS:
         if os.path.lexists(repository / name):
             require_plain(repository / name)
@@ -253,7 +254,7 @@ def _branch_files(repository: Path) -> Iterator[Path]:
 def _included_files(config: Path, top: Path) -> Iterator[Path]:
     """Yield the files that a configuration file includes.
 
-    Raise OSError if a value in the file names a FIFO or another special file, because git would open it.
+    Raise OSError if a value in the file names a FIFO or another special file, because git may open it.
     """
     if not config.is_file():
         return
@@ -315,7 +316,7 @@ def _communicate(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, 
 
 
 def _fifos(folder: str) -> Iterator[str]:
-    """Yield the FIFOs below a folder that git may open: those in WORK_TREE_FILES, and all in a nested `.git`."""
+    """Yield the FIFOs below a folder that git may open: those named in WORK_TREE_FILES, and all inside a `.git`."""
     for parent, _, names in os.walk(folder):
         is_in_repository = ".git" in parent[len(folder) :].split(os.sep)
         for name in names:
@@ -327,12 +328,12 @@ def _fifos(folder: str) -> Iterator[str]:
 def _is_fifo(path: str) -> bool:
     try:
         return stat.S_ISFIFO(os.lstat(path).st_mode)
-    except OSError:  # git may have deleted the file, such as a lock
+    except OSError:  # the file may be a lock that git has deleted
         return False
 
 
 def _unblock_reader(fifo: str) -> None:
-    """Send an end of file to a process that waits to read the FIFO. To git, an ignore file is then empty."""
+    """Send an end of file to a process that is waiting to read the FIFO. Git then treats it as an empty file."""
     with suppress(OSError):  # no process is waiting
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 

@@ -110,7 +110,7 @@ class Patterns:
         return self.patterns[last_index] if last_index >= 0 else None
 
     def selects(self, path: bytes) -> bool:
-        """Return True if the last pattern that matches the file or a folder above it is not negated."""
+        """Return True if a pattern matches the file or a folder above it, and the last such pattern is not negated."""
         ends = (end + 1 for end, byte in enumerate(path) if byte == SLASH)
         last_index = max((self._last_index(path[:end]) for end in ends), default=-1)
         last_index = max(last_index, self._last_index(path))
@@ -207,7 +207,7 @@ def _expression(pattern: bytes) -> bytes | None:
 
 
 def _segment_expression(tokens: list[bytes], *, is_last: bool) -> bytes:
-    """Return the regular expression for one segment: the tokens between two `**/`. `*` separates literal pieces."""
+    """Return the regular expression for one segment: the tokens between two `**/`. Each `*` starts a new piece."""
     if tokens[-1:] == [ANYTHING]:
         return _segment_expression(tokens[:-1], is_last=False) + b".*"
     pieces: list[list[bytes]] = [[]]
@@ -318,7 +318,7 @@ class IgnoreFile(NamedTuple):
 
     name: str
     prefix: bytes
-    """Path of the file's folder. The patterns are relative to this folder."""
+    """Path of the file's folder in the source. The patterns are relative to this folder."""
     patterns: Patterns
 
 
@@ -337,7 +337,7 @@ def ignore_files(
             except OSError:
                 continue  # as in git, a file that cannot be read ignores nothing
             if len(content) > MAX_FILE_BYTES:
-                warn(prefix + entry.name, f"larger than {MAX_FILE_BYTES:,} bytes, so its patterns are not used.")
+                warn(prefix + entry.name, f"the file exceeds {MAX_FILE_BYTES:,} bytes. Its patterns are not used.")
                 continue
             yield IgnoreFile(entry.name, os.fsencode(prefix), parse_patterns(content))
 

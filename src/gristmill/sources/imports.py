@@ -24,7 +24,7 @@ MAX_IMPORTS = 256
 MAX_FOLDERS = 32
 """Maximum number of parent folders that are searched, and of parts in an imported name."""
 MAX_SAME_NAME = 64
-"""Maximum number of files with the same name, and of root folders of the same package.
+"""Maximum number of files with the same name, and of folders that contain a package with the same name.
 
 If more files have the same name, an import of that name is ambiguous and resolves to no file.
 """
@@ -41,11 +41,14 @@ class Import(NamedTuple):
 
     module: str
     name: str = ""
-    """Name that is imported from the module. Empty in languages other than Python."""
+    """Name that is imported from the module. Empty for `import a.b`, and in languages other than Python."""
 
 
 def find_imports(text: bytes, language: str) -> list[Import]:
-    """Return the distinct imports of a text, in text order. The list is empty for languages not in IMPORT_LANGUAGES."""
+    """Return the first MAX_IMPORTS imports of a text, in text order and without repetitions.
+
+    The list is empty for languages not in IMPORT_LANGUAGES.
+    """
     finder = _FINDERS.get(language)
     if finder is None:
         return []
@@ -181,7 +184,7 @@ _FINDERS: dict[str, Callable[[bytes], Iterator[Import]]] = {
 IMPORT_LANGUAGES = frozenset(_FINDERS)
 
 
-# Resolve imports to files of the same repository, by their paths only.
+# Resolve imports to files of the same repository. Only the paths of the files are used.
 
 
 class RepoFiles:
@@ -217,7 +220,10 @@ class RepoFiles:
                 self._go_roots.add(folder)
 
     def imported_by(self, index: int, language: str, imports: Iterable[Import]) -> list[int]:
-        """Return the indices of the files that these imports refer to, in ascending order, without the file itself."""
+        """Return the indices of the files that these imports refer to, in ascending order, without the file itself.
+
+        At most MAX_IMPORTS indices are returned.
+        """
         resolve = self._resolver(language)
         found: dict[int, None] = {}
         for imported in imports:
@@ -285,10 +291,10 @@ class RepoFiles:
         )
 
     def _python_roots(self, folder: str, package: str) -> Iterator[str]:
-        """Yield the folders in which an absolutely imported package is searched.
+        """Yield the folders to search for a package that is imported by an absolute name.
 
-        These are the folders above the file that are not packages, each followed by its `src`, and then all folders
-        that contain the package.
+        These are the folders above the file that are not packages, each followed by its `src`, and then up to
+        MAX_SAME_NAME folders that contain the package.
         """
         for root in islice(_folders_above(folder), MAX_FOLDERS):
             if not self._is_package(root):

@@ -1,4 +1,7 @@
-"""Detect the language of a file from its name or else its first line. Languages have the names of `identify`."""
+"""Detect the language of a file from its name, or else from its first line.
+
+A language is named by its tag in the library `identify`, except those in RENAMED.
+"""
 
 import io
 import re
@@ -24,7 +27,7 @@ QT_SUFFIX = ".ts"
 QT_TRANSLATION = re.compile(
     rb"\s*(?:<\?xml\b[^>]*>\s*)?(?:<!--(?>.*?-->)\s*)*+(?:<!DOCTYPE\s+TS\b|<TS(?:\s+\w+\s*=|>\s*<))", re.DOTALL
 )
-"""The possessive `*+` makes matching linear in the number of comments."""
+"""Beginning of a Qt Linguist file. The possessive `*+` makes matching linear in the number of comments."""
 
 
 def language_of(path: str, text: bytes) -> str:

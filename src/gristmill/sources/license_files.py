@@ -1,4 +1,4 @@
-"""Find license-related files: those in a scan, including files that the user excluded, and those above a source.
+"""Find license-related files in a scan, including files that the user excluded, and in the folders above a source.
 
 Folders above a source are searched up to the root of its git work tree. Without a work tree, they are not searched.
 """
@@ -17,7 +17,8 @@ from gristmill.sources.decode import decode
 from gristmill.sources.documents import read_bytes
 from gristmill.sources.trees import Scan
 
-# Files that were dropped for these reasons are inside the source. Files dropped for other reasons are not opened.
+# License-related files that were dropped for these reasons are read nevertheless. Files that were dropped for other
+# reasons, such as links, are not opened.
 LICENSE_FILE_DROPS = frozenset({DropReason.EXCLUDED_BY_USER, DropReason.NOT_INCLUDED})
 
 
@@ -93,7 +94,7 @@ def _folders_above(source: Source) -> Iterator[str]:
 
 
 def _work_tree(source: Source) -> str | None:
-    """Return the root of the work tree above the source, or None if there is none or it is not trusted.
+    """Return the root of the work tree, or None if it is not above the source or not trusted. A download has none.
 
     The root is the nearest folder with a `.git`, and git must report the same folder, because `core.worktree` can name
     any folder. The `.git` must belong to the owner of the source or of this process, because anyone can put a `.git`

@@ -115,7 +115,7 @@ DEFAULT_EXCLUDES = (
         "databases and tables",
         suffixes=("sqlite", "sqlite3", "db", "mdb", "parquet", "arrow", "feather", "avro", "orc"),
     ),
-    # In one large Python project, message catalogs were 56 % of all tokens.
+    # In one large Python project, message catalogs were 56% of all tokens.
     Exclude("translations", suffixes=("po", "pot", "xlf", "xliff", "arb"), reason=DropReason.TRANSLATION),
 )
 
@@ -142,7 +142,7 @@ class PathFilter:
         return self._check_one_folder(path, is_tracked=False)
 
     def check_file(self, path: str, *, is_tracked: bool, folders_checked: bool) -> Exclusion | None:
-        """Return the exclusion of a file, or None. Set `folders_checked` if its folders are already checked."""
+        """Return the exclusion of a file, or None. Set `folders_checked` if its folders have been checked."""
         if not folders_checked and "/" in path:
             key = path.rpartition("/")[0], is_tracked
             if key not in self._folder_exclusions:
@@ -161,7 +161,10 @@ class PathFilter:
         return by_default
 
     def may_be_translation(self, path: str) -> bool:
-        """Return True for a `.ts` file that may be a Qt translation. False if an --exclude pattern matches."""
+        """Return True for a `.ts` file that may be a Qt translation.
+
+        Return False without the default excludes, or if an --exclude pattern matches the path.
+        """
         return self._use_defaults and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
 
     def _check_folders(self, folder: str, is_tracked: bool) -> Exclusion | None:

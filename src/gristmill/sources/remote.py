@@ -1,8 +1,9 @@
 """Download files from remote addresses (s3://, gs://, hf://, https:// and other fsspec schemes), and upload datasets.
 
 All retries of file transfers are in this module. A transfer fails after five attempts in a row without progress. An
-interrupted download continues where it stopped, if size and ETag show that the file is unchanged. The retries of the
-libraries are switched off, because five attempts with five retries each would make twenty-five.
+interrupted download continues where it stopped, if the size and a stamp such as the ETag show that the file is
+unchanged. The retries of the libraries are switched off, because five attempts here with five attempts each in a
+library would make twenty-five.
 """
 
 import errno
@@ -29,10 +30,12 @@ Result = TypeVar("Result")
 ATTEMPTS = 5
 RETRY_DELAY_SECONDS = (0.2, 0.5, 1.0, 3.0)
 READ_TIMEOUT_SECONDS = 60.0
-"""A read that gets no response for this long is canceled and repeated."""
+"""Timeout of a read. A read that times out is repeated."""
 BLOCK_BYTES = 8 << 20
 MIN_BLOCK_BYTES = 64 << 10
-"""Blocks get smaller after an error, so that a slow connection can deliver a block within READ_TIMEOUT_SECONDS."""
+"""Minimum size of a block. After an error, blocks get smaller, so that a slow connection can deliver a block before the
+read times out.
+"""
 LIST_TIMEOUT_SECONDS = 600.0
 MIN_UPLOAD_BYTES_PER_SECOND = 64 << 10
 """A slower upload fails."""
@@ -54,7 +57,7 @@ class RemoteFile(NamedTuple):
     """Path relative to the requested address, separated by `/`."""
     size: int
     stamp: str | None
-    """First property of STAMPS that the server reports. None if it reports none of them."""
+    """Value of the first property in STAMPS that the server reports. None if it reports none of them."""
 
 
 class _Location(NamedTuple):
@@ -117,7 +120,7 @@ def _require_disk_space(file: RemoteFile, part: Path) -> None:
 
 
 def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
-    """Upload the files that the manifest lists, the cards, and last the manifest, which marks the dataset as complete.
+    """Upload the files that the manifest lists, then the cards, then the manifest, which marks the dataset as complete.
 
     `stale` are the names of files from an interrupted upload. They are deleted first.
     """
@@ -252,7 +255,7 @@ def _download_blocks(location: _Location, file: RemoteFile, part: Path) -> None:
 def _download_stream(location: _Location, file: RemoteFile, part: Path) -> None:
     """Append the missing bytes to a partial download in one stream. Start over if the server ignores ranges.
 
-    An attempt that gets MIN_BLOCK_BYTES further than all earlier ones resets the number of failures.
+    An attempt that gets at least MIN_BLOCK_BYTES further than earlier attempts resets the number of failures.
     """
     failures = most_bytes = 0
     with part.open("ab") as stream:
@@ -298,7 +301,7 @@ def _read_block(location: _Location, size: int, start: int, end: int) -> bytes:
 def _refuse_changed(location: _Location, file: RemoteFile) -> None:
     properties = location.call("info", location.path)
     if (properties.get("size"), _stamp(properties)) != (file.size, file.stamp):
-        raise InputError(f"{_quoted(file.address)} changed while it was downloaded. Try again.")
+        raise InputError(f"{_quoted(file.address)} changed while it was being downloaded. Try again.")
 
 
 def _upload(location: _Location, source: Path, path: str) -> None:
@@ -372,7 +375,7 @@ def _name_address_in_errors(address: str, kind: type[GristmillError], verb: str)
 
 def _reason(error: Exception, address: str) -> str:
     if isinstance(error, TimeoutError):
-        return f"timed out in each of {ATTEMPTS} attempts"
+        return f"the last of {ATTEMPTS} attempts timed out"
     if isinstance(error, FileNotFoundError) and error.__cause__ is None:
         return "the address does not exist"
     text = " ".join(str(error.__cause__ or error).split()).rstrip(".")

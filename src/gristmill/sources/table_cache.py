@@ -32,14 +32,14 @@ from gristmill.sources.tables import Survey, TableRow, read_part, survey
 
 CACHE_VERSION = 1
 MAX_TABLES_AT_ONCE = 8
-"""Maximum number of downloaded tables that are on the disk at the same time, both packed and unpacked."""
+"""Maximum number of tables in a batch. The downloads of a batch are deleted after its tables are unpacked."""
 WRITE_BYTES = 1 << 20
 PRIVATE_MODE = 0o600
 """Mode of unpacked files. The table itself may be readable only by its owner."""
 ALWAYS_ALLOWED_BYTES = 1 << 30
 """Unpacked size that is always allowed, even for a very small table."""
 MIN_ROW_BYTES = 512
-"""A smaller row is counted as this many bytes, because even a row without text takes memory."""
+"""Each row is counted as at least this many bytes, because even a row without text takes memory."""
 MAX_MEMORY_BYTES = 2 << 30
 BYTES_BETWEEN_CHECKS = 64 << 20
 MIN_FREE_BYTES = 256 << 20
@@ -87,7 +87,7 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def num_bytes(self) -> int:
-        """Total size of all texts. A smaller text is counted as MIN_ROW_BYTES."""
+        """Total size of all texts, each counted as at least MIN_ROW_BYTES."""
         return sum(max(row.size, MIN_ROW_BYTES) for row in self.rows)
 
 
@@ -109,7 +109,7 @@ def local_table(path: str, config: Config, cache: Path) -> Table:
 def remote_table(file: RemoteFile, config: Config, cache: Path) -> Table:
     """Return the Table of a remote file. Nothing is downloaded yet."""
     origin = without_credentials(file.address)
-    # The signature in an address differs each time, but the path and the ETag of the file do not.
+    # A signed address has a different signature each time, but the path and the stamp of the file stay the same.
     key = _key(origin if file.stamp is not None else file.address, file.size, file.stamp, config.tables)
     location = str(cache / "downloads" / key / ("table" + file.name.lower()[len(table_stem(file.name)) :]))
     folder = str(cache / "tables" / key)
@@ -181,9 +181,9 @@ def _write_rows(part: _Part, path: str) -> Index:
     offset = 0
     with (
         open(path, "wb", WRITE_BYTES, opener=_open_private) as stream,
-        bounded_memory(MAX_MEMORY_BYTES) as restart_memory_limit,
+        bounded_memory(MAX_MEMORY_BYTES) as reset_memory_limit,
     ):
-        limit = _SizeLimit(table, restart_memory_limit)
+        limit = _SizeLimit(table, reset_memory_limit)
         read = read_part(table.location, printable(table.origin), found.columns, number)
         for row_number, row in enumerate(read, found.first_rows[number]):
             limit.add(len(row.text))
@@ -197,9 +197,9 @@ def _write_rows(part: _Part, path: str) -> Index:
 class _SizeLimit:
     """Limit on the unpacked size of a table. A few hundred bytes of Parquet can expand to gigabytes."""
 
-    def __init__(self, table: Table, restart_memory_limit: Callable[[], None]) -> None:
-        """`restart_memory_limit` excludes memory that is already in use from the limit."""
-        self._table, self._restart_memory_limit = table, restart_memory_limit
+    def __init__(self, table: Table, reset_memory_limit: Callable[[], None]) -> None:
+        """`reset_memory_limit` is the function that `bounded_memory` yields."""
+        self._table, self._reset_memory_limit = table, reset_memory_limit
         self._num_bytes = self._num_checked_bytes = 0
 
     def add(self, num_bytes: int) -> None:
@@ -208,7 +208,7 @@ class _SizeLimit:
         require_allowed_expansion(self._table, self._num_bytes)
         if self._num_bytes - self._num_checked_bytes >= BYTES_BETWEEN_CHECKS:
             self._num_checked_bytes = self._num_bytes
-            self._restart_memory_limit()
+            self._reset_memory_limit()
             free_bytes = shutil.disk_usage(self._table.folder).free
             if free_bytes < MIN_FREE_BYTES:
                 raise OutputError(
@@ -234,21 +234,22 @@ def _open_private(path: str, flags: int) -> int:
 
 @contextmanager
 def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
-    """Limit the memory that this process may allocate in addition to its current memory. Only works on Linux.
+    """Limit the memory that this process may allocate in addition to its current memory.
 
-    Yield a function that restarts the limit from the memory in use at the time of the call.
+    The limit works only on Linux. Yield a function that resets the limit to `num_bytes` more than the memory in use at
+    the time of its call.
     """
     old_limit = resource.getrlimit(resource.RLIMIT_AS)
 
-    def restart_memory_limit() -> None:
+    def reset_memory_limit() -> None:
         with suppress(OSError), open("/proc/self/statm", encoding="ascii") as stream:
             limit = int(stream.read().split()[0]) * resource.getpagesize() + num_bytes
             if old_limit[0] == resource.RLIM_INFINITY or limit < old_limit[0]:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, old_limit[1]))
 
-    restart_memory_limit()
+    reset_memory_limit()
     try:
-        yield restart_memory_limit
+        yield reset_memory_limit
     finally:
         resource.setrlimit(resource.RLIMIT_AS, old_limit)
 

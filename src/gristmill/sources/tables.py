@@ -46,7 +46,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the columns to read. A name is None if the table has no such column."""
 
     text: str | None
-    """None if no column contains text. The file is then not a table of texts."""
+    """None if no column is configured and none in TEXT_COLUMNS contains text. The file is then not a table of texts."""
     path: str | None
     repo: str | None
     license: str | None
@@ -122,9 +122,9 @@ def _is_parquet(location: str) -> bool:
 def _choose_column(
     role: str, configured: str | None, common_names: Sequence[str], has_text: dict[str, bool], origin: str
 ) -> str | None:
-    """Return the configured column, or else the first column of the table that is in `common_names`, or None.
+    """Return the configured column, or else the first of `common_names` that is a column with text, or None.
 
-    `has_text` records for each column of the table whether it contains text.
+    `has_text` records for each column of the table whether it contains text. A license column may also contain lists.
     """
     if configured is None:
         return next((name for name in common_names if name in has_text and (has_text[name] or role == "license")), None)
@@ -377,7 +377,7 @@ def _text(values: dict[str, Any], column: str) -> tuple[bytes, str | None]:
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
-        return b"", f"column {column} is not UTF-8 at byte {error.start}"
+        return b"", f"column {column} is not UTF-8 at offset {error.start}"
     return value, None
 
 

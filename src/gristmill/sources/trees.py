@@ -70,7 +70,7 @@ class _Entry(NamedTuple):
     """Relative to the source, not escaped."""
     is_tracked: bool
     folders_checked: bool
-    """True if the folders above the entry are already checked."""
+    """True if the folders above the entry have already been checked for links and exclusions."""
     may_be_repository: bool = False
     """True if git listed the entry. Git lists submodules like files."""
 
@@ -227,7 +227,7 @@ class _Scanner:
         for path, detail in listing.unreadable:
             self._drop_folder(folder.prefix + path.rstrip("/") + "/", DropReason.UNREADABLE, detail)
         for entry in listing.entries:
-            # The path of a nested repository ends in a slash, the path of a submodule does not.
+            # The path of a nested repository ends in a slash. The path of a submodule does not.
             path = folder.prefix + entry.path.rstrip("/")
             yield _Entry(path, entry.is_tracked, folders_checked=False, may_be_repository=True)
 
@@ -290,7 +290,7 @@ def _is_outside(path: str) -> bool:
 def _push(pending: list[_Entry | _Folder], found: Iterable[_Entry | _Folder]) -> None:
     """Push entries onto the stack so that the next entry in path order is last.
 
-    If a pending entry comes before a new entry, as it may if the new entries are in a submodule, all are sorted.
+    If a pending entry comes before a new entry, which can happen if git listed a submodule, all entries are sorted.
     """
     entries = sorted(found, key=lambda entry: entry.sort_key, reverse=True)
     is_mixed = bool(entries and pending) and pending[-1].sort_key < entries[0].sort_key

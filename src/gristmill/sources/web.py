@@ -73,7 +73,7 @@ class WebFiles:
 
     @contextmanager
     def open_body(self, address: str, start: int, size: int) -> Iterator[Body]:
-        """Request the bytes of a file from an offset on. `size` is the expected size of the file."""
+        """Request the bytes of a file from the offset `start` to its end. `size` is the expected size of the file."""
         with _open_response(address, "GET", self._timeout_seconds, start) as response:
             if response.status == PARTIAL:
                 _require_range(response.headers.get("Content-Range", ""), start, size)
@@ -93,7 +93,10 @@ def _blocks(response: HTTPResponse, timeout_seconds: float) -> Iterator[bytes]:
 
 def _require_range(content_range: str, start: int, size: int) -> None:
     if not content_range.startswith(f"bytes {start}-") or not content_range.endswith((f"/{size}", "/*")):
-        raise OSError(f"bytes from {start} of {size} were requested, but the server sent {printable(content_range)!r}")
+        raise OSError(
+            f"requested a file of {size} bytes from offset {start}, but the server sent the range "
+            f"{printable(content_range)!r}"
+        )
 
 
 @contextmanager
@@ -149,7 +152,7 @@ class _RedirectHandler(HTTPRedirectHandler):
 
 
 class _Guard:
-    """Refuses connections to private addresses if the first connection of a request went to a public address.
+    """Guard against connections to private addresses if the first connection of a request went to a public address.
 
     The address of the open connection is checked, not the host name: a second lookup could give a different address.
     """

@@ -37,11 +37,12 @@ def make_groups(
     by: str,
     copies: Mapping[int, Sequence[PreparedDocument]] = NO_COPIES,
 ) -> list[Group]:
-    """Group the documents that must be in the same split. A group is named after its first document.
+    """Group the documents that must be in the same split.
 
-    `by` is `file`, `directory` or `repo`. `clusters` contains the indices of near-duplicates, and `dropped` the indices
-    of documents to drop. `copies` contains exact duplicates, keyed by the index of the document. Copies do not join two
-    folders into one group, but an earlier build may have assigned them to a split.
+    `by` is `file`, `directory` or `repo`. A group is named after its first document, or the folder or repo of that
+    document. `clusters` contains the indices of near-duplicates, and `dropped` the indices of documents to drop.
+    `copies` contains exact duplicates, keyed by the index of the document. Copies do not join two folders into one
+    group, but an earlier build may have assigned them to a split.
     """
     sets = UnionFind(len(documents))
     first_in_unit: dict[str, int] = {}

@@ -4,7 +4,7 @@ For each held-out file of the earlier build, the record lists the 50-grams that 
 that contains each. A new train file may contain more 50-grams of the held-out file, or come before the recorded train
 file. A removed train file may have been the only one that contained a 50-gram. After a removal, the held-out file is
 compared with all of train, like a new held-out file, unless a new train file at or before the removed path contains the
-50-gram. The result equals a comparison of all held-out files with all train files.
+50-gram. The result is the same as if all held-out files were compared with all train files.
 """
 
 import hashlib

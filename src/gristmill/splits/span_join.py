@@ -8,7 +8,8 @@
     verify           runs of one side           ranges that are equal token by token, each with a text of the other side
 
 A range is cut only if its text on the small side has enough distinct ids. To cut the large side, `narrow` first removes
-all other 50-grams of the small side. The remaining 50-grams are joined and verified once more, for the large side.
+the 50-grams of the small side that are in no such range. The remaining 50-grams are joined and verified once more, for
+the large side.
 All steps are plain functions of arrays. Module shared_spans explains why no shared span is missed.
 """
 
@@ -58,7 +59,7 @@ MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("other", np.uint32
 LOCATION = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
 
 BUCKET_BITS = 10
-"""Spans are written in 1 << BUCKET_BITS buckets. When the number of spans is known, they are joined into partitions."""
+"""Spans are written in 1 << BUCKET_BITS buckets. When the number of spans is known, the buckets become partitions."""
 
 EDGE, TWO_EDGES = struct.Struct("<q"), struct.Struct("<qq")
 
@@ -266,7 +267,7 @@ def split_into_runs(texts: Sequence[AnyStoredText]) -> Iterator[Run]:
 
 
 PARTITION_SPANS = 1 << 21
-"""Maximum number of spans in a partition, of both sides together."""
+"""Maximum mean number of spans in a partition. The spans of both sides are counted."""
 TARGET_PARTITION_BITS = 5
 """Binary logarithm of the desired number of partitions, if each has MIN_PARTITION_SPANS or more."""
 MIN_PARTITION_SPANS = 1 << 16
@@ -467,7 +468,7 @@ class KeyIndex(NamedTuple):
         return cls(keys, first, int(counts.max()), shift, mask)
 
     def find(self, wanted: Keys) -> tuple[Positions, Positions]:
-        """Return the indices of the keys that were found in `keys`, and their indices in `wanted`."""
+        """Find the wanted keys. Return the indices in `keys` and the indices in `wanted` of those that were found."""
         slots = (wanted >> self.shift & self.mask).astype(np.int64)
         at, end = self.first[slots], self.first[slots + 1]
         indices = np.flatnonzero(at < end)
