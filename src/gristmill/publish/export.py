@@ -213,7 +213,7 @@ def _lock(path: Path, message_if_locked: str, locks: ExitStack) -> None:
 def _staging_folder(folder: Path) -> Iterator[Path]:
     """Create a staging folder on the same disk as the dataset, and delete it at the end.
 
-    Before that, roll back exports that were interrupted.
+    Before the folder is created, roll back exports that were interrupted.
     """
     staging = folder / f"{EXPORT_PREFIX}{secrets.token_hex(4)}{UNFINISHED}"
     try:
