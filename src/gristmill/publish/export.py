@@ -1,7 +1,7 @@
 """Add formats to a finished dataset. The rows are read from a format that the dataset already has.
 
 New files are written to a staging folder inside the dataset folder, and moved into the dataset folder when all are
-complete. The manifest that lists the new files is written last.
+complete. Then the manifest and the cards are replaced.
 """
 
 import fcntl
