@@ -132,7 +132,7 @@ def test_file_without_end_marker_is_damaged(tmp_path):
 def test_other_columns_are_refused(tmp_path):
     ARROW.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
-        with pytest.raises(DatasetError, match="its columns are not those of the dataset"):
+        with pytest.raises(DatasetError, match="its columns differ from those of the dataset"):
             ARROW.open(tmp_path, Split.TRAIN, schema)
 
 

@@ -127,7 +127,7 @@ def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byt
 def test_other_columns_are_refused(tmp_path):
     PARQUET.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
-        with pytest.raises(DatasetError, match="its columns are not those of the dataset"):
+        with pytest.raises(DatasetError, match="its columns differ from those of the dataset"):
             PARQUET.open(tmp_path, Split.TRAIN, schema)
 
 

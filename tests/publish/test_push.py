@@ -265,7 +265,7 @@ def test_secret_in_the_readme_prevents_the_upload(hub, push, dataset):
     line = (dataset / "README.md").read_bytes().split(b"\n").index(PASSWORD.split("\n", maxsplit=1)[0].encode()) + 1
     code, out, _ = push("--upload")
     assert code == 1
-    assert "README.md has a " in out
+    assert "README.md contains a secret (" in out
     assert f" in line {line} (override with --allow-secrets)" in out
     assert "kx82" not in out
     assert hub.writes == []

@@ -20,11 +20,11 @@ from gristmill.core.plain_files import read_plain
 
 FRONT_MATTER = re.compile(rb"---\n(.*?)^---\n(.*)\Z", re.DOTALL | re.MULTILINE)
 ENTRY = re.compile(rb"^(?=[^\s#-])", re.MULTILINE)
-"""Start of an entry in the front matter. A line that is indented or starts with # or a dash continues an entry."""
+"""Start of an entry in the front matter. A line that is indented or starts with # or - continues the previous entry."""
 
 
 class CardFormat(NamedTuple):
-    """Functions that split a card into parts and join parts to a card."""
+    """Functions that split a card into parts and join parts into a card, and the names of the generated parts."""
 
     generated: frozenset[str]
     """Names of the parts that are always generated."""

@@ -1,4 +1,4 @@
-"""Types of columns in the dataset card for the Hub and in Croissant."""
+"""Types and descriptions of columns, for the dataset card on the Hub and for Croissant."""
 
 from typing import Any
 
@@ -25,7 +25,10 @@ def features(names: list[str]) -> list[dict[str, Any]] | None:
 
 
 def _feature(name: str) -> dict[str, Any] | None:
-    """Return the feature of a column. Without it, JSON readers load ids as int64, which takes twice the space."""
+    """Return the feature of a column, or None for an unknown column or a column of objects.
+
+    Without features, JSON readers load ids as int64, which takes twice the space.
+    """
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None
@@ -35,7 +38,10 @@ def _feature(name: str) -> dict[str, Any] | None:
 
 
 def croissant_type(name: str) -> tuple[str, bool] | None:
-    """Return the type of the values, and whether a row has a list of values. None if values are objects."""
+    """Return the Croissant type of the values of a column, and whether each row has a list of values.
+
+    Return None for an unknown column or a column of objects.
+    """
     column = COLUMNS.get(name)
     if column is None or column.kind is Kind.OBJECTS:
         return None

@@ -36,7 +36,7 @@ GNU_DOCS = re.compile(r"gfdl-1\.[123](-.+)?")
 def hub_license(spdx: str) -> str:
     """Return the Hub's identifier of a license, such as `gpl-3.0` for `GPL-3.0-or-later`.
 
-    Returns `other` for an SPDX expression, and for a license without a Hub identifier.
+    Returns `unknown` for NOASSERTION, and `other` for an SPDX expression or a license without a Hub identifier.
     """
     name = spdx.lower()
     if spdx == NOASSERTION:

@@ -19,7 +19,7 @@ from gristmill.core.records import Split, WhyNoVariant
 def limitations(manifest: Manifest) -> list[str]:
     """Return the limitations of a dataset, for README.md and croissant.json."""
     emails = ", except for e-mail addresses" if get_setting(manifest, "secrets", "emails") else ""
-    shared = "Held-out files and train may share spans of fewer than 50 tokens, or the same code in different wording."
+    shared = "Held-out files and train may share spans of fewer than 50 tokens, or equivalent code written differently."
     return [
         "Secrets, generated code and near-duplicates are detected by rules and similarity sketches, so some remain.",
         shared if manifest.decontamination.how != "off" else "Held-out files and train may share code of any length.",
@@ -71,9 +71,7 @@ def _summary(manifest: Manifest) -> Iterator[str]:
     ]
     row_unit = f"{manifest.row_unit}s"
     yield from table(("split", "files", row_unit, "tokens", "configured share", "actual share"), rows)
-    cut_text = (
-        " A held-out file from which spans were cut has one row per remaining piece." if manifest.has_documents else ""
-    )
+    cut_text = " A file from which spans were cut has one row per remaining piece." if manifest.has_documents else ""
     yield f"`files` counts files with at least one row, and `tokens` counts each token once.{cut_text}\n"
     yield from table(
         ("column", "description"), [(name_as_code(name), describe_column(name)) for name in manifest.columns]
@@ -168,7 +166,8 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
     action_text = (
         "Files with a match were dropped."
         if action == "drop"
-        else "A space was added after the first character of each match. `respellings` in `files.jsonl` lists matches."
+        else "A space was added after the first character of each match. "
+        "`respellings` in `files.jsonl` lists all matches."
     )
     yield f"Texts were scanned for names of control tokens, such as {name_as_code('<|endoftext|>')}. {action_text}\n"
     found = list(manifest.counts.respellings.items())

@@ -97,10 +97,10 @@ def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_he
     count, rest = divmod(size - len(header), dtype.itemsize)
     if rest:
         raise damage_error(
-            path, f"its size, {counted(size, 'byte')}, is not that of a whole number of {dtype.name} values"
+            path, f"its size is {counted(size, 'byte')}, which is not a whole number of {dtype.name} values"
         )
     if header != make_header(dtype, count):
-        raise damage_error(path, f"its header does not describe {count} {dtype.name} values")
+        raise damage_error(path, f"its header does not describe {counted(count, f'{dtype.name} value')}")
     return map_part(path, dtype, len(header), count)
 
 

@@ -5,8 +5,8 @@
     arrow/train/state.json                        file names, and a fingerprint that `datasets` uses as cache key
     arrow/train/dataset_info.json
 
-dataset_info.json records no features: every version of `datasets` derives them from the Arrow types, but versions
-before 4 cannot read the List feature of version 4. Writing therefore needs only pyarrow, not `datasets`.
+dataset_info.json records no features, because `datasets` 3 and earlier cannot read the List feature of `datasets` 4.
+All versions derive the features from the Arrow types. Writing needs only pyarrow, not `datasets`.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Conversion between windows and Arrow tables, for the formats that pyarrow writes.
 
 List columns have the smallest sufficient integer type. For ids, this type depends on the vocabulary size. For other
-lists, COLUMNS has the type. A column with one integer per row is an int64.
+lists, COLUMNS defines the type. A column with one integer per row is an int64.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -123,7 +123,7 @@ def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str])
 
 @contextmanager
 def convert_errors(pa: Any, path: Path) -> Iterator[None]:
-    """Convert errors of pyarrow in the `with` block to a DatasetError with a one-line message.
+    """Convert errors that pyarrow raises in the `with` block to a DatasetError with a one-line message.
 
     Also raise DatasetError if the path exists but is neither a folder nor a regular file.
     """
@@ -146,7 +146,7 @@ def require_columns(pa: Any, found: ArrowSchema, schema: Schema) -> None:
         keys = [field.name for field in found.field(SEGMENTS).type.value_type]
     if not found.equals(arrow_schema(pa, schema, keys)):
         columns = ", ".join(f"{field.name} {field.type}" for field in found)
-        raise ValueError(f"its columns are not those of the dataset: {columns}")
+        raise ValueError(f"its columns differ from those of the dataset (found {columns})")
 
 
 def batch_from_table(table: Table, schema: Schema) -> WindowBatch:

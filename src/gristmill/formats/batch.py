@@ -105,7 +105,10 @@ def _scatter(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: int
 
 
 def remove_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
-    """Remove padding and attention_mask. Raises DatasetError if the padding differs from that of a build."""
+    """Remove padding and attention_mask.
+
+    Raises DatasetError if the padding differs from the padding that a build writes.
+    """
     if schema.pad_id is None:
         return batch
     columns = {name: column for name, column in batch.columns.items() if name != MASK}

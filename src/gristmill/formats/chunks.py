@@ -1,4 +1,4 @@
-"""Reader and writer for the binary layout that MDS and LitData share: files of limited size, each with a row index.
+"""Reader and writer for the binary layout that MDS and LitData share: files with a table of row offsets.
 
     file: [number of rows][start of each row, and end of the last row][header][row][row] …        numbers are uint32
     row:  [sizes of some or all fields][field][field] …
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
     fields: tuple[Field, ...]
     """Fields of a row, in the order in which they are stored."""
     header: bytes
-    """Bytes between the row index and the rows, the same in every file."""
+    """Bytes between the table of row offsets and the rows, the same in every file."""
     has_shapes: bool
     """True if the shape of a list of numbers is stored before the numbers (MDS), False if no shapes are stored."""
     has_all_sizes: bool
@@ -73,7 +73,7 @@ class Layout(NamedTuple):
     max_bytes: int
     """Maximum size of a file. A single row that is larger gets its own file."""
     limit_includes_table: bool
-    """True if `max_bytes` includes the header and the row index, False if it includes only the rows."""
+    """True if `max_bytes` includes the header and the table of row offsets, False if it includes only the rows."""
 
     @property
     def sized_fields(self) -> tuple[Field, ...]:
@@ -320,7 +320,7 @@ class ChunkReader:
         offsets: Indices = table.view(COUNT_TYPE).astype(np.int64)
         first = self._layout.rows_start(chunk.num_rows)
         if offsets[0] < first or offsets[-1] > len(content) or (np.diff(offsets) < 0).any():
-            self._fail(chunk.name, "its row index is inconsistent")
+            self._fail(chunk.name, "its table of row offsets is inconsistent")
         return offsets
 
     def _batch(self, content: bytes, edges: Indices, name: str) -> WindowBatch:
@@ -374,7 +374,7 @@ class ChunkReader:
                 self._fail(chunk.name, str(error.strerror))
             first = layout.rows_start(chunk.num_rows)
             if int(content[: COUNT_TYPE.itemsize].view(COUNT_TYPE)[0]) != chunk.num_rows:
-                self._fail(chunk.name, "its number of rows differs from index.json")
+                self._fail(chunk.name, "its number of rows differs from the number in index.json")
             if content[first - len(layout.header) : first].tobytes() != layout.header:
                 self._fail(chunk.name, "its header does not match the columns of the dataset")
             self._mapped = (index, content)
@@ -391,7 +391,11 @@ class ChunkReader:
                 else f"it has {counted(num_bytes, 'byte')}, but index.json records {chunk.num_bytes}",
             )
         if chunk.num_rows < 1 or self._layout.rows_start(chunk.num_rows) > chunk.num_bytes:
-            self._fail(chunk.name, f"{counted(chunk.num_rows, 'row')} do not fit in {counted(chunk.num_bytes, 'byte')}")
+            self._fail(
+                chunk.name,
+                f"index.json records {counted(chunk.num_rows, 'row')} in {counted(chunk.num_bytes, 'byte')}, "
+                "which is impossible",
+            )
 
     def _fail(self, name: str, fault: str) -> NoReturn:
         raise DatasetError(f"{str(self._folder / name)!r} is damaged: {fault}. Build the dataset again.")

@@ -16,11 +16,11 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.records import Split
 from gristmill.formats.batch import WindowBatch
 
-ROW_BYTES = 16
+ROW_HASH_BYTES = 16
 
 
 def row_digests(split: Split, batch: WindowBatch) -> bytes:
-    """Return the concatenated row hashes, of ROW_BYTES bytes each.
+    """Return the concatenated row hashes, of ROW_HASH_BYTES bytes each.
 
     The hash of a packed row covers the repository, path and start of each segment.
     """
@@ -73,12 +73,12 @@ def row_digest(split: Split, key: bytes, content: bytes) -> bytes:
 def hash_rows(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:
     """Hash rows, each given as a tuple of byte strings, and concatenate the hashes."""
     sha256, join = hashlib.sha256, b"".join
-    return join([sha256(join(parts)).digest()[:ROW_BYTES] for parts in rows])
+    return join([sha256(join(parts)).digest()[:ROW_HASH_BYTES] for parts in rows])
 
 
 def line_digest(line: bytes) -> bytes:
     """Hash all columns of a row, given as a JSON line without the line feed."""
-    return hashlib.sha256(line).digest()[:ROW_BYTES]
+    return hashlib.sha256(line).digest()[:ROW_HASH_BYTES]
 
 
 class ContentDigest:

@@ -46,10 +46,11 @@ class Tokens(NamedTuple):
     texts: Sequence[DocumentText] = ()
     """Text of each document. Empty if no column needs it."""
     clean_ids: Sequence[npt.NDArray[Any] | None] = ()
-    """Ids of each document before noise was added, or None if it has no noise. Empty if no document has noise."""
+    """Ids of each document before noise was added, or None for a document without noise. Empty if no document has
+    noise."""
 
     def line_numbers(self, documents: Indices, positions: Indices) -> Indices:
-        """Return the line number, from 1, on which each token begins.
+        """Return the number, from 1, of the line on which each token begins.
 
         `documents` has the index of each token's document, and `positions` the index of each token in its document.
         """

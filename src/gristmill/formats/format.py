@@ -41,9 +41,9 @@ class Target(NamedTuple):
 
 
 def find_files(folder: Path, stem: str, suffix: str) -> list[Path]:
-    """Return the files of a split that `Target.file_name` named, sorted by shard.
+    """Return the files of a split, sorted by shard. Their names have the form that `Target.file_name` returns.
 
-    Raises DatasetError if a shard is missing.
+    Raises DatasetError if a shard is missing, or if the shards belong to different builds.
     """
     pattern = re.compile(rf"{re.escape(stem)}(?:-\d{{5,}}-of-(\d{{5,}}))?{re.escape(suffix)}", re.ASCII)
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -73,18 +73,20 @@ class SplitReader(Protocol):
 
 
 PIECE_IDS = 1 << 20
-"""Approximate number of ids in a piece that is joined with others, if all rows are full. About 6 MB of JSONL."""
+"""Approximate number of ids in a piece that is later joined with other pieces, if all rows are full.
+
+About 6 MB of JSONL."""
 FILE_IDS = 1 << 23
 """Minimum number of ids per file of a split with several files. About 50 MB of JSONL, 20 MB of Arrow or 3 MB of
 Parquet."""
 NUM_FILES = 32
-"""Approximate maximum number of files of a split, or its number of JSONL files if that is larger.
+"""Approximate maximum number of files per split. Parquet has more files if the split has more JSONL files.
 
 Enough for two files per worker with 16 workers."""
 
 
 def rows_per_piece(schema: Schema, _num_rows: int) -> int:
-    """Return the approximate number of rows in a piece that is joined with others."""
+    """Return the approximate number of rows in a piece that is later joined with other pieces."""
     return max(1, PIECE_IDS // schema.max_row_ids)
 
 
@@ -110,7 +112,8 @@ class Format(NamedTuple):
     """Raises MissingExtraError with the install command if a required package is missing."""
     has_own_writer: bool = False
     """True if gristmill itself writes the files, so the same rows always give the same bytes. To check such a format,
-    `check` writes the rows again and compares the bytes. False for JSONL, for which `check` has its own reader."""
+    `check` writes the rows again and compares the bytes. False for JSONL, although gristmill writes it too, because
+    `check` has its own reader for JSONL."""
     rows_per_task: Callable[[Schema, int], int] | None = rows_per_file
     """Returns the approximate number of rows that one task writes, given the schema and the number of rows of the
     split. A task writes complete documents. None if a task writes as many rows as one JSONL file has."""

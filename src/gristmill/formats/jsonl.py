@@ -44,7 +44,9 @@ def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def max_piece_bytes(shard_bytes: int) -> int:
-    """Return the maximum size of a piece. A piece consists of the rows that one task of a build formats and writes.
+    """Return the maximum size of a piece in bytes, before compression.
+
+    A piece consists of the rows that one task of a build formats and writes.
 
     The mean size is half of the maximum. A worker needs memory for a few times the maximum. Larger pieces compress
     slightly better, but more bytes have to be rewritten after a change.
@@ -64,8 +66,8 @@ class _Document(NamedTuple):
 def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Iterator[list[bytes]]:
     """Divide rows into the same pieces as a build does.
 
-    The path of a document determines whether a new piece begins at this document, so that a changed document affects
-    only nearby pieces. Packed rows are divided by size only.
+    The path and size of a document determine whether it begins a new piece, so that a changed document affects only
+    nearby pieces. Packed rows are divided by size only.
     """
     if schema.is_packed:
         yield from consecutive_groups((line for batch in batches for line in format_lines(batch, schema)), len, limit)
@@ -148,7 +150,7 @@ class JsonlFile:
 
 
 def find_row_starts(content: mmap.mmap) -> Indices:
-    """Return the offset of each row, followed by the end of the file."""
+    """Return the offset of each row, followed by the offset after the last line feed."""
     starts = [np.zeros(1, np.int64)]
     for offset in range(0, len(content), SCAN_BUFFER_BYTES):
         part = np.frombuffer(content[offset : offset + SCAN_BUFFER_BYTES], np.uint8)

@@ -206,7 +206,7 @@ def row_sizes(rows: Rows, schema: Schema) -> Indices:
 def num_added_bytes(schema: Schema) -> int:
     """Return the number of bytes per row that columns outside `schema.plain` add.
 
-    The number is valid for documents that are not weighted, sampled, varied or rewritten for fill-in-the-middle.
+    The number is valid for documents without weights, sampling, variants and fill-in-the-middle.
     """
     later_columns = [name for name in schema.columns if COLUMNS[name].when in STEP_2_CONDITIONS]
     pieces = [
@@ -295,7 +295,10 @@ def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
 
 
 def _merge_columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
-    """Merge adjacent pieces of one type, and return an iterable with one entry per row for each merged piece."""
+    """Merge adjacent pieces of the same type, with the constant bytes around them.
+
+    Return, for each merged piece, an iterable with one entry per row.
+    """
     groups: list[tuple[type, list[Any]]] = []
     for piece in pieces:
         kind = _merge_type(piece)

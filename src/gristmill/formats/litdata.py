@@ -1,4 +1,4 @@
-"""LitData chunks, read by `litdata.StreamingDataset("litdata/train")` as one dict of columns per row.
+"""LitData chunks, which `litdata.StreamingDataset("litdata/train")` reads as one dict of columns per row.
 
 This module does not use LitData's own writer. If a string in the first row is the path of an existing file, as the path
 of a source file may be, that writer stores the column with a different type. It also writes the current time to the
@@ -6,7 +6,7 @@ index. Apart from these differences, this module writes the same bytes, and a te
 
     litdata/train/index.json, chunk-0-0.bin, chunk-0-1.bin …
 
-    input_ids                      torch.uint16, or torch.int32 if the vocabulary is larger
+    input_ids                      torch.uint16, or torch.int32 if the vocabulary has more than 65,536 ids
     lines, labels, segment_ids …   torch.int32
     attention_mask                 torch.uint8
     path, text …                   str
@@ -14,8 +14,8 @@ index. Apart from these differences, this module writes the same bytes, and a te
     weight                         float
     segments                       str, to be parsed with json.loads
 
-As torch.uint16, an id takes two bytes, a quarter of an int64. If rows are padded (--pad), PyTorch's default collate
-function stacks the rows of a batch. Embedding layers need `batch["input_ids"].long()`.
+As torch.uint16, an id takes two bytes, a quarter of the size of an int64. If rows are padded (--pad), PyTorch's
+default collate function stacks the rows of a batch. Embedding layers need `batch["input_ids"].long()`.
 """
 
 import hashlib
@@ -131,7 +131,10 @@ def _read_chunks(path: Path, config: dict[str, Any]) -> list[Chunk]:
 
 
 def _checked_chunk(entry: Any, number: int, path: Path) -> Chunk:
-    """Check an entry of the index. It must have the expected file name, which cannot point outside the folder."""
+    """Check an entry of the index and return its chunk.
+
+    The entry must have the expected file name, so that it cannot point outside the folder.
+    """
     match entry:
         case {"chunk_size": int(num_rows), "chunk_bytes": int(num_bytes)}:
             chunk = Chunk(_chunk_name(number), num_rows, num_bytes)

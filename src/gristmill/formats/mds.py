@@ -1,4 +1,4 @@
-"""MDS, the format of MosaicML Streaming, read by `streaming.StreamingDataset(local="mds/train")`.
+"""MDS, the format of MosaicML Streaming, which `streaming.StreamingDataset(local="mds/train")` reads.
 
 This module does not use mosaicml-streaming (0.13), which needs the SDKs of five cloud providers, transformers<5 and
 numpy<2.2. The last two conflict with the versions that training needs. The files have the same bytes as those of
@@ -7,7 +7,7 @@ manifest has a digest of each file.
 
     mds/train/index.json, shard.00000.mds, shard.00001.mds …
 
-    input_ids                      array of uint16, or of uint32 if the vocabulary is larger
+    input_ids                      array of uint16, or of uint32 if the vocabulary has more than 65,536 ids
     lines, labels, segment_ids …   array of int32
     attention_mask                 array of uint8
     path, text …                   str
@@ -123,7 +123,10 @@ def _read_shards(path: Path, config: dict[str, Any]) -> list[Chunk]:
 
 
 def _checked_shard(entry: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
-    """Check an entry of the index. It must have the expected file name, which cannot point outside the folder."""
+    """Check an entry of the index and return its shard.
+
+    The entry must have the expected file name, so that it cannot point outside the folder.
+    """
     match entry:
         case {"samples": int(num_rows), "raw_data": {"bytes": int(num_bytes)}}:
             shard = Chunk(_shard_name(number), num_rows, num_bytes)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gristmill.core.errors import OutputError
+from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.schema import Schema
 from gristmill.formats.arrays import damage_error, map_part, no_header
@@ -43,7 +44,7 @@ def _write_index(path: Path, ends: Indices, dtype: np.dtype[Any]) -> None:
     if int(lengths.max(initial=0)) > MAX_SEQUENCE_IDS:
         raise OutputError(
             f"a document of {int(lengths.max())} tokens is too long for {path.name!r}: the limit of megatron is "
-            f"{MAX_SEQUENCE_IDS}. Exclude the file with --exclude, or leave out the format megatron."
+            f"{MAX_SEQUENCE_IDS} tokens. Exclude the file with --exclude, or leave out the format megatron."
         )
     with path.open("wb") as stream:
         stream.write(HEADER.pack(MAGIC, VERSION, TYPE_CODES[dtype], len(ends), len(ends) + 1))
@@ -53,7 +54,7 @@ def _write_index(path: Path, ends: Indices, dtype: np.dtype[Any]) -> None:
 
 
 def _read_num_ids(path: Path, dtype: np.dtype[Any]) -> int:
-    """Check the index and return the number of ids in all sequences."""
+    """Check the index and return the total number of ids in all sequences."""
     try:
         size = path.stat().st_size
         with open_plain(path) as stream:
@@ -61,12 +62,15 @@ def _read_num_ids(path: Path, dtype: np.dtype[Any]) -> int:
     except OSError as error:
         raise damage_error(path, error.strerror or str(error)) from None
     if len(header) < HEADER.size:
-        raise damage_error(path, f"it is truncated after {len(header)} bytes")
+        raise damage_error(path, f"it is truncated after {counted(len(header), 'byte')}")
     magic, version, code, num_sequences, num_documents = HEADER.unpack(header)
     if (magic, version, code, num_documents) != (MAGIC, VERSION, TYPE_CODES[dtype], num_sequences + 1):
         raise damage_error(path, f"its header is not that of an index for {dtype.name} ids")
     if size != HEADER.size + num_sequences * BYTES_PER_SEQUENCE + num_documents * 8:
-        raise damage_error(path, f"its size, {size} bytes, is not that of an index of {num_sequences} sequences")
+        raise damage_error(
+            path,
+            f"its size, {counted(size, 'byte')}, is not that of an index of {counted(num_sequences, 'sequence')}",
+        )
     if not num_sequences:
         return 0
     after_lengths = HEADER.size + num_sequences * 4

@@ -1,4 +1,4 @@
-"""Write the rows of a dataset in one format, divided into shares, and collect facts and digests of the files."""
+"""Write the rows of a dataset in one format, divided into shares, and collect file facts and row digests."""
 
 import shutil
 from collections import deque
@@ -71,8 +71,8 @@ def divide_into_shares(
 ) -> list[Share]:
     """Divide a split into shares. The same rows always give the same shares.
 
-    `num_rows` has the number of rows in each JSONL file of the split. `edge_at(row)` returns the first row, from `row`
-    on, at which a document begins.
+    `num_rows` has the number of rows in each JSONL file of the split. `edge_at(row)` returns the first row at
+    or after `row` at which a document begins.
     """
     format_, total = get_format(name), sum(num_rows)
     files = [total] if format_.join is not None else num_rows
@@ -156,19 +156,21 @@ class WrittenDataset:
         """Add shares in the order of `written`. Pieces are joined while workers write later pieces."""
         joined_files: dict[str, tuple[str, Split]] = {}
         keys = attrgetter("format", "split", "is_piece")
-        for (name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
+        for (format_name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
             pieces = self._add_shares(group, dataset)
-            join = get_format(name).join
+            join = get_format(format_name).join
             if is_piece and join is not None:
-                names = join(pieces, Target(format_folder(dataset, name), split, schema))
-                joined_files |= {path_in_dataset(name, file): (name, split) for file in sorted(names)}
+                file_names = join(pieces, Target(format_folder(dataset, format_name), split, schema))
+                joined_files |= {
+                    path_in_dataset(format_name, file): (format_name, split) for file in sorted(file_names)
+                }
             deque(pieces, maxlen=0)  # consume the shares that are not joined
-        # Workers hash the joined files at the end, because the header of a .npy file or chunk is written last.
+        # Workers hash the joined files at the end, because the header of a .npy file is written last.
         for file, facts in zip(
             joined_files, map_tasks(file_facts, [dataset / file for file in joined_files]), strict=True
         ):
-            name, split = joined_files[file]
-            self.facts[file] = msgspec.structs.replace(facts, split=split, format=name)
+            format_name, split = joined_files[file]
+            self.facts[file] = msgspec.structs.replace(facts, split=split, format=format_name)
 
     def _add_shares(self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path) -> Iterator[Path]:
         """Add shares and yield the folder of each. The folder of a piece is removed when the next one is requested."""
@@ -180,9 +182,9 @@ class WrittenDataset:
             if share.is_piece:
                 shutil.rmtree(folder)
 
-    def finish(self, names: Iterable[str], dataset: Path, schema: Schema) -> None:
-        """Write those files of each format that cover all splits."""
-        for name in names:
+    def finish(self, format_names: Iterable[str], dataset: Path, schema: Schema) -> None:
+        """Write the files of each format that cover all splits."""
+        for name in format_names:
             format_, folder = get_format(name), format_folder(dataset, name)
             for file in format_.finish(folder, schema) if format_.finish is not None else ():
                 self.facts[path_in_dataset(name, file)] = msgspec.structs.replace(

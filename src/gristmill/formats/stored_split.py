@@ -113,7 +113,10 @@ def _cached_reader(folder: Path, name: str, split: Split, schema: Schema, _: Sta
 
 
 def _stamp(folder: Path, split: Split) -> Stamp:
-    """Return the stamp of a split's files. Raises DatasetError for symbolic links to folders and for special files."""
+    """Return the stamp of a split's files.
+
+    Raises DatasetError if a folder is a symbolic link, or if a file is not a regular file.
+    """
     entries: list[tuple[str, int, int]] = []
     for directory, start in ((folder, split), (folder / split, "")):
         if directory.is_symlink():

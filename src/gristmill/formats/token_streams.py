@@ -227,7 +227,7 @@ def _num_shared(rows: WindowBatch, row_contents: _Contents) -> Indices:
     """Return, for each row, the number of its first ids that are also the last ids of the previous row.
 
     The number is -1 if a row does not continue the document of the previous row. Within a document, each row
-    must end at or after the end of the previous row. This is true for all builds.
+    must end at or after the end of the previous row. All builds write such rows.
     """
     num_shared = np.full(len(rows), -1, np.int64)
     if not {"path", "start"} <= rows.columns.keys():
@@ -454,7 +454,7 @@ class StreamSplit:
         if is_invalid.any():
             raise damage_error(
                 self._windows_path,
-                f"the record {windows[is_invalid.argmax()]} is not a range of {counted(len(self._stream), 'id')}",
+                f"the record {windows[is_invalid.argmax()]} is not a valid range of {counted(len(self._stream), 'id')}",
             )
 
     def _ids(self, windows: npt.NDArray[Any]) -> Ragged:

@@ -1,4 +1,4 @@
-"""Zstandard files of independent frames, so that a row can be read without decompressing the rows before it.
+"""Zstandard files of independent frames, so that a row can be read without decompressing all rows before it.
 
 The file is a valid .zst file with two skippable frames at its end. The first skippable frame holds the number of rows
 in each frame. The second is the seek table of the "Zstandard seekable format" (version 0.1.0), which other tools also
@@ -36,7 +36,7 @@ SEEK_FOOT = struct.Struct("<IBI")
 
 
 class Frame(NamedTuple):
-    """Compressed size, uncompressed size and number of rows of one frame."""
+    """Compressed size and uncompressed size of one frame in bytes, and its number of rows."""
 
     num_compressed: int
     num_bytes: int
@@ -95,7 +95,7 @@ def read_table(path: Path) -> list[Frame]:
         sizes: list[list[int]] = np.frombuffer(stream.read(count * SEEK_ENTRY.size), "<u4").reshape(count, 2).tolist()
     if any(size > MAX_FRAME_BYTES for _, size in sizes):
         raise DatasetError(
-            f"{str(path)!r} is damaged: its table of frames has a frame that is too large. Build the dataset again."
+            f"{str(path)!r} is damaged: its table of frames records a frame that is too large. Build the dataset again."
         )
     return [Frame(compressed, size, num) for (compressed, size), num in zip(sizes, rows, strict=True)]
 

@@ -28,7 +28,7 @@ class UploadFile(NamedTuple):
     name: str
     facts: FileFacts
     content: bytes | Path
-    """The bytes of a small file, or the path of any other file."""
+    """The bytes of the manifest, check.json or a card, or the path of any other file."""
 
 
 class Selection(NamedTuple):

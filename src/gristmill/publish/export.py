@@ -1,7 +1,7 @@
 """Add formats to a finished dataset. The rows are read from a format that the dataset already has.
 
 New files are written to a staging folder inside the dataset folder, and moved into the dataset folder when all are
-complete. The manifest that lists the new files is written last.
+complete. Then the manifest and the cards are replaced.
 """
 
 import fcntl
@@ -213,7 +213,7 @@ def _lock(path: Path, message_if_locked: str, locks: ExitStack) -> None:
 def _staging_folder(folder: Path) -> Iterator[Path]:
     """Create a staging folder on the same disk as the dataset, and delete it at the end.
 
-    Before that, roll back exports that were interrupted.
+    Before the folder is created, roll back exports that were interrupted.
     """
     staging = folder / f"{EXPORT_PREFIX}{secrets.token_hex(4)}{UNFINISHED}"
     try:

@@ -148,7 +148,7 @@ def _find_ids_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
     if trainer.max_vocab_size is not None and manifest.tokenizer.vocab_size > trainer.max_vocab_size:
         return (
             f"the trainer reads vocabularies of up to {trainer.max_vocab_size:,} tokens, but the tokenizer has "
-            f"{manifest.tokenizer.vocab_size:,}. Build the dataset with a smaller --tokenizer."
+            f"{manifest.tokenizer.vocab_size:,}. Build the dataset with another --tokenizer."
         )
     return None
 

@@ -1,9 +1,9 @@
 """Safety checks before an upload. A failed check prevents the upload unless the option for this check is given.
 
 check      fails if gristmill check fails                                          --allow-failed-check
-secrets    fails if secrets remain, or if the build did not search for secrets     --allow-secrets
+secrets    fails if secrets remain or were not searched for                        --allow-secrets
 licences   fails if some files have no known license                               --allow-unlicensed
-paths      fails if an uploaded file contains the path of a local folder           --allow-paths
+paths      fails if the manifest, check.json or a card names a local folder        --allow-paths
 hub        fails if the Hub cannot be read, or if the repository is public and --public was not given
 """
 
@@ -40,9 +40,9 @@ def dataset_gates(
 ) -> list[GateResult]:
     """Run the safety checks that need only the dataset, not the Hub.
 
-    `small_files` has the content of the uploaded files without rows, keyed by name. `local_folders` has paths that
-    these files must not contain. `overridden` has the names of safety checks that do not prevent the upload if they
-    fail.
+    `small_files` has the content of the manifest, check.json and the cards, keyed by name. `local_folders` has paths
+    that these files must not contain. `overridden` has the names of safety checks that do not prevent the upload if
+    they fail.
     """
     return [
         _gate("check", _failed_checks(report), "no check failed", overridden),
@@ -50,7 +50,12 @@ def dataset_gates(
             "secrets", _remaining_secrets(manifest, report, small_files), _secrets_text(manifest, report), overridden
         ),
         _gate("licences", _unlicensed_files(manifest), _licenses_text(manifest), overridden),
-        _gate("paths", _local_path(small_files, local_folders), "no uploaded file names a local folder", overridden),
+        _gate(
+            "paths",
+            _local_path(small_files, local_folders),
+            "the manifest, check.json and the cards name no local folder",
+            overridden,
+        ),
     ]
 
 
@@ -81,7 +86,7 @@ def _remaining_secrets(manifest: Manifest, report: Report, small_files: Mapping[
         return f"gristmill check could not search for secrets: {report['secrets'].summary}"
     for name, content in small_files.items():
         for finding in scan_for_secrets(content, emails=False):
-            return f"{name} has a {finding.kind} in line {_line_number(content, finding.start)}"
+            return f"{name} contains a secret ({finding.kind}) in line {_line_number(content, finding.start)}"
     return None
 
 

@@ -135,7 +135,7 @@ BATCH_FILES = 32
 BATCH_BYTES = 1 << 28
 """A batch of uploads ends after BATCH_FILES files or BATCH_BYTES bytes. Progress is updated after each batch, and
 huggingface_hub uploads several files of a batch in parallel."""
-EMPTY_GITIGNORE = "# Replaces the .gitignore of the repository, which must not exclude files of the dataset.\n"
+GITIGNORE_WITHOUT_RULES = "# Replaces the .gitignore of the repository, which must not exclude files of the dataset.\n"
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 SHARD = re.compile(
     rf"(?:(?:{'|'.join(FORMATS)})/)?(?:{'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})\.\w+(?:\.\w+)?", re.ASCII
@@ -277,7 +277,7 @@ class Repository:
                         repo_type=DATASET,
                         revision=self.revision,
                         free_memory=False,
-                        gitignore_content=EMPTY_GITIGNORE,
+                        gitignore_content=GITIGNORE_WITHOUT_RULES,
                     )
                     step.advance(sum(addition.upload_info.size for addition in batch))
             for file, addition in zip(files, additions, strict=True):

@@ -5,7 +5,7 @@
 3. Run all safety checks, even if one of them fails.
 4. Upload changed files and delete outdated files, in a single commit.
 
-Without `upload`, step 4 is left out, and the only file written is check.json in the dataset folder.
+Without `upload`, step 4 is left out, and no file of the dataset folder changes except check.json.
 """
 
 import os

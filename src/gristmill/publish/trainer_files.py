@@ -1,7 +1,7 @@
 """Writers for TRAINERS. Each writer fills a folder with the files that one trainer reads.
 
-Writers for rows of ids add labels. The label is -100 for padding and for the first id of each segment, because no
-earlier id can predict it. End tokens have labels, so that a model learns where a document ends.
+Writers for rows of ids add labels. The label is -100 for padding, and for the first id of each segment, which no
+earlier id can predict. End tokens have labels, so that a model learns where a document ends.
 """
 
 import pickle
@@ -50,7 +50,7 @@ class ExportJob(NamedTuple):
 
     dataset: Dataset
     splits: dict[Split, str]
-    """The trainer's name for each split to write. Every split has rows."""
+    """The trainer's name for each split to write. All these splits have rows."""
     folder: Path
     """Output folder, empty at first. The caller renames it when it is complete."""
     step: Step
@@ -75,7 +75,7 @@ class ExportJob(NamedTuple):
     def texts(self, split: Split) -> Iterator[str]:
         """Yield documents in random order.
 
-        Trainers that read text do not shuffle it, and neighboring documents come from the same repository.
+        Trainers that read text do not shuffle it, and neighboring rows of the dataset come from the same repository.
         """
         rows = self.dataset[split].unpacked()
         for row in Order(len(rows)).rows(0).tolist():
@@ -284,7 +284,7 @@ def _row_groups(texts: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def _groups_of_file(first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield groups until they have FILE_CHARACTERS characters together."""
+    """Yield groups until they have at least FILE_CHARACTERS characters in total."""
     num_characters = 0
     for group in chain((first,), others):
         yield group

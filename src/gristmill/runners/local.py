@@ -2,8 +2,8 @@
 
 Tokenizing and formatting are CPU work under the GIL, so processes help and threads do not (benchmarks/workers.md).
 
-A worker that dies or hangs is replaced. The job that was running has failed an attempt. Jobs that the
-worker had queued are assigned again, without a failed attempt.
+A worker that dies or hangs is replaced. This counts as a failed attempt of the job that was running. The jobs that were
+queued for this worker are assigned again, and no failed attempt is counted for them.
 """
 
 import os
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gristmill.core.errors import OutputError
+from gristmill.core.names import counted
 from gristmill.runners.runner import (
     MAX_ATTEMPTS,
     OUT_OF_MEMORY,
@@ -38,7 +39,7 @@ forking is safe and cheap."""
 
 
 def num_workers(requested: int | str, source_bytes: int) -> int:
-    """Return the requested number of workers. If it is "auto", choose a number by cores and source size."""
+    """Return the requested number of workers. If it is "auto", compute a number from the cores and the source size."""
     if isinstance(requested, int):
         return requested
     return max(1, min(num_cores(), source_bytes // BYTES_PER_WORKER))
@@ -150,7 +151,10 @@ class LocalRunner(Runner):
             self._isolated_worker.send(run.isolated.popleft())
 
     def _collect_answers(self) -> None:
-        """Wait until a worker answers, dies or hangs, and handle every worker that did so."""
+        """Wait until a worker answers, dies or hangs, and handle every such worker.
+
+        While waiting, run background steps.
+        """
         pipes = [worker.pipe for worker in self._active_workers()]
         for _ in self._background_steps:
             if ready := wait(pipes, 0):
@@ -210,7 +214,9 @@ class LocalRunner(Runner):
         try:
             return Worker.start()
         except OSError as error:
-            raise OutputError(f"cannot start {self.workers} workers: {error.strerror}. Try fewer --workers.") from None
+            raise OutputError(
+                f"cannot start {counted(self.workers, 'worker')}: {error.strerror}. Try fewer --workers."
+            ) from None
 
     def _abandon(self, run: Run) -> None:
         """Stop the isolated task of a run. Workers of the pool finish their jobs, but the results are ignored."""

@@ -2,7 +2,8 @@
 
 driver  make_probe           records the path of a file and a digest of its first bytes
 node    check_probes         checks that the node sees the files of all probes, and writes a file next to the first
-driver  require_usable_node  raises if the node has a different gristmill version, does not see a file or cannot write
+driver  require_usable_node  raises if the node has a different gristmill version, does not see a file, cannot write, or
+                             writes files that the driver does not see
 node    require_probes       checks again once per process, because a node may join the cluster later
 """
 
@@ -46,7 +47,7 @@ class ProbeResult(NamedTuple):
 
 def make_probe(path: str | os.PathLike[str]) -> Probe:
     """Make a probe for a file that exists on this machine."""
-    absolute = os.path.abspath(path)  # the current directory of a node differs
+    absolute = os.path.abspath(path)  # a node may have a different current directory
     return Probe(absolute, _digest(absolute))
 
 
@@ -111,7 +112,7 @@ def _wait_and_remove(path: str) -> bool:
 
 
 _verified_probes: set[tuple[Probe, ...]] = set()
-"""Tuples of probes that this process has already checked."""
+"""Probes that this process has already checked, as they were passed to `require_probes`."""
 
 
 def require_probes(probes: tuple[Probe, ...], address: Callable[[], str]) -> None:

@@ -4,7 +4,8 @@ All machines work on the same files, so the files must be on shared storage. Thi
 each node must see the same probes as this machine, and this machine must see a file that the node writes.
 
 Each task runs as a Ray task that sends two answers. The first answer reports that the task has started, and its timeout
-begins. The second answer is the result. Ray's own retries are off, because `Job` counts attempts and retries tasks.
+then begins. The second answer is the result. Ray's own retries are off, because `Job` counts attempts and retries
+tasks.
 """
 
 import logging
@@ -37,7 +38,7 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 PROBE_TIMEOUT_SECONDS = 120.0
 """Timeout for checking the probes on all nodes. The first task on a node has to start a process there."""
 CPU_COUNT_INTERVAL_SECONDS = 2.0
-"""Interval for counting the CPUs of the cluster, because nodes may join or leave."""
+"""Interval at which the CPUs of the cluster are counted again, because nodes may join or leave."""
 QUIET_ENVIRONMENT = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # otherwise Ray prints worker events to our stdout
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
@@ -158,7 +159,7 @@ class RayRunner(Runner):
         self._owns_connection = False
 
     def _check_nodes(self) -> None:
-        """Raise if a node with CPUs lacks gristmill or does not share the files."""
+        """Raise if a node with CPUs cannot run this version of gristmill or does not share the files."""
         nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         if not nodes:
             raise InputError("no node of the Ray cluster has a CPU.")
@@ -241,7 +242,7 @@ class _JobsInFlight:
         try:
             answer = self._ray.get(next(stream))
         except errors.LocalRayletDiedError:
-            raise OutputError("the connection to the Ray cluster is lost.") from None
+            raise OutputError("the connection to the Ray cluster was lost.") from None
         except errors.RayTaskError as error:  # raised outside the function, for example if the result cannot be pickled
             self._remove(stream).finish(None, error.cause or RuntimeError(str(error)))
         except (StopIteration, errors.RayError) as error:

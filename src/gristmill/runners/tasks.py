@@ -39,7 +39,7 @@ class Run:
     def pickled_function(self) -> bytes:
         """Pickled function, for other processes.
 
-        The function may hold much data, so each worker receives it only once, not with every task.
+        The function may hold a lot of data, so each worker receives it only once, not with every task.
         """
         return pickle.dumps(self.function)
 
@@ -51,7 +51,10 @@ class Run:
         return None
 
     def next_job(self) -> "Job | None":
-        """Return the next job that is not isolated, or None. Isolated jobs before it are moved to `isolated`."""
+        """Return the next job that is not isolated, or None if there is none.
+
+        Isolated jobs before it are moved to `isolated`.
+        """
         if self.waiting:
             return self.waiting.popleft()
         while (job := self.draw_job()) is not None and job.is_isolated:
@@ -67,7 +70,7 @@ class Job:
         self.timeout_seconds = run.timeout_for(task)
         """Time that a worker may take for the task."""
         self.is_isolated = run.is_isolated(task)
-        self._num_attempts = 0
+        self._num_failed_attempts = 0
 
     @cached_property
     def pickled_task(self) -> bytes:
@@ -82,8 +85,8 @@ class Job:
 
     def fail(self, reason: str) -> None:
         """Count a failed attempt, and retry the task or give up."""
-        self._num_attempts += 1
-        if self._num_attempts == MAX_ATTEMPTS:
+        self._num_failed_attempts += 1
+        if self._num_failed_attempts == MAX_ATTEMPTS:
             self.run.done.append((self.number, TaskFailed(reason)))
         else:
             self.requeue()
@@ -98,7 +101,7 @@ class Job:
 def unpickle_function(pickled: bytes) -> Callable[[Any], Any]:
     """Unpickle a function in a worker.
 
-    The last function is cached, because unpickling its settings takes longer than many tasks.
+    The last function is cached, because unpickling its settings can take longer than running a task.
     """
     function: Callable[[Any], Any] = pickle.loads(pickled)  # noqa: S301 - from the process that started this one
     return function
