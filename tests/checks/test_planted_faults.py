@@ -252,12 +252,12 @@ def test_wrong_language_is_reported(planted):
 def test_row_of_dropped_file_is_reported(planted):
     row = planted.rows["train"][-1] | {"path": "empty.py"}
     planted.rows["train"].append(row)
-    assert any("is dropped in files.jsonl" in example for example in planted.check()["files_table"])
+    assert any("files.jsonl records it as dropped" in example for example in planted.check()["files_table"])
 
 
 def test_row_of_unknown_file_is_reported(planted):
     planted.rows["train"].append(planted.rows["train"][-1] | {"path": "unknown.py"})
-    assert any("is missing in files.jsonl" in example for example in planted.check()["files_table"])
+    assert any("files.jsonl does not list it" in example for example in planted.check()["files_table"])
 
 
 def test_wrong_number_of_windows_is_reported(planted):
@@ -293,7 +293,7 @@ def test_changed_token_in_overlap_is_reported(planted):
     row["input_ids"][40] += 1
     failed = planted.check()
     require_only_failure(failed, "windows", row)
-    assert "in the overlap with the previous window" in failed["windows"][0]
+    assert "in the overlap differ from those of the previous window" in failed["windows"][0]
 
 
 def test_window_inside_a_cut_is_reported(planted):
@@ -490,7 +490,11 @@ def test_missing_truncated_and_unknown_files_are_reported(good, tmp_path):
     (folder / "train.jsonl").write_bytes(content[: len(content) // 2])
     report = check(folder, workers=1)
     message = " ".join(report["digests"].examples)
-    for name in ("test.jsonl: cannot be read", "extra.jsonl: not listed in the manifest", "train.jsonl: "):
+    for name in (
+        "test.jsonl: the file cannot be read",
+        "extra.jsonl: the file is not listed in the manifest",
+        "train.jsonl: ",
+    ):
         assert name in message
     assert report["secrets"].status == "skipped"
 
@@ -532,7 +536,7 @@ def test_folder_or_fifo_is_rejected_immediately(good, tmp_path, name, make, kind
     (folder / name).unlink()
     make(folder / name)
     report = check(folder, workers=1)
-    assert f"{name}: cannot be read: it is {kind}, not a regular file" in report["digests"].examples
+    assert f"{name}: the file cannot be read: it is {kind}, not a regular file" in report["digests"].examples
 
 
 @pytest.mark.timeout(20)
@@ -590,7 +594,7 @@ def test_missing_final_line_feed_is_reported(planted):
 def test_files_not_in_path_order_are_reported(planted):
     first = planted.rows["train"][0]["path"]
     planted.rows["train"].sort(key=lambda row: row["path"] == first)
-    assert any("not in path order" in example for example in planted.check()["windows"])
+    assert any("later in path order" in example for example in planted.check()["windows"])
 
 
 def test_table_not_in_path_order_is_reported(planted):

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from gristmill import Config, SamplingConfig, VariantsConfig, build
-from gristmill.checks.variants import INDEPENDENT_CHECKS
+from gristmill.checks.variants import INDEPENDENT_WINDOW_CHECKS
 from gristmill.core.records import INDEPENDENT_WINDOW_KINDS
 from support.codebert_with import FIM, codebert_with
 from support.planted import Planted
@@ -228,4 +228,4 @@ def test_missing_reason_is_reported(planted):
 
 
 def test_every_kind_with_independent_windows_has_a_check():
-    assert set(INDEPENDENT_CHECKS) == INDEPENDENT_WINDOW_KINDS
+    assert set(INDEPENDENT_WINDOW_CHECKS) == INDEPENDENT_WINDOW_KINDS

@@ -10,8 +10,7 @@
              if any are given.
 5. leakage   Search train for token spans of held-out files.
 
-A fault found by one check does not hide faults from the next: each check uses all data that the previous check could
-read.
+A fault does not stop the later checks: each check uses all data that the previous checks could read.
 """
 
 import os
@@ -166,11 +165,15 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     content = "text" if settings.rules.has_documents else "ids"
-    same_text = f"; {num_same:,} have the same {content} as a row of another file" if num_same else ""
+    same_text = (
+        f"; {num_same:,} {'has' if num_same == 1 else 'have'} the same {content} as a row of another file"
+        if num_same
+        else ""
+    )
     ids = Verdict(f"{counted(num_ids, 'id')} in a vocabulary of {manifest.tokenizer.vocab_size:,}")
     special_tokens = Verdict(f"{num_rows} with {special_text}{closing_text}")
     if settings.rules.has_documents:
-        ids = Verdict(f"{counted(num_ids, 'token')}, counted with the tokenizer of the dataset")
+        ids = Verdict(f"{counted(num_ids, 'token')} according to the rows")
         exception = " other than fill-in-the-middle sentinels" if settings.fim.is_enabled else ""
         special_tokens = Verdict(f"{num_rows} searched for the text of control tokens{exception}")
         if not settings.rules.control_spellings:

@@ -83,9 +83,9 @@ def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, in
 
 def _describe_difference(recorded: Any, found: Any) -> str:
     if not isinstance(recorded, Mapping):
-        return f"recorded as {recorded}, but files.jsonl has {found}"
+        return f"recorded as {recorded}, expected {found}"
     names = [name for name in dict.fromkeys((*recorded, *found)) if recorded.get(name) != found.get(name)]
-    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, but files.jsonl has {found.get(names[0])}"
+    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, expected {found.get(names[0])}"
 
 
 NUM_DIGITS = 6
@@ -101,7 +101,11 @@ def check_sampling_facts(rows: Rows, table: FilesTable, settings: Settings, faul
     epochs = manifest.epochs
     effective = epochs.shown + epochs.variant_worth * epochs.varied
     if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
-        faults.add(CHECK, f"epochs.effective is {epochs.effective}, expected {effective:.6f}", file=MANIFEST)
+        faults.add(
+            CHECK,
+            f"epochs.effective is {epochs.effective}, expected {effective:.6f}, or epochs.most is negative",
+            file=MANIFEST,
+        )
 
 
 def _variant_facts(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:

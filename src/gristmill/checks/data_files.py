@@ -132,7 +132,7 @@ def decompress_frame(stream: BinaryIO, frame: FrameEntry, max_bytes: int) -> byt
         raise DatasetError(f"a frame has {counted(frame.num_bytes, 'byte')}, more than the limit of {max_bytes}")
     compressed = _read_bytes(stream, frame.start, frame.end - frame.start)
     try:
-        # Checked before decompressing, because a damaged header could request any amount of memory.
+        # The size is checked before decompressing, because a damaged header could request any amount of memory.
         if not compressed.startswith(zstandard.FRAME_HEADER) or (
             zstandard.frame_content_size(compressed) != frame.num_bytes
         ):
@@ -143,7 +143,8 @@ def decompress_frame(stream: BinaryIO, frame: FrameEntry, max_bytes: int) -> byt
     num_rows = content.count(b"\n")
     if num_rows != frame.num_rows or not content.endswith(b"\n"):
         raise DatasetError(
-            f"a frame has {counted(num_rows, 'complete row')}, but the frame table records {frame.num_rows}"
+            f"a frame has {counted(num_rows, 'complete row')}, but the frame table records {frame.num_rows}, "
+            "or the frame ends within a row"
         )
     return content
 
@@ -172,7 +173,7 @@ class Part(NamedTuple):
 
     path: Path
     start: int
-    """Offset of the first byte in the file on disk, or index of the first row if `stored` is set."""
+    """Offset of the part in the file on disk, or index of its first row if `stored` is set."""
     end: int
     frames: tuple[FrameEntry, ...] | None
     """Frames of the part, or None if the file is not compressed."""
@@ -193,7 +194,7 @@ class PartRows(NamedTuple):
     lines: bytes
     """Concatenated digests of all lines."""
     faults: Faults
-    """Faults. In `faults` and `runs`, row numbers count from 1 in this part."""
+    """Faults in this part. In `faults` and `runs`, row numbers count from 1 in this part."""
     num_packed_ids: int = 0
     """Number of ids in packed rows."""
     num_packed_ends: int = 0
@@ -299,7 +300,7 @@ def _check_texts(rows: list[Row], rules: PartRules, faults: Faults) -> None:
 
 
 def _read_lines(part: Part, max_row_bytes: int) -> tuple[list[bytes], bool]:
-    """Return the lines of a part, and whether the last line has no line feed.
+    """Return the lines of a part, and whether the last line lacks a line feed.
 
     Raises DatasetError if most lines are too short to be rows. A damaged file may have millions of such lines.
     """
@@ -338,7 +339,8 @@ def _frame_lines(stream: BinaryIO, frame: FrameEntry, max_row_bytes: int) -> lis
     content = decompress_frame(stream, frame, MAX_ROWS_PER_FRAME * max_row_bytes)
     if frame.num_rows * len(HEAD) > len(content):
         raise DatasetError(
-            f"a frame of {counted(len(content), 'byte')} has {counted(frame.num_rows, 'line')}, too many for rows"
+            f"a frame of {counted(len(content), 'byte')} has {counted(frame.num_rows, 'line')}, "
+            "which are too many for valid rows"
         )
     return content.split(b"\n")[:-1]
 

@@ -79,7 +79,7 @@ _NUM_LINE_FEEDS: dict[str, npt.NDArray[np.int64]] = {}
 def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, faults: Faults) -> None:
     """Add a fault for each row whose `text` differs from its decoded ids.
 
-    A character that is split between two tokens is in the text of the window that contains the first token.
+    If a character is split between two tokens, it is in the text of the window that contains the first of them.
     """
     for row in rows:
         # The text of a fill-in-the-middle row is made by decoding its ids, so the text is exact with every tokenizer.

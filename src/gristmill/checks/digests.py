@@ -41,7 +41,7 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
             with open_plain(folder / name) as stream:
                 found = stream.read(MAX_CARD_BYTES)
         except OSError as error:
-            faults.add(CARDS_CHECK, f"cannot be read: {error.strerror}", file=name)
+            faults.add(CARDS_CHECK, f"the file cannot be read: {error.strerror}", file=name)
             continue
         if found == expected:
             summaries.append(name)
@@ -66,7 +66,7 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
                 stream.seek(0)
                 sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
-            faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
+            faults.add(CHECK, f"the file cannot be read: {error.strerror}", file=name)
             continue
         if size != facts.bytes:
             faults.add(
@@ -76,7 +76,7 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, "sha256 differs from the manifest", file=name)
     for name in _data_names(folder):
         if name not in manifest.files:
-            faults.add(CHECK, "not listed in the manifest", file=name)
+            faults.add(CHECK, "the file is not listed in the manifest", file=name)
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
         faults.add(
@@ -86,7 +86,7 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
 
 
 def _data_names(folder: Path) -> Iterator[str]:
-    """Yield the names of all files that a reader of any format could mistake for data files."""
+    """Yield the names of all files that a reader of any format could take for data files."""
     for path in sorted(folder.iterdir()):
         if path.name.endswith((".jsonl", ".jsonl.zst")) or (path.name in FORMATS and path.is_symlink()):
             yield path.name
@@ -104,7 +104,7 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
         if facts.format is not None and (facts.format != folder_format or folder_format not in manifest.formats):
             faults.add(
                 CHECK,
-                f"not a valid name for the format {facts.format}, or the manifest does not list this format",
+                f"the name is not valid for the format {facts.format}, or the manifest does not list this format",
                 file=name,
             )
     names = {
@@ -115,10 +115,10 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
     }
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
-            message = f"not a valid file name for {facts.split}, which has {counted(counts[facts.split], 'file')}"
+            message = f"the name is not valid for {facts.split}, which has {counted(counts[facts.split], 'file')}"
             faults.add(CHECK, message, file=name)
         if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
-            faults.add(CHECK, "the manifest does not record the split of this file", file=name)
+            faults.add(CHECK, "the manifest does not record the split or the format of this file", file=name)
 
 
 def check_fingerprint(manifest: Manifest, tokenizer_key: str, faults: Faults) -> None:

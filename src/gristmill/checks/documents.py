@@ -21,7 +21,7 @@ from gristmill.core.names import counted
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 EDGE_TOKENS = 8
-"""Number of tokens next to a cut that are not compared with train. In the complete file, they may be different."""
+"""Number of tokens next to a cut that are not compared with train. The complete file may have other tokens there."""
 WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 NAME_BYTES = WORD_BYTES + b".:/-"
 METASPACE = "▁".encode()
@@ -156,7 +156,7 @@ def find_document_fault(run: Run, kept: KeptFile) -> tuple[int, str] | None:
         row, first, last = (int(windows[column]) for column in (ROW, FIRST_LINE, LAST_LINE))
         is_complete = span.start == 0 and span.end == kept.tokens
         if is_complete and len(span.ids) not in {0, kept.tokens}:
-            return row, f"tokens is {kept.tokens}, but the text has {len(span.ids)} tokens"
+            return row, f"tokens is {kept.tokens}, but the text has {counted(str(len(span.ids)), 'token')}"
         num_leading = text[: len(text) - len(text.lstrip())].count(b"\n")  # a tokenizer may skip blank lines
         is_wrong = is_complete and (first > 1 + num_leading or kept.lines != _num_lines(text))
         if is_wrong or last > first + text.count(b"\n"):
@@ -174,7 +174,7 @@ def _find_respelling_fault(text: bytes, kept: KeptFile) -> str | None:
     for index, one in enumerate(kept.respellings):
         at = one.at + index
         if text[at : at + 1] != b" " or 1 + text.count(b"\n", 0, at) != one.line:
-            return f"no space in line {one.line}, where {one.spelling} was respelled"
+            return f"line {one.line} has no space where {one.spelling} was respelled"
     return None
 
 

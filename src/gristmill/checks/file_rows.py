@@ -82,10 +82,12 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
         with open_plain(folder / FILES) as stream:
             content = stream.read()
     except OSError as error:
-        faults.add(CHECK, f"cannot be read: {error.strerror}", file=FILES)
+        faults.add(CHECK, f"the file cannot be read: {error.strerror}", file=FILES)
         return table
     if not content.endswith(b"\n") or b"\r" in content:
-        faults.add(CHECK, "a line does not end with a single line feed", file=FILES)
+        faults.add(
+            CHECK, "the last line does not end with a line feed, or a line contains a carriage return", file=FILES
+        )
     last: FileKey | None = None
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
@@ -93,7 +95,7 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
             for message in (*_add_row(row, table), *_find_row_faults(row)):
                 faults.add(CHECK, message, file=FILES, row=number, path=row.name)
             if last is not None and row.key < last:
-                faults.add(CHECK, "not in path order", file=FILES, row=number, path=row.name)
+                faults.add(CHECK, "the row is not in path order", file=FILES, row=number, path=row.name)
             last = row.key
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             faults.add(CHECK, str(error), file=FILES, row=number)
@@ -136,13 +138,17 @@ def _find_row_faults(row: FileRow) -> Iterator[str]:
         yield from ["left_tokens is set, but draw is not"] if row.left_tokens and row.draw is None else []
         yield from ["cuts are not in ascending order, or end after the last token"] if not _are_cuts_valid(row) else []
         yield from (
-            ["the file must have either sha256 or redactions"] if (row.sha256 is None) != bool(row.redactions) else []
+            ["the file must have either sha256 or redactions, but not both"]
+            if (row.sha256 is None) != bool(row.redactions)
+            else []
         )
         yield from (
-            ["redactions are not in ascending order, or after the last line"] if not _are_redactions_valid(row) else []
+            ["redactions are not in ascending order, or one is after the last line"]
+            if not _are_redactions_valid(row)
+            else []
         )
         yield from (
-            ["respellings are not in ascending order, or after the last line"]
+            ["respellings are not in ascending order, or one is after the last line"]
             if not _are_respellings_valid(row)
             else []
         )
@@ -176,7 +182,7 @@ def _check_twins(table: FilesTable, faults: Faults) -> None:
         if not MIN_SIMILARITY <= (row.similarity or 0) <= 1:
             faults.add(
                 CHECK,
-                f"the file is dropped as {row.reason}, but its similarity is {row.similarity}",
+                f"the file is dropped as {row.reason}, but similarity is {row.similarity}, not {MIN_SIMILARITY} to 1",
                 file=FILES,
                 path=row.name,
             )

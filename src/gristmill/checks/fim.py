@@ -116,13 +116,18 @@ def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
         for entry in runs:
             forms = entry.run.windows[:, FORM]
             if (forms > 0).any() and (not is_rewritten or entry.split is not Split.TRAIN):
-                message = f"the file has fill-in-the-middle rows, but is not a rewritten train file in {FILES}"
+                message = (
+                    f"the file has fill-in-the-middle rows, but is not in train, or {FILES} does not record a rewrite"
+                )
                 faults.add(CHECK, message, file=entry.file, path=entry.run.key.name)
         if file is not None and file.fim is not None and is_rewritten:
             num_forms = int((runs[0].run.windows[:, FORM] > 0).sum())
             is_all = file.draw is None or file.draw[0] > 0
             if num_forms > file.fim.rewritten or (is_all and num_forms != file.fim.rewritten):
-                message = f"{num_forms} windows of the file are rewritten, but {FILES} records {file.fim.rewritten}"
+                message = (
+                    f"{FILES} records {counted(file.fim.rewritten, 'rewritten window')}, "
+                    f"but the rows contain {num_forms}"
+                )
                 faults.add(CHECK, message, file=FILES, path=file.name)
     for name, recorded, found in _fim_facts(rows, table, settings):
         if recorded != found:
@@ -216,18 +221,24 @@ def _restore_piece(run: Run, index: int, rules: FimRules) -> _Piece:
     found = ids[positions].tolist()
     is_end_last = frame.end is None or not len(positions) or positions[-1] == len(ids) - 1
     if found != expected or positions[0] != 0 or not is_end_last:
-        raise _RowError(row, f"the sentinels {found} are wrong or at wrong positions, expected {expected}")
+        raise _RowError(
+            row,
+            f"expected the sentinels {expected}, the first at the start of the window and an end sentinel at its end, "
+            f"but found {found} at positions {positions.tolist()}",
+        )
     suffix_at, middle_at = int(positions[1]), int(positions[2])
     tail = ids[middle_at + 1 : len(ids) - (frame.end is not None)]
     is_spm = FORMS[int(window[FORM])] == FimForm.SPM
     if not 0 < num_middle <= min(len(tail), rules.max_middle_tokens) or (num_middle < len(tail) and not is_spm):
         raise _RowError(
-            row, f"middle_tokens is {num_middle}, but {counted(len(tail), 'token')} follow the middle sentinel"
+            row,
+            f"middle_tokens is {num_middle}, but the middle sentinel is followed by {counted(len(tail), 'token')}, "
+            f"and the limit is {rules.max_middle_tokens}",
         )
     if not window[MIDDLE]:
         raise _RowError(row, "the kind of the middle is missing")
     if is_spm and suffix_at != 1:
-        raise _RowError(row, "form is spm, but there are tokens between the prefix and suffix sentinels")
+        raise _RowError(row, "fim is spm, but there are tokens between the prefix and suffix sentinels")
     prefix_ids = tail[: len(tail) - num_middle] if is_spm else ids[1:suffix_at]
     parts = [
         continuing.decode(part) for part in (prefix_ids, tail[len(tail) - num_middle :], ids[suffix_at + 1 : middle_at])

@@ -48,7 +48,7 @@ class Faults:
             examples.append(Example(message, file, row, path))
 
     def renumber(self, row_numbers: Sequence[int]) -> None:
-        """Replace the row `n` of each example with `row_numbers[n]`."""
+        """Replace the row number `n` of each example with `row_numbers[n]`."""
         for check, examples in self.examples.items():
             self.examples[check] = [
                 one if one.row is None else one._replace(row=row_numbers[one.row]) for one in examples
@@ -87,7 +87,7 @@ class Report(msgspec.Struct, kw_only=True):
     """Version of gristmill that ran the checks."""
     checks: list[CheckResult]
     bytes: int
-    """Total size of the data files."""
+    """Total size of the data files in the first format."""
     seconds: float
     written: bool = True
     """False if check.json could not be written into the dataset folder."""
@@ -114,7 +114,7 @@ def make_result(name: str, verdict: Verdict, faults: Faults) -> CheckResult:
     if not num_faults:
         return CheckResult(name=name, status=verdict.status, summary=verdict.summary, facts=verdict.facts)
     count = f"{num_faults:,} fault{'s' if num_faults > 1 else ''}"
-    summary = f"{count} in {verdict.summary}" if verdict.status != "skipped" else count
+    summary = f"{count}; {verdict.summary}" if verdict.status != "skipped" else count
     return CheckResult(name=name, status="failed", summary=summary, examples=examples, facts=verdict.facts)
 
 

@@ -54,14 +54,17 @@ class _Stream(NamedTuple):
     ends: Numbers
     """Position in the stream after the last id of each document."""
     starts: Numbers
-    """Position of the first id of each row in the stream."""
+    """Position in the stream of the first id of each row."""
     stops: Numbers
     is_framed: list[bool]
     sidecar: Path
     """File with one line per row that contains all columns except the ids."""
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the index and columns of each row, one at a time, because packed rows are as large as their ids."""
+        """Yield the index and columns of each row.
+
+        Rows are read one at a time, because the columns of packed rows are as large as the ids.
+        """
         num_rows = 0
         with open_plain(self.sidecar) as stream:
             for index, line in enumerate(stream):
@@ -88,7 +91,7 @@ def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[
     except DatasetError as error:
         fault = str(error)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
-        fault = f"the stream cannot be read: {error}"
+        fault = f"the stream cannot be read: {repr(error) if isinstance(error, LookupError) else error}"
     return None if fault is None else f"{split}: {fault}"
 
 
@@ -105,7 +108,9 @@ def _open_stream(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> 
     windows = np.load(windows_path, allow_pickle=False)
     starts, counts = windows["offset"].astype(np.int64), windows["count"].astype(np.int64)
     if not len(ends) or ends[-1] != len(ids):
-        raise ValueError(f"the stream has {len(ids)} ids, but its index does not end at this position")
+        raise ValueError(
+            f"the stream has {counted(len(ids), 'id')}, but its index ends at position {ends[-1] if len(ends) else 0}"
+        )
     sidecar = folder / f"{split}.rows.jsonl"
     return _Stream(ids, ends, starts, starts + counts, (windows["frame"] > 0).tolist(), sidecar)
 
@@ -128,7 +133,10 @@ def _find_packed_fault(stream: _Stream) -> str | None:
         if sizes[number] != len(row["segment_ids"]):
             return f"row {number + 1} has {sizes[number]} ids in the stream, but {len(row['segment_ids'])} segment_ids"
     if not np.array_equal(stream.ends, stream.stops):
-        return f"the ends of {len(stream.ends)} documents differ from the ends of {len(stream.stops)} rows"
+        return (
+            f"the ends of {counted(len(stream.ends), 'document')} in the index differ from the ends of the rows "
+            f"({counted(len(stream.stops), 'row')})"
+        )
     return None
 
 

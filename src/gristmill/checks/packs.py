@@ -72,7 +72,7 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             if pack.markers is not None:
                 _require_ends(ids, row["segment_ids"], segments, pack)
         except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
-            message = str(error) if isinstance(error, _PackError) else f"not a packed row: {error!r}"
+            message = str(error) if isinstance(error, _PackError) else f"the line is not a packed row: {error!r}"
             path = path_of(row["segments"][0]) if isinstance(error, _PackError) and row["segments"] else None
             check = error.check if isinstance(error, _PackError) else "schema"
             faults.add(check, message, file=rules.file, row=number, path=path)
@@ -117,7 +117,7 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
     ids: list[int] = row["input_ids"]
     for name in pack.columns:
         if name != "segments" and (len(row[name]) != len(ids) or set(map(type, row[name])) - {int}):
-            raise ValueError(f"{name} must have one integer for each of {counted(len(ids), 'id')}")
+            raise ValueError(f"{name} must be a list of {counted(len(ids), 'integer')}, one per id")
     if pack.pad_id is not None:
         mask = row["attention_mask"]
         num_real = sum(mask)
@@ -153,7 +153,7 @@ def _require_segment_ids(row: Any, ids: list[int], segments: list[dict[str, Any]
     segment_ids, positions = row["segment_ids"], row["position_ids"]
     sizes = [len(list(group)) for _, group in groupby(segment_ids[: len(ids)])]
     if segment_ids[: len(ids)] != [number for number, size in enumerate(sizes, 1) for _ in range(size)]:
-        raise _PackError("windows", "segment_ids do not count from 1")
+        raise _PackError("windows", "segment_ids do not count up from 1")
     if positions[: len(ids)] != [position for size in sizes for position in range(size)]:
         raise _PackError("windows", "position_ids do not restart at 0 in each segment")
     if any(segment_ids[len(ids) :]) or any(positions[len(ids) :]):
@@ -220,7 +220,7 @@ def _require_markers(ids: list[int], markers: frozenset[int], rules: RowRules) -
 
 
 def _window_lines(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
-    """Yield the line that each window would be without packing."""
+    """Yield the JSON line that each window would have without packing."""
     for one in segments:
         content = ids[one["at"] : one["at"] + one["length"]]
         fields = {name: one[name] for name in rules.columns[1:]}

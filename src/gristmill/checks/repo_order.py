@@ -198,7 +198,7 @@ def _after_word(line: bytes, word: bytes) -> bytes | None:
 
 
 def _leading_bytes(text: bytes, allowed: frozenset[int]) -> bytes:
-    """Return the longest start of a text that contains only allowed bytes."""
+    """Return the longest prefix of a text that contains only allowed bytes."""
     size = next((at for at, byte in enumerate(text) if byte not in allowed), len(text))
     return text[:size]
 
@@ -431,7 +431,7 @@ class _RepoTree:
             self._modules.setdefault(module, posixpath.dirname(path))
 
     def resolve_imports(self, index: int, language: str, imports: Imports) -> list[int]:
-        """Return the indices of the files that the file at an index imports."""
+        """Return the indices of the files that the file at `index` imports."""
         path = self._paths[index]
         resolve = {
             "python": self._resolve_python,

@@ -215,4 +215,8 @@ def _pack_rules(
 def _check_columns(columns: Sequence[str], expected: Collection[str], faults: Faults) -> None:
     for name in COLUMNS:
         if (name in columns) != (name in expected):
-            faults.add("schema", f"column {name} is missing, or not allowed with these settings", file=MANIFEST)
+            faults.add(
+                "schema",
+                f"column {name} is {'missing' if name in expected else 'not allowed with these settings'}",
+                file=MANIFEST,
+            )

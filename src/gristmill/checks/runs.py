@@ -50,7 +50,7 @@ class RunKey(NamedTuple):
 
     @property
     def has_independent_windows(self) -> bool:
-        """True if consecutive windows are not consecutive in a text, so the ids in their overlap may differ."""
+        """True if each window has its own changes, so the ids in the overlap of two windows may differ."""
         return self.variant in INDEPENDENT_KINDS
 
 
@@ -58,12 +58,15 @@ class TokenSpan(NamedTuple):
     """Contiguous tokens of a file."""
 
     start: int
-    """Position of the first token in the file."""
+    """Position in the file of the span's first token."""
     ids: Ids
     text: bytes | None = None
     """Text of a document or of a piece of one, or None for windows."""
     num_tokens: int | None = None
-    """Number of tokens in the file, or None for len(ids). A piece that is encoded alone may have different tokens."""
+    """Number of tokens of the span in the complete file, or None for len(ids).
+
+    A piece that is encoded alone may have different tokens.
+    """
 
     @property
     def end(self) -> int:
@@ -76,10 +79,10 @@ class Run(NamedTuple):
     key: RunKey
     language: str
     windows: Table
-    """One row per window, with COLUMNS. In a row for fill-in-the-middle, `end` is the end of the original text."""
+    """One row per window, with COLUMNS. For fill-in-the-middle, `end` is the end of the window's original text."""
     spans: list[TokenSpan]
     fim_contents: Mapping[int, Ids | bytes] = MappingProxyType({})
-    """Ids or texts of fill-in-the-middle windows, keyed by row of `windows`. checks.fim makes spans from them."""
+    """Ids or texts of fill-in-the-middle windows, keyed by index in `windows`. checks.fim makes spans from them."""
 
     @property
     def repeat(self) -> int:
@@ -99,7 +102,7 @@ def group_into_runs(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]
             message = f"language is {row.fields['language']!r}, but the previous row has {current.language!r}"
             faults.add("schema", message, file=file, row=row.number, path=key.name)
         if not current.add(row):
-            message = "the ids in the overlap with the previous window differ"
+            message = "the ids in the overlap differ from those of the previous window"
             faults.add("windows", message, file=file, row=row.number, path=key.name)
     return [*runs, current.finish()] if current else []
 
@@ -179,7 +182,7 @@ def join_runs(left: Run, right: Run, file: str, faults: Faults) -> Run:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():
-            message = "the ids in the overlap with the previous window differ"
+            message = "the ids in the overlap differ from those of the previous window"
             faults.add("windows", message, file=file, row=int(right.windows[0, ROW]), path=right.key.name)
         merged = TokenSpan(before.start, np.concatenate((before.ids, after.ids[num_shared:])))
         spans = [*left.spans[:-1], merged, *right.spans[1:]]

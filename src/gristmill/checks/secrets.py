@@ -17,10 +17,13 @@ LONG_MATCH_BYTES = 512
 LOOKBACK_BYTES = 256
 """Maximum number of bytes before an opening that belong to a name or to the local part of an e-mail address."""
 LOOKAHEAD_BYTES = 64
-# Placeholder of a redacted secret. Its words are not the name of a secret.
+# Pattern of the placeholders for redacted secrets. Words in a placeholder are not the name of a secret.
 PLACEHOLDER = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
 UNBROKEN_CHECKS = frozenset({"token", "jwt"})
-"""Checks of values that are one run of characters. An opening inside a run already tested is not a separate secret."""
+"""Checks of values that are one unbroken run of characters.
+
+An opening inside a run that was already tested is not a separate secret.
+"""
 
 
 class Finding(NamedTuple):
@@ -65,7 +68,7 @@ def _scan(text: bytes, *, emails: bool) -> Iterator[Finding]:
 
 @cache
 def _opening_pattern(emails: bool) -> tuple[Any, list[list[SecretRule]]]:
-    """Return a pattern with one group per opening, and a list of the rules of each group. Groups count from 1."""
+    """Return a pattern with one group per opening, and the rules of each group, indexed by group number from 1."""
     rules: dict[str, list[SecretRule]] = {f"({PLACEHOLDER})": []}
     for rule in SECRET_RULES:
         if emails == (rule.check == "email"):

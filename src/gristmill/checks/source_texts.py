@@ -135,7 +135,10 @@ def _respell(text: bytes, file: KeptFile) -> bytes:
 
 
 def _find_text_faults(run: Run, text: bytes, decoder: Decoder) -> Iterator[str]:
-    """Yield a fault if the source does not contain a span from its first line on, or if lines of a window are wrong."""
+    """Yield a fault if a span or the lines of a window are wrong.
+
+    The source must contain the text of each span, starting on or after the recorded first line of the span.
+    """
     line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     searched_until = 0
     for span in run.spans:

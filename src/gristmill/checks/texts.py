@@ -34,7 +34,7 @@ def find_line_feed_fault(run: Run, file: KeptFile, decoder: Decoder) -> Fault | 
     for span in run.spans:
         windows = _windows_of(run, span)
         if not len(windows):
-            return None  # another check reports that the windows are at wrong positions
+            return None  # another check reports the wrong positions
         base = int(windows[0, FIRST_LINE]) if span.start else 1
         if base < line:
             return int(windows[0, ROW]), f"the window begins in line {base}, but the previous text ends in line {line}"
@@ -134,7 +134,7 @@ class Texts(NamedTuple):
         if self.folders and not num_compared:
             repos = ", ".join(sorted({repo for repo, _ in self.table.kept}))
             faults.add("source", f"the dataset was not built from these sources, but from {repos}")
-        at_cuts = f"; {num_at_cuts:,} possible secrets next to a cut" if num_at_cuts else ""
+        at_cuts = f"; {counted(num_at_cuts, 'possible secret')} next to a cut" if num_at_cuts else ""
         scanned = Verdict(
             f"{counted(len(self.rows.by_file), 'file')}{at_cuts}",
             "reported" if at_cuts else "ok",
@@ -266,7 +266,7 @@ def _is_complete(run: Run, kept: KeptFile) -> bool:
 
 
 def _check_secrets(text: bytes, span: TokenSpan, task: TextTask, rules: TextRules, faults: Faults) -> int:
-    """Add a fault for each secret. Return the number of possible secrets next to a cut. These are not faults."""
+    """Add a fault for each secret that is not next to a cut. Return the number of possible secrets next to a cut."""
     is_file_end = task.kept is None or span.end >= task.kept.tokens
     num_at_cuts = 0
     for kind, start, end in scan_for_secrets(text, emails=rules.emails):

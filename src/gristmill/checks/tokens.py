@@ -36,7 +36,7 @@ class RowRules(NamedTuple):
     pad_id: int | None
     """Id of padding, or None if rows are not padded."""
     closing: tuple[int, ...] = ()
-    """Special ids after the last window of a document."""
+    """Special ids at the end of the last window of a document."""
     allowed_control_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Pairs of a kind of variant and the control ids that are allowed in windows of that kind."""
     fim: FimFrame | None = None
@@ -159,7 +159,7 @@ class RowBlock:
         return np.searchsorted(self._starts, positions, "right") - 1
 
     def _first_in_each_row(self, positions: Numbers) -> Iterator[tuple[int, int]]:
-        """Yield (row, first position in the row) for each row with positions, because one fault per row is enough."""
+        """Yield each row that contains any of the positions, with the first of them. One fault per row is enough."""
         rows, first = np.unique(self._rows_at(positions), return_index=True)
         return zip(rows.tolist(), positions[first].tolist(), strict=True)
 

@@ -94,8 +94,8 @@ def _find_faults(entry: RunEntry, row: VariantRow | None, rows: Rows, settings: 
         yield 0, f"variant_seed is {run.key.seed}, but {FILES} records {row.seed}"
     if row.windows != len(run.windows):
         yield 0, f"the variant has {counted(len(run.windows), 'window')}, but {FILES} records {row.windows}"
-    if kind in INDEPENDENT_CHECKS:
-        yield from INDEPENDENT_CHECKS[VariantKind(kind)](entry, rows, settings)
+    if kind in INDEPENDENT_WINDOW_CHECKS:
+        yield from INDEPENDENT_WINDOW_CHECKS[VariantKind(kind)](entry, rows, settings)
     else:
         yield from _find_window_faults(entry, row, settings)
         yield from _find_copies(entry, rows)
@@ -127,7 +127,7 @@ def _find_copies(entry: RunEntry, rows: Rows) -> Iterator[Fault]:
 
 
 def _find_label_faults(entry: RunEntry, rows: Rows, settings: Settings) -> Iterator[Fault]:
-    """Yield a fault if the labels of a window differ from the original ids, or equal the ids with noise."""
+    """Yield a fault if the labels of a window differ from the original ids, or are the same as its noisy ids."""
     originals = dict(_original_windows(rows.by_file.get(entry.run.key.file, ()), settings))
     for index, (start, window_key, label_key) in enumerate(entry.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
         if originals.get(start, label_key) != label_key:
@@ -151,7 +151,7 @@ def _original_windows(runs: Iterable[RunEntry], settings: Settings) -> Iterator[
                 yield span.start + start, key_of_ids(np.ascontiguousarray(span.ids[start:end]))
 
 
-INDEPENDENT_CHECKS: dict[VariantKind, Callable[[RunEntry, Rows, Settings], Iterator[Fault]]] = {
+INDEPENDENT_WINDOW_CHECKS: dict[VariantKind, Callable[[RunEntry, Rows, Settings], Iterator[Fault]]] = {
     VariantKind.NOISE: _find_label_faults,
 }
-"""Check for each kind of variant whose windows are independent of each other."""
+"""Check function for each kind of variant whose windows are independent of each other."""

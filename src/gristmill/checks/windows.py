@@ -52,7 +52,7 @@ def find_repeat_faults(file: KeptFile, max_epochs: int) -> Iterator[str]:
 
 
 MIN_SPAN_TOKENS = 32
-"""Minimum length of a span between two cuts. Shorter spans have no windows."""
+"""Minimum number of tokens in a span that remains after cuts. Shorter spans have no windows."""
 
 MAX_WINDOWS = 1 << 20
 
@@ -155,7 +155,7 @@ def _cut_span(span: Range, shape: Shape) -> _SpanWindows:
 
 
 def find_position_fault(windows: Table, expected: ExpectedWindows) -> tuple[int, str] | None:
-    """Return (index, message) for the first window at a wrong position, or None."""
+    """Return (index, message) for the first window in the wrong position, or None."""
     found = windows[:, [START, END]]
     positions = expected.windows(len(found) + 1)
     if len(found) == len(positions) and (found == np.array(positions, np.int64).reshape(-1, 2)).all():
@@ -177,7 +177,7 @@ def find_position_fault(windows: Table, expected: ExpectedWindows) -> tuple[int,
 
 
 def find_draw_fault(windows: Table, expected: ExpectedWindows, draw: Draw) -> tuple[int, str] | None:
-    """Return (index, message) for the first window that should not have been drawn, or None."""
+    """Return (index, message) if the windows differ from those that the seed draws, or None."""
     if len(windows) != draw.num_windows:
         return 0, f"{counted(len(windows), 'window')} drawn, expected {draw.num_windows}"
     all_windows = expected.windows(MAX_WINDOWS)
@@ -192,13 +192,14 @@ def find_draw_fault(windows: Table, expected: ExpectedWindows, draw: Draw) -> tu
 
 
 def find_span_fault(run: Run, num_tokens: int, cuts: Sequence[Cut]) -> tuple[int, str] | None:
-    """Return (0, message) if the windows do not contain each token between the cuts exactly once, or None."""
+    """Return (0, message), or None if the windows contain each token between the cuts exactly once."""
     expected = [one.last for _, one in expected_windows(num_tokens, cuts, ONE_WINDOW, drops_touched=False).spans]
     found = [(one.start, one.end) for one in run.spans]
     sizes = (run.windows[:, END] - run.windows[:, START]).sum()
     if found == expected and sizes == sum(end - start for start, end in found):
         return None
-    return 0, f"the rows contain the token ranges {found[:3]}, expected {expected[:3]} with each token once"
+    count = counted(int(sizes), "token")
+    return 0, f"each token in {expected[:3]} must be in one window, but the windows have {count} in {found[:3]}"
 
 
 def find_line_fault(windows: Table, num_lines: int) -> tuple[int, str] | None:

@@ -52,7 +52,7 @@ class Segment(NamedTuple):
 
     path: str
     start: int
-    """Position of the first token of the segment in the file."""
+    """Position in the file of the segment's first token."""
     file: str
     """Name of the data file."""
     row: int
@@ -104,8 +104,8 @@ def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> N
         file = table.kept.get(key)
         for entry in runs:
             if file is None:
-                state = "dropped" if key in table.dropped else "missing"
-                _add_fault("files_table", 0, f"the file has rows, but is {state} in {FILES}", entry, faults)
+                state = "records it as dropped" if key in table.dropped else "does not list it"
+                _add_fault("files_table", 0, f"the file has rows, but {FILES} {state}", entry, faults)
             elif file.split is not entry.split:
                 _add_fault(
                     "files_table", 0, f"the row is in {entry.split}, but {FILES} records {file.split}", entry, faults
@@ -126,7 +126,13 @@ def check_order(rows: Rows, faults: Faults) -> None:
     for key, runs in rows.by_file.items():
         previous_key = last.setdefault(runs[0].split, key)
         if key < previous_key:
-            _add_fault("windows", 0, f"the file follows {'/'.join(previous_key)}, not in path order", runs[0], faults)
+            _add_fault(
+                "windows",
+                0,
+                f"the file follows {'/'.join(previous_key)}, which is later in path order",
+                runs[0],
+                faults,
+            )
         last[runs[0].split] = key
 
 
@@ -178,7 +184,10 @@ def _check_run(entry: RunEntry, file: KeptFile, expected: ExpectedWindows, seed:
 
 
 def _check_rewritten(entry: RunEntry, first: RunEntry, file: KeptFile, seed: int, faults: Faults) -> None:
-    """Check that fill-in-the-middle windows are adjacent and contain each token of the file once."""
+    """Check the windows of a file that is rewritten for fill-in-the-middle. They must not overlap.
+
+    Unless only some windows are drawn, they must contain each token of the file.
+    """
     windows = entry.run.windows
     passes, num_drawn = file.draw or (1, 0)
     _add_fault_if_any("windows", find_line_fault(windows, file.lines), entry, faults)
@@ -198,7 +207,10 @@ def _check_rewritten(entry: RunEntry, first: RunEntry, file: KeptFile, seed: int
     elif len(windows) != num_drawn:
         _add_fault("windows", 0, f"{counted(len(windows), 'window')} drawn, expected {num_drawn}", entry, faults)
     for index in np.flatnonzero(is_wrong)[:1].tolist():
-        message = f"tokens {starts[index]} to {ends[index]} of {file.tokens} do not follow the previous window"
+        message = (
+            f"the window has tokens {starts[index]} to {ends[index]} of {file.tokens}: "
+            "they overlap the previous window, leave a gap, or are out of range"
+        )
         _add_fault("windows", index, message, entry, faults)
     num_fresh = int(windows[:, FRESH].sum())
     if num_fresh != file.covered_tokens:
@@ -233,7 +245,7 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
 def check_ends(
     rows: Rows, table: FilesTable, settings: Settings, orders: Mapping[RepoKey, Sequence[str]], faults: Faults
 ) -> None:
-    """Check that end tokens are only at the ends of documents or, with --pack repo, of repositories.
+    """Check that end tokens are at the ends of documents or, with --pack repo, of repositories, and nowhere else.
 
     `orders` contains the paths of each repository in the expected order.
     """
@@ -249,7 +261,7 @@ def check_ends(
         closes = settings.rules.fim is not None and settings.rules.fim.closes
         is_end = (windows[:, END] == num_tokens) & (not entry.run.key.has_independent_windows)
         is_end = np.where(windows[:, FORM] > 0, closes, is_end)
-        if settings.is_packed_by_repo:  # the last end token may be alone in a row
+        if settings.is_packed_by_repo:  # an end token may be missing here, because it may be alone in the next row
             is_end = windows[:, END] == windows[:, END].max()
             is_end &= last_of_repo.get((file.split, file.repo)) == file.key
             is_wrong = (windows[:, IS_ENDED] == 1) & ~is_end
@@ -334,7 +346,7 @@ def _check_row_counts(manifest: Manifest, num_rows: dict[Split, int], *, is_pack
 
 
 def check_duplicates(rows: Rows, faults: Faults) -> int:
-    """Check that no window appears twice in a file. Return the number of windows that other files also contain."""
+    """Check that no window appears twice in a file. Return the number of windows that repeat one of another file."""
     for runs in rows.by_file.values():
         if len(runs) == 1 and (np.diff(runs[0].run.windows[:, START]) > 0).all():
             continue

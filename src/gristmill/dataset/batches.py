@@ -1,6 +1,6 @@
 """Batches of rows for one of several ranks. A batch is a pure function of the row order and the index of the batch.
 
-In each epoch, rank r of w takes the positions r, r + w, r + 2w and so on. So batch 17 of all ranks together is batch 17
+In each epoch, rank r of w takes the positions r, r + w, r + 2w and so on. So batch 17 of all ranks combined is batch 17
 of a single rank with w times the batch size. With `across_epochs`, a batch may contain the end of one epoch and the
 start of the next epoch.
 
@@ -128,7 +128,7 @@ class Batches:
         num_batches: int | None = None,
         start: int = 0,
     ) -> None:
-        """`epoch` is the first epoch. `epochs` is the number of epochs, or None for no end.
+        """`epoch` is the first epoch. `epochs` is the number of epochs, or None for endless epochs.
 
         `num_batches` is the maximum number of batches, over all epochs.
         """
@@ -169,7 +169,7 @@ class Batches:
             index += 1
 
     def batch(self, index: int) -> list[Draw]:
-        """Return the draws of the batch at an index from 0."""
+        """Return the draws of the batch at `index`, counted from 0."""
         if self.across_epochs:
             return self._batch_across_epochs(index)
         num_epochs, index = divmod(index, self._per_epoch)

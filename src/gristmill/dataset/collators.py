@@ -105,7 +105,7 @@ class CausalCollator:
 class MaskedCollator:
     """Collator for masked models. Only the tokens that the model must predict have labels.
 
-    Control tokens and padding are never masked, and never replace a token.
+    Control tokens and padding are never masked. Only the mask token and plain tokens replace other tokens.
     """
 
     def __init__(

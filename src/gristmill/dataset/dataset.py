@@ -218,7 +218,10 @@ def split_windows(row: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         lengths = [one["length"] for one in row["segments"]]
         if min(lengths, default=0) < 0 or sum(lengths) > len(row["input_ids"]):
-            raise ValueError(f"{counted(len(lengths), 'window')} do not fit in {len(row['input_ids'])} ids")
+            raise ValueError(
+                f"the lengths of {counted(len(lengths), 'window')} are negative, or exceed the "
+                f"{counted(len(row['input_ids']), 'id')} of the row"
+            )
         return [
             {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
         ]
@@ -286,7 +289,7 @@ class Rows:
             return [self[row] for row in range(*index.indices(len(self)))]
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
-            raise IndexError(f"row index {index} is out of range: there are {len(self)} rows")
+            raise IndexError(f"row index {index} is out of range: the split has {counted(len(self), 'row')}")
         return self._parse(self.line(row), row)
 
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,9 +1,9 @@
 """Read rows that gristmill did not build, and convert them to a folder that `open_dataset` reads.
 
 A row is a JSON object with `input_ids`, including special tokens, and with `attention_mask` if the row is padded.
-`repo` and `path` identify the file, and `start` is the position of the first token in the file: `gristmill compare`
-uses these columns to find held-out text. Rows with text instead of ids are not supported, but `gristmill build` reads
-tables of texts.
+`repo` and `path` identify the file, and `start` is the position in the file of the row's first token. `gristmill
+compare` uses these columns to find held-out text. Rows with text instead of ids are not supported, but `gristmill
+build` reads tables of texts.
 
 convert_rows(Path("other-rows"), Path("dataset"), definition, made_by="other-tool")
 
@@ -276,7 +276,7 @@ def _tokenizer_facts(definition: Definition, made_by: str) -> TokenizerFacts:
         sha256=definition.sha256,
         revision=definition.revision,
         vocab_size=definition.vocab_size,
-        engine=f"that of {made_by}",
+        engine=f"tokenizer of {made_by}",
         prefix=definition.template.prefix,
         suffix=definition.template.suffix,
         pad_id=definition.pad_id,

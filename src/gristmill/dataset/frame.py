@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     pad_id: int
     vocab_size: int
     closing: tuple[int, ...] = ()
-    """Special ids after the last window of a document."""
+    """Special ids at the end of the last window of a document."""
 
     @classmethod
     def of(cls, record: RowsRecord) -> "Frame":
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
                 )
 
     def num_trailing(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
-        """Count the special ids after the content of a window without padding."""
+        """Count the special ids after the content of a window. `ids` must not be padded."""
         num_closing = len(self.closing)
         is_closed = bool(num_closing) and tuple(ids[-num_closing:]) == self.closing
         return self.num_suffix + (num_closing if is_closed else 0)

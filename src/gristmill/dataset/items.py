@@ -34,9 +34,9 @@ class ItemFormat(NamedTuple):
     frame: Frame
     pad: Pad
     columns: frozenset[str]
-    """Requested columns."""
+    """Columns of an item: the requested columns, and those that every item has."""
     copied_columns: tuple[str, ...]
-    """Requested columns that are copied from the stored row unchanged."""
+    """Columns that are copied from the stored row unchanged."""
 
     @classmethod
     def of(cls, record: RowsRecord, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
@@ -100,14 +100,14 @@ class ItemFormat(NamedTuple):
                 fresh, end = length if is_altered else segment["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
                     raise ValueError(
-                        f"a segment of {length} tokens at {start}, {fresh} of them fresh, does not fit in {num_ids} ids"
+                        f"a segment at position {start} with length {length} and fresh {fresh} does not fit in the row"
                     )
                 flags[end - fresh : end] = [1] * fresh
                 closing_start = end + self.frame.num_suffix
                 if closing and ids[closing_start : closing_start + len(closing)] == closing:
                     flags[closing_start : closing_start + len(closing)] = [1] * len(closing)
         except (LookupError, TypeError, ValueError) as error:
-            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
+            raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
         return flags
 
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Select the tokens that a masked model must predict, and the ids that replace them.
 
-15 % of all maskable tokens are selected. Of the selected tokens, 80 % become the mask token, 10 % become a random
-token, and 10 % remain unchanged. The selection depends only on a hash of the seed, the epoch, the position of the draw
-and the index of the token, so it is the same in any batch, worker, rank and version of torch.
+By default, 15% of the maskable tokens are selected. Of the selected tokens, 80% become the mask token, 10% become a
+random token, and 10% remain unchanged. The selection depends only on a hash of the seed, the epoch, the position of the
+draw and the index of the token, so it is the same in any batch, worker, rank and version of torch.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ REPLACED_SHARE = 0.1
 
 
 class MaskedBatch(NamedTuple):
-    """Ids of a batch after masking, and the masked positions."""
+    """Ids of a batch after masking, and the selected tokens."""
 
     ids: Numbers
     """Ids that the model sees."""

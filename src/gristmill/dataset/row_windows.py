@@ -259,7 +259,7 @@ def read_row(dataset: Dataset, split: str, row: int) -> DecodedRow:
 
 
 def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[DecodedRow]:
-    """Read all rows of a split in order. After each batch of 64, `advance` is called with the number of rows in it."""
+    """Read all rows of a split in order. After each batch of 64, `advance` is called with the batch size."""
     decoder, lines, first = _Decoder(dataset, split), dataset[split].lines(), 0
     while batch := list(islice(lines, ROWS_AT_ONCE)):
         yield from decoder.rows(batch, first)

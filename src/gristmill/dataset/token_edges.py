@@ -69,7 +69,7 @@ def _compute_properties(tokenizer: Tokenizer) -> TokenProperties:
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the decoded bytes of each id. They are empty for an id without a token."""
+    """Return the decoded bytes of each id. The bytes are empty for an id without a token."""
     return [_decode_token(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
 
 

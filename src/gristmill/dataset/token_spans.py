@@ -19,7 +19,7 @@ class TokenSpan(NamedTuple):
     """Consecutive tokens of a text: one window, or several joined windows."""
 
     start: int
-    """Position of the first id in the text."""
+    """Position in the text of the span's first id."""
     ids: Ids
 
     @property

@@ -178,8 +178,9 @@ class TorchSplit:
         """Return a collator for masked models.
 
         `rate` is the share of tokens to predict. `whole_identifiers` masks the tokens of an identifier together.
-        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. `seed` defaults to
-        the seed of the split. The padded length is rounded up to a multiple of `multiple_of`.
+        `fresh_only`, for evaluation, limits labels to tokens that no earlier window of the file contains. `seed`
+        defaults to the seed of the split. With `pad="batch"`, the padded length is rounded up to a multiple of
+        `multiple_of`.
         """
         return MaskedCollator(
             self.frame,
@@ -195,7 +196,7 @@ class TorchSplit:
     def causal_collator(self, *, fresh_only: bool = False, multiple_of: int = 1) -> CausalCollator:
         """Return a collator for causal models.
 
-        `fresh_only` limits labels to the first occurrence of each token of a file, for evaluation. The padded length
-        is rounded up to a multiple of `multiple_of`.
+        `fresh_only`, for evaluation, limits labels to tokens that no earlier window of the file contains. With
+        `pad="batch"`, the padded length is rounded up to a multiple of `multiple_of`.
         """
         return CausalCollator(self.frame, fresh_only=fresh_only, pad=self.pad, multiple_of=multiple_of)

@@ -71,7 +71,7 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
         if isinstance(index, Draw):
             return self._items.make_drawn_item(self.rows[index.row], index)
         if not -len(self) <= index < len(self):
-            raise IndexError(f"window index {index} is out of range: there are {len(self)} windows")
+            raise IndexError(f"window index {index} is out of range for a dataset of length {len(self)}")
         return self._items.item(self.rows[int(self._row_indices[index])])
 
     def __getitems__(self, indices: Sequence[int | Draw]) -> list[Item]:
@@ -98,10 +98,10 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
         num_batches: int | None = None,
         **options: Any,
     ) -> "WindowLoader":
-        """Return a loader for the batches of this rank, with one epoch per iteration.
+        """Return a loader for the batches of this rank, by default with one epoch per iteration.
 
-        With `across_epochs=True, epochs=None`, batches have no end and all are full. See Batches for these parameters.
-        `options` are passed to DataLoader.
+        With `across_epochs=True, epochs=None`, the batches never end, and all are full. See Batches for these
+        parameters. `options` are passed to DataLoader.
         """
         batches = self.batches(
             batch_size, epochs=epochs, across_epochs=across_epochs, drop_last=drop_last, num_batches=num_batches
