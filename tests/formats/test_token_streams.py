@@ -323,7 +323,9 @@ def test_positions_outside_the_stream_are_damage(format_, tmp_path, column, valu
     windows = np.load(tmp_path / "out/train.windows.npy", mmap_mode="r+")
     windows[column] = value
     windows.flush()
-    with pytest.raises(DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a valid range of 7 ids. Build"):
+    with pytest.raises(
+        DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a valid range of 7 ids. Build"
+    ):
         read_all(format_, tmp_path / "out")
 
 

@@ -289,13 +289,8 @@ def test_check_finds_an_end_token_between_packed_rows(stream_dataset, tmp_path, 
     update_digests(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
     found = streams.find_stream_fault(folder, kept, (name, Split.TRAIN))
     assert found.startswith("train: ")
-<<<<<<< HEAD
-    assert "documents differ from the ends of" in found
-    assert any(found in one for one in failed_checks(check(folder, workers=1))["formats"])
-=======
     assert "in the index differ from the ends of the rows" in found
-    assert any(found in one for one in failed(check(folder, workers=1))["formats"])
->>>>>>> p3-checks
+    assert any(found in one for one in failed_checks(check(folder, workers=1))["formats"])
 
 
 def test_repository_rows_contain_the_names_and_texts_of_its_files(sources, tmp_path, plain_tokenizer):
