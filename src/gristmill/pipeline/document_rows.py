@@ -109,7 +109,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
 
 
 def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
-    """Yield batches of up to ROWS_AT_ONCE rows, or fewer if rows are long. A document is never divided."""
+    """Yield batches of up to ROWS_AT_ONCE rows, or of a single document that has more rows."""
     schema = context.window_schema
     max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)

@@ -38,13 +38,13 @@ from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
 MIN_SHARE_DEVIATION = 0.01
-"""Difference between a split's requested and actual share of all tokens above which there is a warning."""
+"""A build that keeps earlier splits warns if a split's requested and actual share of all tokens differ by more."""
 MIN_CUT_SHARE = 1 / 3
-"""Share of a split's tokens that are cut, above which there is a warning."""
+"""A build warns if more than this share of a held-out split's tokens is cut."""
 MAX_FILES_NAMED = 5
 """Maximum number of files that a warning lists."""
 MIN_WEIGHT_DEVIATION = 0.005
-"""Difference between a weight group's requested and realized share of train's tokens above which there is a warning."""
+"""A build warns if a weight group's share of train's tokens is lower than requested by more than this."""
 
 Documents = Sequence[PlacedDocument]
 
