@@ -280,7 +280,7 @@ def test_permissions_of_the_folder_are_kept(tmp_path):
 def test_sources_inside_the_output_are_refused(tmp_path):
     work = Workspace(str(tmp_path / "out"))
     for name in ("out", "out/sub", "out.work", "out.work/dataset"):
-        with pytest.raises(InputError, match="is inside the output folder"):
+        with pytest.raises(InputError, match="a folder that the build replaces"):
             work.refuse_sources([str(tmp_path / name)])
     work.refuse_sources([str(tmp_path), str(tmp_path / "output")])
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.server import MakeEncoder
 
 BUILD_RECORD = "built"
+"""Cache key of the build record."""
 MAX_PROBED_SOURCES = 100
 
 
@@ -202,7 +203,7 @@ def open_workspace(config: Config) -> Workspace:
 
 @contextmanager
 def translate_os_errors(config: Config) -> Iterator[None]:
-    """Convert an OSError, which only writing raises, to OutputError. Unreadable sources raise other errors."""
+    """Convert OSError to OutputError. Only writing raises OSError here: unreadable sources raise other errors."""
     try:
         yield
     except OSError as error:

@@ -59,7 +59,7 @@ SHORT_KEY_BYTES = 8
 NO_STAMP_HASH = 0
 NOT_READ = bytes(KEY_BYTES)
 MAX_OPEN_EARLIER_PARTS = 4
-"""Number of earlier parts that are kept open."""
+"""Maximum number of earlier parts that are kept open."""
 
 
 class PreparedFile(NamedTuple):
@@ -200,7 +200,10 @@ class KnownStamps:
 
 
 def hash_stamps(files: Iterable[SourceFile]) -> bytes:
-    """Return the concatenated hashes of each file's name and stamp, with NO_STAMP_HASH for a file without a stamp."""
+    """Return one hash per file, concatenated. NO_STAMP_HASH stands for a file without a stamp.
+
+    The hash covers the name, stamp and declared license of the file, and whether it may be a translation.
+    """
     return b"".join(map(_hash_stamp, files))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.exchange import Address
 
 LARGE_BYTES = 64 << 20
-"""Size above which a file, or its rows, get a separate process, so that the memory is freed when the process ends."""
+"""Size above which files or rows are processed in a separate process, which frees its memory when it ends."""
 
 
 def is_large(num_bytes: int) -> bool:
@@ -47,7 +47,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
-        """Resolve the preset and write the tokenizer to the work folder. Raise if a setting is not possible."""
+        """Resolve the preset and write the tokenizer to the work folder. Raise if the settings cannot be used."""
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         reads_text = bool(config.variants.rates) or config.fim.is_enabled or config.window.repo_order == "imports"
@@ -86,7 +86,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answers(self) -> Path:
-        """Folder of the language model's answers, so that a repeated build does not ask again."""
+        """Folder of the language model's answers, kept so that a repeated build does not ask again."""
         return self.folder / "answers"
 
     @property
@@ -115,7 +115,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spellings(self) -> Spellings | None:
-        """Literal texts of control tokens that no document may contain, or None if no document is searched.
+        """Literal texts of control tokens that no document may contain, or None if documents are not searched.
 
         The texts are those of the tokenizer and of all known model families.
         """

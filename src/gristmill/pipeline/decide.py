@@ -51,7 +51,9 @@ from gristmill.splits.previous import PreviousSplit, read_previous_splits
 from gristmill.windows.draw import Drawing, draw, num_windows
 
 SIMILAR = "similar"
+"""Name of the cache of similarities between documents."""
 DRAWN = "drawn"
+"""Name of the cache of the sizes of sampled documents."""
 MAX_BAND_BYTES = 1 << 25
 """Maximum size of the near-duplicate keys in memory, enough for 131,072 documents."""
 REPO, LANGUAGE, NUM_ROW_BYTES = map(TokenizedText.__struct_fields__.index, ("repo", "language", "num_row_bytes"))
@@ -214,7 +216,7 @@ def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildEr
     first_drop = redact_drop(first_by_reason[reasons[0][0]], config.secrets)
     example = printable(f"{first_drop.path}: {first_drop.detail}")
     return NothingToBuildError(
-        f"no usable file in {where}: {counted(counts.total(), 'file')} found, all dropped ({listed}). "
+        f"no usable file in {where}: {counted(counts.total(), 'file')} found, none kept ({listed}). "
         f"For example: {example}."
     )
 
@@ -296,7 +298,7 @@ def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int
 def _find_clusters(
     context: Context, documents: Sequence[PreparedDocument], tables: PartTables, map_tasks: MapFunction
 ) -> list[Cluster]:
-    """Find clusters of near-duplicates. The members of a cluster are indices of `documents`."""
+    """Find clusters of near-duplicates. The members of a cluster are indices into `documents`."""
     bands = _band_keys(context, documents, tables)
     cached = read_cached(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
     clusters, similar = cluster_near_duplicates(context.store, documents, bands, cached, map_tasks)

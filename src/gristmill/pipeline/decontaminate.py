@@ -12,6 +12,7 @@ from itertools import chain
 import msgspec
 
 from gristmill.core.manifest import BenchmarkFacts, Decontamination
+from gristmill.core.names import counted
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
 from gristmill.dedup.signatures import NO_BANDS, Ids, concatenate_ids
@@ -25,8 +26,10 @@ from gristmill.splits.shared_spans import SPAN_TOKENS, find_anchors
 from gristmill.splits.span_history import CompareFunction, ComparisonRecord, Documents, update_comparison
 from gristmill.splits.span_join import SharedSpans, Sides, compare
 
-CUT = "measured"
+CUT_SIZES = "measured"
+"""Name of the cache of the sizes of documents with cuts."""
 COMPARED = "compared"
+"""Name of the cache of the last comparison of held-out documents with train."""
 BENCHMARKS = "../scratch/benchmarks.part"
 """Path of the part that holds the benchmarks, relative to the folder of parts."""
 
@@ -34,7 +37,7 @@ BENCHMARKS = "../scratch/benchmarks.part"
 def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
-    """Cut shared spans, and drop documents without a window left. Return the new decision and facts about the cuts."""
+    """Cut shared spans, and drop documents that have no window left. Return the decision, and facts about the cuts."""
     how = context.config.split.decontaminate
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
@@ -89,7 +92,8 @@ def _compare_splits(
     if not include_trivial:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
-    if _num_tokens(train) < _num_tokens(held_out):  # with trivial spans, either set of documents may be the small one
+    # `compare` expects the smaller side first. The new train documents may have fewer tokens than the held-out ones.
+    if _num_tokens(train) < _num_tokens(held_out):
         return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
 
@@ -169,13 +173,16 @@ def _apply_cuts(
         for document in decision.kept
         if document.key in cuts
     ]
-    changed_by_key = {document.key: document for document in measure_cached(context, changed, map_tasks, name=CUT)}
+    changed_by_key = {
+        document.key: document for document in measure_cached(context, changed, map_tasks, name=CUT_SIZES)
+    }
     return [changed_by_key.get(document.key, document) for document in decision.kept]
 
 
 def _contaminated_drop(document: PlacedDocument) -> Drop:
     detail = (
-        f"{document.num_tokens} tokens, but no window without spans that also occur in {document.cuts[0].shared_with}"
+        f"{counted(document.num_tokens, 'token')}, but no window is left after cutting the spans that also occur in "
+        f"{document.cuts[0].shared_with}"
     )
     return Drop.of(document, DropReason.CONTAMINATED, detail)
 

@@ -109,7 +109,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
 
 
 def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
-    """Yield batches of up to 1,000 rows. A batch is larger if a single document has more rows."""
+    """Yield batches of up to ROWS_AT_ONCE rows, or of a single document that has more rows."""
     schema = context.window_schema
     max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)
@@ -164,7 +164,7 @@ def num_natural_windows(document: PlacedDocument, shape: WindowShape) -> int:
 
 
 def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
-    """Return the windows of a document before sampling, without the ranges that are cut."""
+    """Return the windows of a document before sampling. Cut ranges and a variant's unchanged windows are left out."""
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
         unchanged = document.variant.own if document.variant is not None else ()

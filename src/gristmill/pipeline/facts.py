@@ -38,13 +38,13 @@ from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
 MIN_SHARE_DEVIATION = 0.01
-"""Smallest reported difference between the requested and actual share of a split's tokens."""
+"""A build that keeps earlier splits warns if a split's requested and actual share of all tokens differ by more."""
 MIN_CUT_SHARE = 1 / 3
-"""Share of a split's tokens that must be cut to cause a warning."""
+"""A build warns if more than this share of a held-out split's tokens is cut."""
 MAX_FILES_NAMED = 5
 """Maximum number of files that a warning lists."""
 MIN_WEIGHT_DEVIATION = 0.005
-"""Smallest reported difference between the requested and realized share of train's tokens."""
+"""A build warns if a weight group's share of train's tokens is lower than requested by more than this."""
 
 Documents = Sequence[PlacedDocument]
 
@@ -102,8 +102,8 @@ def split_warnings(
     for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
-                f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in {one.name} cannot be found in train and "
-                "cut from it, because a shared span has at least 50 tokens."
+                f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in {one.name} cannot be cut from train, "
+                "because only shared spans of at least 50 tokens are found."
             )
     before = decontamination.tokens_before
     filled = {document.split for document in decision.kept}
@@ -190,7 +190,7 @@ def _count_group_tokens(
     variant_tokens: Mapping[FileKey, int],
     config: SamplingConfig,
 ) -> _GroupTokens:
-    """Count the tokens of a group. With `--weights-only`, count the tokens that a trainer gets by sampling."""
+    """Count the tokens of a group. With --weights-only, count a token as often as a trainer samples it on average."""
     documents = [documents_by_key.get(document.key, document) for document in group.members]
     times = group.epochs if config.weights_only else 1
     num_variant_tokens = sum(variant_tokens.get(document.key, 0) for document in group.members)
@@ -245,7 +245,7 @@ def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, ha
     for split, count in facts.windows.items():
         if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
             windows = counted(facts.natural_windows[split], "window")
-            yield f"{split} is empty: none of its {windows} was drawn, because too few windows were requested."
+            yield f"{split} is empty: it had {windows}, but none was drawn, because too few windows were requested."
     for group in facts.groups:
         missing = group.requested_share - group.realised_share
         if not group.files:
@@ -323,7 +323,7 @@ def fim_facts(decision: Decision, config: FimConfig) -> FimFacts | None:
 def fim_warnings(facts: FimFacts | None) -> Iterator[str]:
     if facts is not None and facts.chosen and not facts.rewritten:
         why = ", ".join(f"{count:,} {why}" for why, count in facts.missing.items())
-        yield f"--fim rewrote none of {counted(facts.chosen, 'file')}: {why}."
+        yield f"--fim rewrote 0 of {counted(facts.chosen, 'chosen file')}: {why}."
 
 
 def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
@@ -366,7 +366,7 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
 
 
 def _num_distinct(document: PlacedDocument) -> int:
-    """Count the distinct file tokens in a document's windows. Windows with noise may overlap."""
+    """Count the file tokens in a document's windows, each token once. Windows with noise may overlap."""
     variant = document.variant
     if variant is None or variant.is_text or not variant.file_ranges:
         return document.num_uncut_tokens

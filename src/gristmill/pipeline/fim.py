@@ -190,7 +190,7 @@ class _FimRewriter:
         continuing_tokenizer = tokenizer if continuing is definition else tokenizer_for(continuing)
         token_texts = {index: text.encode() for index, text in definition.added_texts.items()}
         num_content = context.window_shape.num_content
-        if config.has_documents:  # a row fits in a window, with the tokens that a trainer adds
+        if config.has_documents:  # a row and the tokens that a trainer adds must fit into a window
             num_content = config.window.length - NUM_TRAINER_TOKENS
         max_middle_tokens = config.fim.max_middle or max(1, num_content // 2)
         self._context, self._frame = context, frame
@@ -248,7 +248,7 @@ class _FimRewriter:
 
 
 def _text_of_rows(texts: Sequence[bytes], fim: Fim) -> DocumentText:
-    """Join the texts of rows. All tokens of a row get the start of the row, because no window starts inside a row."""
+    """Join the texts of rows. Each token gets the start offset of its row, because no window starts inside a row."""
     ends = np.cumsum([0, *map(len, texts)])
     counts = [one.num_ids for one in fim.windows]
     return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], counts), ends[-1]))

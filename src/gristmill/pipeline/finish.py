@@ -64,7 +64,7 @@ class Tally(NamedTuple):
 
 
 class FilesTable:
-    """Writer of files.jsonl, which lists kept and dropped files in path order. Writes part by part to save memory."""
+    """Writer of files.jsonl, which lists kept and dropped files in path order. It writes one part at a time."""
 
     def __init__(self, path: Path, context: Context, decided: Decided) -> None:
         self._tally = Tally(Counter(), Counter(), Counter(), Counter())

@@ -36,7 +36,7 @@ from gristmill.splits.previous import read_previous_splits
 from gristmill.windows.weights import check_weights, weighted_languages, weighted_patterns
 
 CONNECTIONS = 8
-"""Number of concurrent downloads, which mostly wait for the network."""
+"""Minimum number of processes for downloads, which mostly wait for the network."""
 BY_PATH = operator.attrgetter("repo", "path")
 MAX_LICENSE_BYTES = 1 << 17
 MAX_MANIFEST_BYTES = 1 << 20
@@ -55,7 +55,7 @@ class Inputs(NamedTuple):
 def check_settings(config: Config) -> None:
     """Raise for unknown languages and licenses, and for invalid weights and patterns.
 
-    The file of earlier splits is also read, so that an invalid file is rejected before any work is done.
+    If a file with earlier splits is configured, read it, so that an invalid file is rejected before any work is done.
     """
     check_languages((*config.scan.languages, *config.rules.languages, *weighted_languages(config.sampling)))
     check_weights(config.sampling)
@@ -103,7 +103,7 @@ class InputReader:
         return Inputs(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
-        """Read one license file per step, because reading all of them takes long. Start after all files are found."""
+        """Read the license files, one per step, because reading all of them is slow. Start after all files are found."""
         for file in self._license_files:
             self._read_declaration(file)
             yield
@@ -141,7 +141,7 @@ def _large_file_warning(file: SourceFile, config: Config) -> str:
     name = redact_name(f"{file.repo}/{file.path}", config.secrets)
     return (
         f"{name} is {file.size / 1e6:,.0f} MB: a separate process prepares this file, "
-        "and needs memory in proportion to the size."
+        "and needs memory in proportion to its size."
     )
 
 

@@ -26,7 +26,7 @@ BUILDING_PACKAGES = (
 STEP_3_SETTINGS = frozenset({"repo_order", "repo_order_seed"})
 """Window settings that do not affect parts."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
-"""Suffixes of the files in the code digest, which include rules, queries and word lists."""
+"""Suffixes of the files that the code digest covers: code, rules, queries and word lists."""
 
 
 def key_of(*parts: Any) -> str:

@@ -34,8 +34,8 @@ def map_documents(
 ) -> tuple[list[str], list[FileKey]]:
     """Return the parts that were made, in the order of the files, and the files that crashed or hung a worker.
 
-    If a task crashes or hangs, each of its files is run alone. If a single file crashes or hangs, raise OutputError, or
-    with --skip-failed, return the file as failed.
+    If a task crashes or hangs, each of its files is processed in a separate task. If a task with a single file crashes
+    or hangs, raise OutputError or, with --skip-failed, return the file as failed.
     """
     parts: dict[FileKey, str] = {}
     failed_keys: list[FileKey] = []

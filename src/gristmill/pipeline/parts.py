@@ -81,7 +81,7 @@ def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Read exactly `size` bytes, or up to the end of the file. One system call reads at most 2 GiB."""
+    """Read `size` bytes, or up to the end of the file. Loop, because one system call reads at most 2 GiB."""
     content = os.pread(descriptor, size, offset)
     while len(content) < size and (more := os.pread(descriptor, size - len(content), offset + len(content))):
         content += more
@@ -102,7 +102,7 @@ def read_ids(folder: Path, texts: Sequence[AnyStoredText], vocab_size: int) -> I
 
 
 class IdReader:
-    """Reader of the ids of single texts in any order. Keeps the most recently used parts open."""
+    """Reader of the ids of single texts in any order. It keeps the most recently used parts open."""
 
     def __init__(self, folder: Path, vocab_size: int) -> None:
         self._folder, self._kind = str(folder), np.dtype(_id_type(vocab_size))
@@ -251,7 +251,7 @@ def write_part(path: Path, part: Part) -> None:
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
-    """Encode anchors: the number per text, the distance of each from the previous one in one byte, and the keys."""
+    """Encode anchors: the number per text, each anchor's distance from the previous one as one byte, and the keys."""
     steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
     first_indices = _first_indices(anchors.counts)
     steps[first_indices] = anchors.positions[first_indices]
@@ -331,7 +331,7 @@ class PartStore(msgspec.Struct, frozen=True):
 
 
 class PartReader:
-    """Reader of the tables of one part. Reads each table on demand."""
+    """Reader of the tables of one part. It reads each table on demand."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path, self._name = folder / name, name

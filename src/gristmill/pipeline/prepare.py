@@ -255,7 +255,7 @@ def _with_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
 
 
 def prepare(context: Context, batch: Batch) -> PreparedBatch:
-    """Write the part of a batch to the work folder, unless the part exists. Its name is a digest of the batch's files.
+    """Write the part of a batch to the work folder, unless the part exists. The part's name is a digest of the files.
 
     A file that has not been modified since the last build is read only if its content is needed.
     """
@@ -273,9 +273,10 @@ def prepare(context: Context, batch: Batch) -> PreparedBatch:
 def _prepare_with_known(
     context: Context, batch: Batch, current: CurrentFile, stamps: bytes, known: Sequence[bytes | None]
 ) -> PreparedBatch | None:
-    """Prepare a batch without reading unmodified files, whose content keys are in `known`, with None for all others.
+    """Prepare a batch without reading its unmodified files.
 
-    Return None if an unmodified file must be read.
+    `known` has the content key of each unmodified file, and None for each other file. Return None if an unmodified file
+    must be read.
     """
     current.record(ALL_FILES)
     with FolderReader() as folder:
@@ -426,7 +427,7 @@ def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedT
 
 
 def _drop_if_no_tokens(document: Document, num_tokens: int, control_id: int | None) -> Drop | None:
-    """Return a drop if the text gives no token, or gives a control token."""
+    """Return a drop if the tokenizer produces no token from the text, or produces a control token."""
     if not num_tokens:
         is_one = len(document.text) == 1
         reason = DropReason.NO_TOKENS

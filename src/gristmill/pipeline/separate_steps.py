@@ -166,7 +166,7 @@ def _read_inputs(session: StepSession) -> Inputs:
 
 
 def _all_batches(session: StepSession, found: Scan) -> tuple[str, list[Batch]]:
-    """Return a key and all batches. The key identifies the files, so shards of different files are not combined."""
+    """Return a key and all batches. The key identifies the files, so that shards with different files do not match."""
     tasks = list(make_batches(found.files, session.context.config.run))
     seen = [(file.repo, file.path, file.size) for file in found.files]
     return key_of(session.context.prepare_key, [len(batch.files) for batch in tasks], seen), tasks

@@ -70,7 +70,8 @@ def _has_large_rows(task: Task) -> bool:
 def shape(context: Context, task: Task) -> ShapedPiece:
     """Write a piece at its offset, unless the data file already contains the piece.
 
-    The piece is copied from an earlier build if possible.
+    The piece is copied from an earlier build if possible. A new compressed piece is written to a separate file, because
+    its offset is not known yet.
     """
     piece, path = task.piece, context.dataset / task.piece.file
     reused = _reuse(task.known) if task.known is not None else None

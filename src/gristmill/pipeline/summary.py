@@ -155,7 +155,7 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
 
 
 def fim_lines(facts: FimFacts | None) -> list[str]:
-    """Return lines about fill-in-the-middle: windows by kind of middle, and files not rewritten by reason."""
+    """Return lines about fill-in-the-middle: windows by kind of middle, and unchanged files by reason."""
     if facts is None:
         return []
     num_windows = sum(facts.forms.values())
@@ -228,7 +228,7 @@ def _cut_lines(facts: Decontamination) -> list[str]:
             files = counted(facts.files_cut[split], f"{split} file")
             lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, in spans that also occur {elsewhere}")
     lines += [
-        f"{counted(one.tokens_cut, 'token')} of train that also occur in the benchmark {printable(one.name)} "
+        f"{counted(one.tokens_cut, 'token')} of train, in spans that also occur in the benchmark {printable(one.name)} "
         f"({counted(one.texts, 'text')}, {one.texts_too_short:,} too short to be detected)"
         for one in facts.against
     ]
@@ -256,7 +256,12 @@ def _respelling_lines(respellings: dict[str, int]) -> list[str]:
         return []
     named = [f"{count:,} {printable(name)}" for name, count in list(respellings.items())[:MAX_SPELLINGS]]
     more = f", {counted(len(respellings) - MAX_SPELLINGS, 'other')}" if len(respellings) > MAX_SPELLINGS else ""
-    return [f"escaped  {sum(respellings.values()):,} control tokens, with a space in each: {', '.join(named)}{more}"]
+    return [
+        (
+            f"escaped  {counted(sum(respellings.values()), 'control token')}, with a space in each: "
+            f"{', '.join(named)}{more}"
+        )
+    ]
 
 
 def _license_lines(licenses: dict[str, int]) -> list[str]:
@@ -281,7 +286,7 @@ def _bottleneck(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
     if gpu.seconds_busy > gpu.seconds_ready / 2:
         return "workers waited for the GPU"
     if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
-        return "writing took longer than reading, cleaning and the GPU together"
+        return "writing took longer than reading, cleaning and tokenizing"
     return "the GPU waited for reading and cleaning"
 
 

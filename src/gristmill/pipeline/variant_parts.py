@@ -106,7 +106,7 @@ def _text_variant(context: Context, original: Block, variant: Variant, text: byt
 
 
 def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:
-    """Return the indices of the windows that equal a window of the file, or None if all windows do."""
+    """Return the indices of the variant's windows that are the same in the file, or None if all are the same."""
     windows, file_windows = cut(len(ids), shape), cut(len(file_ids), shape)
     file_ends = dict(zip(file_windows.starts.tolist(), file_windows.ends.tolist(), strict=True))
     ranges = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))

@@ -142,7 +142,7 @@ def _find_contaminated(
 ) -> set[int]:
     """Return the indices of the contaminated variants.
 
-    A variant is contaminated if it shares a span with a held-out file or a benchmark, and its own file does not.
+    A variant is contaminated if it contains a span of a held-out file or benchmark that its own file does not contain.
     """
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
     others: list[AnyStoredText] = [*held_out, *tokenize_benchmarks(context, benchmarks)]
@@ -212,7 +212,7 @@ def with_variants(
 
 
 def _ask_model(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
-    """Let the language model rewrite the files chosen for it, and store each answer in a file.
+    """Let the language model rewrite the files chosen for rewriting, and store each answer in a file.
 
     Return the chosen files with their answers, and the name of the model.
     """

@@ -101,13 +101,14 @@ class Workspace:
         return self.dataset / PIECES
 
     def refuse_sources(self, roots: list[str]) -> None:
-        """Raise InputError if a source is inside the output or work folder, which a build replaces."""
+        """Raise if the output folder cannot be replaced, or if a source is, or is inside, the output or work folder."""
         require_replaceable(self.target)
         for root in roots:
             for own_folder in (self.target, self.folder):
                 if Path(root) == own_folder or own_folder in Path(root).parents:
                     raise InputError(
-                        f"the source {root!r} is inside the output folder {str(own_folder)!r}. Move one of them."
+                        f"the source {root!r} overlaps {str(own_folder)!r}, a folder that the build replaces. "
+                        "Move one of them."
                     )
 
     def __enter__(self) -> Self:
@@ -219,7 +220,7 @@ class Workspace:
         return num_bytes
 
     def prune(self, used: set[str], max_bytes: int) -> None:
-        """Delete parts, and fetched sources if needed, until at most `max_bytes` remain.
+        """Delete parts, and fetched sources if needed, until the work folder has at most `max_bytes` bytes.
 
         Parts that are not in `used` are deleted first, beginning with the oldest.
         """

@@ -138,7 +138,7 @@ ROW_SETTINGS = ("window.", "fim.", "variants.", "rewrite.", "sampling.seed")
 """Settings that can change the rows of the same text."""
 PADDING = "output.pad"
 WEIGHTS = ("sampling.preset", "sampling.weights")
-"""With --weights-only, these settings change the weight of rows. content_sha256 does not include weights."""
+"""With --weights-only, these settings change the weights of rows. content_sha256 does not include weights."""
 LOSSES = (FileKind.REMOVED, FileKind.DROPPED, FileKind.CHANGED, FileKind.MOVED, FileKind.RESHAPED)
 GAINS = (FileKind.ADDED, FileKind.NO_LONGER_DROPPED)
 
@@ -182,9 +182,9 @@ def diff(
 def decide_step(
     old: Manifest, new: Manifest, files: Mapping[FileKind, FileChanges], values: list[ValueChange]
 ) -> tuple[Step, str]:
-    """Return the step by the rule of Croissant (see Step), and the reason.
+    """Return the step according to the rule of Croissant (see Step), and the reason.
 
-    Rows of an earlier dataset remain available if files are added, because they can be selected by repo and path.
+    Adding files keeps the earlier rows available, because rows can be selected by repo and path.
     """
     is_same_content = old.content_sha256 == new.content_sha256
     lost_columns, new_columns = _removed_and_added(old.columns, new.columns)

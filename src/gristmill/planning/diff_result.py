@@ -9,7 +9,7 @@ from gristmill.core.records import Split
 
 
 class Step(StrEnum):
-    """Part of a version MAJOR.MINOR.PATCH that a change must increase, by the rule of Croissant.
+    """Part of a version number MAJOR.MINOR.PATCH that a change must increase, according to Croissant.
 
     In short (docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html#version): PATCH if the data are the same but
     stored differently. MINOR if fields or records were added, and all existing data are still available unchanged.
@@ -23,7 +23,7 @@ class Step(StrEnum):
 
 
 class FileKind(StrEnum):
-    """Kind of change of a file."""
+    """Kind of change to a file."""
 
     ADDED = "added"
     NO_LONGER_DROPPED = "taken_in"
@@ -51,7 +51,7 @@ FILE_KINDS: dict[FileKind, str] = {
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of a file."""
+    """A changed file, with its state in both datasets."""
 
     file: str
     """Path of the file, with its repo in front."""
@@ -70,14 +70,14 @@ class FileChanges(msgspec.Struct, kw_only=True):
 
 
 class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
-    """A count in the two datasets."""
+    """A count in the earlier and in the later dataset."""
 
     before: int
     after: int
 
 
 class SplitChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of a split."""
+    """Size of a split in the earlier and in the later dataset."""
 
     files: BeforeAfter
     windows: BeforeAfter
@@ -85,10 +85,10 @@ class SplitChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of a named value."""
+    """A named value that differs between the datasets."""
 
     name: str
-    """Dotted name, like `window.overlap`."""
+    """Name of a setting like `window.overlap`, of a package, of a tokenizer value, or of a dataset file."""
     before: Any
     """None if the earlier dataset has no such value."""
     after: Any
@@ -103,7 +103,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     """Folder of the later dataset."""
     is_same: bool
-    """True if the splits have the same rows with the same columns, in any format."""
+    """True if the splits have the same rows with the same columns. The formats may differ."""
     step: Step
     why: str
     """Reason for the step."""
@@ -120,4 +120,4 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     formats: tuple[list[str], list[str]]
     """Formats only in the earlier dataset, and formats only in the later dataset."""
     data: list[ValueChange]
-    """Files of the datasets whose digests differ."""
+    """SHA-256 digests of the dataset files that differ."""

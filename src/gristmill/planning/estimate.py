@@ -46,7 +46,7 @@ class PlanInputs(NamedTuple):
     drawn: FileSample
     found: Scan
     dropped: list[Drop]
-    """Sampled files that were dropped before files are compared. `found` has the files that the scan dropped."""
+    """Sampled files that step 1 dropped. The files that the scan dropped are in `found`."""
     previous_splits: PreviousSplits | None
     seconds: Mapping[str, float]
     workers: int
@@ -87,7 +87,7 @@ class Measurements(NamedTuple):
 
     unsampled: UnsampledCounts
     builds: list[EstimatedBuild]
-    """One per overlap."""
+    """Estimated results, one per overlap."""
     trials: list[TrialResult]
     """Measurements of the formatted rows of some documents, one per overlap."""
     parquet_bytes: list[int | None]
@@ -155,7 +155,7 @@ def _totals(inputs: PlanInputs, decision: Decision, unsampled: UnsampledCounts, 
 
 
 def _count_packed_rows(totals: dict[Split, Totals], inputs: PlanInputs) -> dict[Split, Totals]:
-    """With --pack, replace the number of windows by the number of rows that the ids fill.
+    """With --pack, replace the number of windows with the number of rows that the ids fill.
 
     The estimate ignores empty space, which is less than 1% of the rows.
     """
@@ -316,7 +316,8 @@ class _Scale(NamedTuple):
         total, total_without = measurements.builds[column].total, measurements.builds[0].total
         config = inputs.config
         if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_enabled:
-            # Each overlap draws different windows, so its size is not the size at overlap 0 plus an addition.
+            # Sampling, variants and fill-in-the-middle choose windows anew at each overlap, so a larger overlap does not
+            # simply add windows.
             per_byte = total[BYTES] / max(1, with_overlap.jsonl_bytes)
             return cls(per_byte, per_byte)
         per_byte = measurements.unsampled.ids_zst_bytes / max(1, no_overlap.ids_zst_bytes)
@@ -331,7 +332,7 @@ class _Scale(NamedTuple):
 
 
 def _build_seconds(inputs: PlanInputs, measurements: Measurements, num_bytes: float) -> float:
-    """Estimate the duration of a build: the measured time of steps 1 and 2, plus rows at the speed of the trials."""
+    """Estimate the duration of a build: the measured time of steps 1 and 2, plus the time to write the rows."""
     drawn, seconds, trials = inputs.drawn, inputs.seconds, measurements.trials
     workers = num_workers(inputs.config.run.workers, drawn.num_bytes)
     mapped = (seconds["prepare"] + seconds["compare"] + measurements.seconds_to_decide) * inputs.workers / workers
@@ -344,7 +345,7 @@ def _build_seconds(inputs: PlanInputs, measurements: Measurements, num_bytes: fl
 
 
 def _removed(inputs: PlanInputs, decision: Decision) -> list[Removed]:
-    """Count dropped files by reason, in descending order of files."""
+    """Count dropped files by reason. The reason with the most files comes first."""
     drawn = inputs.drawn
     files: dict[DropReason, float] = {DropReason.EMPTY: drawn.num_empty} if drawn.num_empty else {}
     num_bytes: dict[DropReason, float] = dict.fromkeys(files, 0.0)
@@ -365,7 +366,7 @@ def _removed(inputs: PlanInputs, decision: Decision) -> list[Removed]:
 def _contributions(
     drawn: FileSample, decision: Decision, name_of: Callable[[PlacedDocument], str]
 ) -> list[Contribution]:
-    """Sum kept files and tokens by name, in descending order of tokens."""
+    """Count kept files and their tokens by name. The name with the most tokens comes first."""
     files: dict[str, float] = {}
     tokens: dict[str, float] = {}
     for document, num_tokens in _weighted_tokens(drawn, decision):
@@ -396,6 +397,6 @@ def _near_duplicates(decision: Decision) -> Iterator[Drop]:
 
 
 def _top_folder(document: PlacedDocument) -> str:
-    """Return the top-level folder, like `python3.11/email/`, or `python3.11/` for a file in no folder."""
+    """Return the repo and the top-level folder, like `python3.11/email/`, or only the repo, like `python3.11/`."""
     folder, slash, _ = document.path.partition("/")
     return f"{document.repo}/{folder}/" if slash else f"{document.repo}/"

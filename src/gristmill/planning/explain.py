@@ -36,7 +36,7 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     value: float | str | None
     limit: float | None
-    """None if the rule has no limit."""
+    """None if the rule is off, or is a switch without a limit."""
     is_off: bool
     """True if the rule is off for the language of the file."""
     is_defect: bool
@@ -50,7 +50,7 @@ class WindowLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Split and index of the row, from 0, in the form of `--row`, like `test:123`."""
     lines: tuple[int, int]
     start: int
-    """Position of the window's first token in the text."""
+    """Position in the text of the window's first token, counted in tokens from 0."""
     num_ids: int
     fresh: int
     """Number of tokens that are not in the previous window."""
@@ -77,7 +77,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     rates: dict[str, float]
     """Rates of the configured variants, keyed by kind."""
     beside: list[str] = []
-    """Other windows in the requested row, with --pack."""
+    """With --pack, the other windows in the requested row."""
 
 
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
@@ -95,7 +95,10 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
 
 
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
-    """Explain the file of a row, with the window of this row only. Raises InputError if there is no such row."""
+    """Explain the file of a row, and list only the window in this row.
+
+    With --pack, the file is that of the first window in the row. Raises InputError if there is no such row.
+    """
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     if split not in list(Split):
@@ -191,7 +194,9 @@ def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
     try:
         limits = Limits(msgspec.convert(manifest.settings["rules"], RulesConfig))
     except (KeyError, msgspec.ValidationError, ConfigError) as error:
-        raise DatasetError(f"the manifest is damaged: settings.rules: {error}. Build the dataset again.") from None
+        raise DatasetError(
+            f"the manifest is damaged: settings.rules is missing or invalid ({error}). Build the dataset again."
+        ) from None
     for rule in RULES:
         if rule.name in row.measures:
             limit = limits.limit(rule.name, row.language)
@@ -300,7 +305,7 @@ def status_text(file: FileRow) -> str:
 def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
         if file.license_from == HEADER:
-            return f"{NOASSERTION}: the header names no SPDX id, or a different license than that of the folder"
+            return f"{NOASSERTION}: the header names no SPDX id, or contradicts the license of the folder or table"
         found = (
             f"not determined by {file.license_from}"
             if file.license_from

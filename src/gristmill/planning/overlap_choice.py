@@ -1,9 +1,9 @@
 """Choose the overlap for a training budget, which is a number of ids.
 
 With a fixed number of ids, a larger overlap costs no training time: an epoch is longer, and there are fewer epochs.
-Each token is shown at more positions instead of more often at the same position, as long as the budget covers each
-token at least as often as one epoch does. With an overlap of more than half a window, neighboring windows are mostly
-the same, and the rows take twice the disk space.
+Each token is shown at more positions instead of more often at the same position, as long as the budget is enough for
+one epoch. With an overlap of more than half a window, neighboring windows are mostly the same, and the rows take more
+than twice as much disk space as without overlap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from gristmill.core.text import size_text
 from gristmill.planning.plan_result import Budget, OverlapPlan, Pick
 
 FEW_PASSES = 4
-"""Assumed number of passes without a budget: four epochs are worth 3.7 times the data (Muennighoff et al. 2023)."""
+"""Number of passes assumed without a budget. Four passes are worth 3.7 times the data (Muennighoff et al. 2023)."""
 MANY_PASSES = 16
 """Number of passes beyond which next-token prediction improves little (Muennighoff et al. 2023)."""
 MAX_VALUE = 10**18
-"""Maximum of every option. A larger number is probably a typing error."""
+"""Maximum of every option. A larger number is probably a typo."""
 LARGE_BYTES = 1_000_000_000
 """Size of the JSONL rows above which compression is recommended."""
 
@@ -34,9 +34,9 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget_tokens: int | None = None
     """Number of ids that the training run processes."""
     epochs: float | None = None
-    """Number of epochs of a training run whose number of ids is the budget. Requires `sequences`."""
+    """Number of epochs of a training run that sets the budget. Requires `sequences`."""
     sequences: int | None = None
-    """Number of sequences in one epoch of that training run, each of the window length."""
+    """Number of sequences in one epoch of this training run. Each has the window length."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -61,10 +61,10 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pick_overlap(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) -> Pick:
-    """Pick the largest overlap up to half a window at which one epoch shows no token more often than the budget allows.
+    """Pick the largest overlap, up to half a window, at which the budget is enough for one epoch.
 
-    An overlap at which --max-windows or --target-windows leaves windows out is not picked, because overlap would
-    displace text. If no overlap fits, pick 0.
+    An overlap at which --max-windows or --target-windows leaves windows out is not picked, because repeated text would
+    displace other text. If no overlap fits, pick the smallest.
     """
     no_overlap = overlaps[0]
     has_budget = budget is not None and no_overlap.train_tokens > 0

@@ -3,8 +3,8 @@
 Windows, ids and JSON bytes before sampling are counted exactly, for every document and overlap. For some of the
 documents, rows are also formatted and compressed, as JSON and as Parquet. The size of these rows is scaled to all
 documents in two parts. The size without overlap is scaled by the compressed size of the bare ids, which is cheap to
-measure. The size that overlap adds is scaled by the number of windows that overlap adds. benchmarks/plan.md has the
-accuracy.
+measure. The size that overlap adds is scaled by the number of windows that overlap adds. benchmarks/plan.md states
+the accuracy.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from gristmill.windows.cut import WindowShape
 TRIAL_TOKENS = 1 << 19
 """Approximate number of tokens of a large dataset that are formatted and compressed at every overlap."""
 MIN_TRIAL_STEP = 3
-"""A dataset smaller than this multiple of TRIAL_TOKENS is compressed completely, because a part of it is not enough."""
+"""A dataset smaller than this multiple of TRIAL_TOKENS is compressed completely, because a part would be too small."""
 RUN_BYTES = 64 << 10
 """Size of the rows in one run of documents: large enough to include similar neighbors, small enough for many runs."""
 ZSTD_LEVEL = 1
@@ -62,7 +62,7 @@ class UnsampledCounts(NamedTuple):
     """Compressed size of the bare ids, and of the text if rows include it."""
 
     def documents_at(self, column: int) -> list[PlacedDocument]:
-        """Return the documents with the sizes that a build measures. `column` is the index of the overlap."""
+        """Return the documents with their sizes, as a build measures them, at the overlap with index `column`."""
         documents_and_counts = zip(self.documents, self.counts[:, column].tolist(), strict=True)
         return [
             msgspec.structs.replace(
@@ -100,7 +100,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     ids_zst_bytes: int
     num_windows: int
     num_fresh: int
-    """Number of distinct tokens in the rows."""
+    """Number of source tokens in the rows, each counted once."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     seconds_in_worker: float
@@ -180,7 +180,8 @@ def _total_size(rows: Sequence[bytes]) -> int:
 def choose_trial_documents(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocument]]:
     """Choose the documents to format, as one list per output file.
 
-    All documents of a small dataset are chosen, with one file per split. Of a large dataset, every nth run is chosen.
+    From a small dataset, all documents are chosen, with one file per split. From a large dataset, evenly spaced runs of
+    documents with about TRIAL_TOKENS tokens in total are chosen, as one file.
     """
     num_tokens = sum(document.num_tokens + FILE_COST_TOKENS for documents in splits for document in documents)
     step = num_tokens // TRIAL_TOKENS

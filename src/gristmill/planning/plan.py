@@ -113,13 +113,13 @@ def _require_plannable(config: Config) -> None:
     """Raise ConfigError for options whose effect only a build can determine."""
     if config.window.pack == "repo":
         raise ConfigError(
-            "plan cannot count the rows of --pack repo, because a row may begin at any token. Leave it out: the "
+            "plan cannot count the rows of --pack repo, because a row may begin at any token. Leave out --pack: the "
             "number of rows is about the number of ids at overlap 0, divided by the window length."
         )
     if config.variants.needs_model:
         raise ConfigError(
-            "plan cannot estimate --variants rewrite, because plan does not call the language model. Leave it out: "
-            "rewriting adds at most as many windows to train as train already has."
+            "plan cannot estimate --variants rewrite, because plan does not call the language model. Leave out "
+            "rewrite, which adds at most as many windows to train as train already has."
         )
 
 
@@ -198,7 +198,7 @@ def _measure(
 
 
 def _decided_documents(chosen: list[list[PlacedDocument]], decision: Decision) -> list[list[PlacedDocument]]:
-    """Return the chosen documents as the build decided them, each followed by its variants."""
+    """Return the chosen documents as they are in the decision, each followed by its variants."""
     by_file: dict[FileKey, list[PlacedDocument]] = {}
     for document in decision.in_row_order():
         by_file.setdefault(document.key, []).append(document)

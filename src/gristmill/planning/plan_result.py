@@ -132,7 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     previous_splits: PreviousSplits | None
     """Splits kept from an earlier build in the output folder."""
     sampling: SamplingFacts | None
-    """Result of weights and sizes, as in a manifest. None for a sample, or if every window is used once."""
+    """Effect of weights and requested sizes, as in a manifest. None for a sample, or if every window is used once."""
     fim: FimFacts | None
     variants: dict[VariantKind, VariantFacts]
     """Variants, keyed by configured kind. Empty for a sample."""

@@ -1,10 +1,11 @@
 """Draw a sample of the files, and estimate the error of counts that are based on the sample.
 
-Files are drawn by size. The number of files drawn from each power of two balances reading time against precision. All
-of the largest files may be drawn. Files of exactly the same size are drawn together or not at all, so copies are as
-frequent in the sample as among all files. Near-duplicates and shared spans need two files, usually of different size,
-so they are found less often: if a tenth of the files is drawn and one file of a pair is in the sample, the other file
-is in the sample one time in ten. The stated error allows for all pairs that may be missed.
+Files are drawn by size, with one stratum for each power of two. The number of files drawn from a stratum balances
+reading time against precision. All files of the strata with the largest files may be drawn. Files of exactly the same
+size are drawn together or not at all, so copies are as frequent in the sample as among all files. Near-duplicates and
+shared spans need two files, usually of different sizes, so they are found less often: if a tenth of the files is drawn
+and one file of a pair is in the sample, the other file is in the sample one time in ten. The stated error allows for
+all pairs that may be missed.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ PAIR_DEVIATIONS = 2.0
 """Number of standard deviations for losses in pairs. It is lower than DEVIATIONS, because the worst case is already
 assumed: that files are removed only in pairs."""
 MIN_SIZES = 2
-"""Minimum number of distinct sizes drawn from each power of two. The spread cannot be estimated from one size."""
+"""Minimum number of distinct sizes drawn from each stratum. The spread cannot be estimated from one size."""
 
 SizeCounts = Counter[int]
 """Number of files of each size."""
@@ -89,7 +90,7 @@ class PairLosses(NamedTuple):
     num_files: int
     """Number of files that lost tokens."""
     share: float
-    """Share of the tokens that were lost, with each file weighted as in the sample."""
+    """Lost tokens as a share of all tokens, with each file weighted as in the sample."""
 
 
 def draw_files(files: Sequence[SourceFile], count: int | None) -> FileSample:
@@ -129,7 +130,7 @@ def _draw_sizes(population: SizeCounts, count: int) -> SizeCounts:
 
 
 def equalize_weights(documents: Sequence[PlacedDocument], drawn: FileSample) -> list[PlacedDocument]:
-    """Leave documents out of the sample so that all others have the same weight, as in a simple random sample."""
+    """Leave out documents so that all remaining ones have the same weight, as in a simple random sample."""
     largest = max((drawn.bytes_weight(document.size) for document in documents), default=1.0)
     return [
         document
@@ -159,7 +160,7 @@ def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
     """Return the variance of a ratio estimate per byte, for sizes drawn without replacement.
 
     See Cochran, Sampling Techniques, chapter 6. A few draws do not show the spread of a stratum. So the spread per byte
-    of a stratum is assumed to be at least the spread per byte of all strata together.
+    of a stratum is assumed to be at least the spread per byte of all strata combined.
     """
     num_bytes = [np.array([size * number for size, number in one.drawn.items()], np.float64) for one in strata]
     residuals = [counts - counts.sum() / sizes.sum() * sizes for counts, sizes in zip(windows, num_bytes, strict=True)]
