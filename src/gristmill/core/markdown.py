@@ -16,7 +16,7 @@ def escape_markdown(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Format a text as code, inside more backticks than the text contains. For names in cards, use `name_as_code`."""
+    """Format a text as code, in more backticks than any run of them in the text. Use `name_as_code` for names in cards."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if len(fence) > 1 else ""
     return f"{fence}{space}{printable(text)}{space}{fence}"
