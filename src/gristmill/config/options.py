@@ -150,7 +150,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-windows",
             "sampling.max_windows",
             "N",
-            "maximum number of windows in all splits together, without variants; if there are more, each group of "
+            "maximum total number of windows in all splits, without variants; if there are more, each group of "
             "files is sampled in proportion to its windows",
             int,
             default="all windows",
@@ -292,7 +292,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "maximum number of tokens in an answer of the model",
             int,
-            default="twice the tokens of the text, estimated as one per three bytes, and at least 4,096",
+            default="twice the number of tokens in the text, estimated as one per three bytes, but at least 4,096",
         ),
         Option(
             "--rewrite-context",
