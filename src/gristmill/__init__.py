@@ -288,7 +288,7 @@ def compare(
     progress: "Progress | None" = None,
     log: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
-    """Train the same model on each dataset, and compare the losses on one test set without train files.
+    """Train the same model on each dataset, and compare the losses on one test set without files of train splits.
 
     `seeds` is the number of training runs per dataset. `test` is the dataset whose test split is used. `budget` gives
     every run the same number of tokens, or the same number of epochs. A test set with fewer than `min_test_tokens`

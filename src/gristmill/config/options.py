@@ -118,8 +118,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--special-tokens",
             "window.special_tokens",
             "template|documents",
-            "special tokens: the tokenizer's template around every window (template), or its begin token before every "
-            "window and an end token after each document (documents)",
+            "special tokens: the tokenizer's template around every window (template), or its begin token at the start "
+            "of every window and an end token at the end of each document (documents)",
             default="template with --preset mlm, otherwise documents",
         ),
         Option(
@@ -195,7 +195,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--sample-seed", "sampling.seed", "N", "seed that decides which windows are drawn", int),
     ),
-    "fill-in-the-middle, for causal models (middles by syntax need gristmill[variants])": (
+    "fill-in-the-middle, for causal models (syntax middles need gristmill[variants])": (
         Option(
             "--fim",
             "fim.rate",

@@ -65,7 +65,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     differs only in this seed does not read or tokenize files again."""
     special_tokens: Literal["template", "documents"] | None = None
     """Special tokens: `template` puts the tokenizer's template around every window, for masked models. `documents` puts
-    the begin token before every window, and an end token after the last window of each document. Default: `template`
+    the begin token at the start of every window, and an end token at the end of each document. Default: `template`
     with preset `mlm`, otherwise `documents`."""
     end_token: str | None = None
     """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` means no
