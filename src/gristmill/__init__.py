@@ -158,7 +158,7 @@ def check(
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Report":
-    """Verify the dataset in `folder`, write the result to its `check.json`, and return it.
+    """Verify the dataset in `folder`, write the result to `check.json` in this folder, and return the result.
 
     The check reads only the files of the dataset. With `sources`, it also compares the windows with the source files. A
     failed check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no readable
@@ -288,7 +288,7 @@ def compare(
     progress: "Progress | None" = None,
     log: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
-    """Train the same model on each dataset, and compare the losses on one test set that is in no train split.
+    """Train the same model on each dataset, and compare the losses on one test set without files of train splits.
 
     `seeds` is the number of training runs per dataset. `test` is the dataset whose test split is used. `budget` gives
     every run the same number of tokens, or the same number of epochs. A test set with fewer than `min_test_tokens`

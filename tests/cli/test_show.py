@@ -159,10 +159,10 @@ def test_variants_are_named_and_numbered_if_they_have_lines(varied, capsys, kind
         (("--row", "99"), 3, "row 99 does not exist: train has 13 rows, numbered from 0."),
         (("--split", "test"), 3, "row 0 does not exist: test has no rows."),
         (("--row", "tset:1"), 3, "there is no split 'tset'. The splits are train, validation, test."),
-        (("--row", "1.5"), 2, "a row is a number, or a split and a number like test:12, got '1.5'."),
+        (("--row", "1.5"), 2, "a row must be a number, or a split and a number like test:12, got '1.5'."),
         (("--row", "test:1", "--split", "train"), 2, "name different splits"),
         (("3", "--row", "4"), 2, "'3' and --row 4 both name a row."),
-        (("three",), 2, "a row is a number, or a split and a number like test:12, got 'three'."),
+        (("three",), 2, "a row must be a number, or a split and a number like test:12, got 'three'."),
         (("3", "4"), 2, "show does not take the argument '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
     ],
 )

@@ -95,7 +95,7 @@ def test_damaged_manifest_is_reported(tmp_path, content, message):
             '"seconds": {' + "".join(f'"k{number}": 1, ' for number in range(1001)),
             "too many phases or kinds of secrets",
         ),
-        (r'"rows": \d+', '"rows": 9000000000000000000', "impossible file"),
+        (r'"rows": \d+', '"rows": 9000000000000000000', "impossible name or number of rows"),
     ],
 )
 def test_manifest_with_impossible_values_is_rejected(built, tmp_path, old, new, message):

@@ -382,7 +382,7 @@ def test_against_clean_requires_the_record_of_the_build(dataset):
     with pytest.raises(DatasetError, match="Build the dataset again"):
         compare_with_clean_build(dataset)
     code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
-    assert (code, line) == (2, "--against-clean uses the sources that the manifest records. Omit --source.")
+    assert (code, line) == (2, "--against-clean uses the sources that the dataset was built from. Omit --source.")
     code, _ = refusal(called("check", dataset.parent / "nothing", "--against-clean"))
     assert code == 4
     assert not work_folder_of(dataset).exists()

@@ -70,7 +70,7 @@ def _require_report(config: "Config") -> None:
 
 
 def _advise(config: "Config") -> None:
-    """Print a note if the tokenizer was trained on different splits, and so may have seen held-out files."""
+    """Print a note if the build does not use the splits that the tokenizer was trained on."""
     name = config.tokenizer.name
     is_open = config.split.previous is None and (config.split.fresh or not (Path(config.out) / FILES).is_file())
     if not is_open or not os.path.exists(os.path.expanduser(name)):

@@ -31,7 +31,7 @@ def check(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--against-clean",
         action="store_true",
-        help="instead of these checks, build the dataset again without the cache and compare every byte",
+        help="instead of running the checks, build the dataset again without the cache and compare every byte",
     )
     parser.add_argument("--workers", metavar="auto|N", default="auto", help="number of processes (default: auto)")
     add_output_options(parser, "the report")
@@ -54,7 +54,7 @@ def check(arguments: Sequence[str]) -> int:
 
 def _against_clean(given: argparse.Namespace) -> int:
     if given.source:
-        raise ConfigError("--against-clean uses the sources that the manifest records. Omit --source.")
+        raise ConfigError("--against-clean uses the sources that the dataset was built from. Omit --source.")
     with signals_held("gristmill.checks.rebuild"):
         from gristmill.checks.rebuild import compare_with_clean_build  # noqa: PLC0415 - not needed for --help
     found = compare_with_clean_build(given.folder, gristmill.Progress(quiet=given.quiet or given.json))

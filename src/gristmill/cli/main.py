@@ -23,6 +23,7 @@ from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."
 ZEN_3_AND_4 = re.compile(rb"AuthenticAMD\ncpu family\s*: 25\n")
+"""CPU family of AMD Zen 3, which has no AVX-512, and Zen 4."""
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
 """Names of CPU features in NumPy 2.4. Older versions of NumPy ignore these names."""
 CPUINFO_BYTES = 200

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gristmill.core.manifest import Manifest
 
 
-LONGEST_ROW_DIGITS = 18
+MAX_ROW_DIGITS = 18
 DEFAULT_RATE = 0.5
 """Rate of a variant in --variants, if no rate is given."""
 
 
-TIMES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+SUFFIX_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 """Suffixes that people append to a number, with their factors."""
 
 
@@ -131,8 +131,8 @@ def parse_settings(
 
 
 def row_number(text: str) -> int | None:
-    """Parse a row number, counted from 0. Return None if `text` is not a row number."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_ROW_DIGITS
+    """Parse a row number of at most MAX_ROW_DIGITS digits. Return None for any other text."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_ROW_DIGITS
     return int(text) if is_number else None
 
 
@@ -198,7 +198,7 @@ def parse_number(text: str) -> float:
 def _suggestion(text: str) -> str:
     """Return a suggestion for a number with a suffix: `5k` -> " Try 5000."."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([kmgb])", text.strip(), re.IGNORECASE | re.ASCII)
-    return f" Try {float(found[1]) * TIMES[found[2].lower()]:.0f}." if found else ""
+    return f" Try {float(found[1]) * SUFFIX_FACTORS[found[2].lower()]:.0f}." if found else ""
 
 
 def worker_count(text: str | None) -> int | Literal["auto"] | None:
@@ -216,7 +216,7 @@ def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
     for text in texts or ():
         what, _, number = text.rpartition("=")
         try:
-            weights.pop(what, None)  # the last of repeated patterns must be the last key
+            weights.pop(what, None)  # a repeated pattern moves to the end, because the last match decides
             weights[what] = float(number)
         except ValueError:
             what = ""
@@ -231,7 +231,7 @@ def words_of(texts: Sequence[str] | None) -> list[str] | None:
 
 
 def way_of(texts: Sequence[str] | None) -> str | None:
-    """Return the setting rewrite.way. In --variants, `paraphrase=0.2` means `rewrite=0.2` in the way "paraphrase"."""
+    """Return the setting rewrite.way. In --variants, `paraphrase=0.2` means `rewrite=0.2` with the way "paraphrase"."""
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
     ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:

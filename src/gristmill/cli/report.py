@@ -23,8 +23,8 @@ def report(arguments: Sequence[str]) -> int:
         metavar="SOURCE",
         action="append",
         default=[],
-        help="source with the dropped near-duplicates, whose differences are shown; repeatable, in the order given to "
-        "gristmill build (default: the sources of the build, if they still exist)",
+        help="source that contains dropped near-duplicates, to show how they differ from kept files; repeatable, in "
+        "the order given to gristmill build (default: the sources of the build, if they still exist)",
     )
     parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html in the dataset)")
     parser.add_argument("--open", action="store_true", help="open the report in the browser")

@@ -26,7 +26,7 @@ def show(arguments: Sequence[str]) -> int:
     parser.add_argument("--split", choices=[*map(str, Split)], help="split of the row (default: train)")
     parser.add_argument("--ids", action="store_true", help="print the id after each token")
     parser.add_argument(
-        "--no-colour", "--no-color", action="store_true", help="separate tokens by characters instead of colors"
+        "--no-colour", "--no-color", action="store_true", help="mark token boundaries with characters instead of colors"
     )
     add_output_options(parser, "the row", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
@@ -54,9 +54,9 @@ def _parse_row(text: str, split: str | None) -> tuple[str, int]:
     split_name, _, digits = text.rpartition(":")
     number = row_number(digits)
     if number is None:
-        raise ConfigError(f"a row is a number, or a split and a number like test:12, got {text!r}.")
+        raise ConfigError(f"a row must be a number, or a split and a number like test:12, got {text!r}.")
     if split_name and split and split_name != split:
-        raise ConfigError(f"--row {text} and --split {split} name different splits. Omit one of them.")
+        raise ConfigError(f"the row {text} and --split {split} name different splits. Omit one of them.")
     return split_name or split or str(Split.TRAIN), number
 
 

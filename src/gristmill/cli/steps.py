@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gristmill.config.config import Config
 
 SAME_OPTIONS = (
-    "All four steps take the options of gristmill build. Give every step the same options, best in a --config file. "
-    "All machines must share the work folder DIR.work."
+    "All four steps take the options of gristmill build. Give every step the same options, preferably in a --config "
+    "file. All machines must share the work folder DIR.work."
 )
 
 

@@ -82,8 +82,8 @@ def train(arguments: Sequence[str]) -> int:
         choices=PATTERNS,
         default=PATTERNS[0],
         help="regular expression that splits text into words; no token spans two words. cl100k splits numbers into "
-        "groups of three digits, and joins a punctuation mark to the word after it. qwen2 is like cl100k, but splits "
-        "numbers into single digits. gpt2 is the expression of CodeBERT (default: cl100k)",
+        "groups of up to three digits, and joins a punctuation mark to the word after it. qwen2 is like cl100k, but "
+        "splits numbers into single digits. gpt2 is the expression of CodeBERT (default: cl100k)",
     )
     group.add_argument(
         "--template",

@@ -165,7 +165,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds_shared_spans(self) -> bool:
-        """True if the build searches for shared spans, for decontamination or to reject variants that add any."""
+        """True if the build searches for shared spans, for decontamination or to reject variants with new ones."""
         return self.split.finds_shared_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
@@ -286,7 +286,10 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 
 
 def _did_you_mean(name: str, prefix: str) -> str:
-    """Return a sentence that suggests the nearest setting, or a setting with the same name in a different section."""
+    """Return a sentence that suggests the nearest setting, or a setting with the same name in a different section.
+
+    If there is neither, the sentence lists the known settings.
+    """
     known = [*setting_names(), *(field.name for field in fields_of(Config))]
     near = nearest_name(prefix + name, known)
     near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)

@@ -118,8 +118,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--special-tokens",
             "window.special_tokens",
             "template|documents",
-            "special tokens: the tokenizer's template around every window (template), or its begin token before every "
-            "window and an end token after each document (documents)",
+            "special tokens: the tokenizer's template around every window (template), or its begin token at the start "
+            "of every window and an end token at the end of each document (documents)",
             default="template with --preset mlm, otherwise documents",
         ),
         Option(
@@ -150,7 +150,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-windows",
             "sampling.max_windows",
             "N",
-            "maximum number of windows in all splits together, without variants; if there are more, each group of "
+            "maximum total number of windows in all splits, without variants; if there are more, each group of "
             "files is sampled in proportion to its windows",
             int,
             default="all windows",
@@ -195,7 +195,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--sample-seed", "sampling.seed", "N", "seed that decides which windows are drawn", int),
     ),
-    "fill-in-the-middle, for causal models (middles by syntax need gristmill[variants])": (
+    "fill-in-the-middle, for causal models (syntax middles need gristmill[variants])": (
         Option(
             "--fim",
             "fim.rate",
@@ -292,7 +292,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "maximum number of tokens in an answer of the model",
             int,
-            default="twice the tokens of the text, estimated as one per three bytes, and at least 4,096",
+            default="twice the number of tokens in the text, estimated as one per three bytes, but at least 4,096",
         ),
         Option(
             "--rewrite-context",

@@ -65,7 +65,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     differs only in this seed does not read or tokenize files again."""
     special_tokens: Literal["template", "documents"] | None = None
     """Special tokens: `template` puts the tokenizer's template around every window, for masked models. `documents` puts
-    the begin token before every window, and an end token after the last window of each document. Default: `template`
+    the begin token at the start of every window, and an end token at the end of each document. Default: `template`
     with preset `mlm`, otherwise `documents`."""
     end_token: str | None = None
     """Token after each document, in rows with `special_tokens = "documents"` and in token streams. `none` means no
@@ -278,12 +278,13 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     generated: bool = True
     """Drop generated files, which are detected by their first lines or name, and source maps."""
     minified: bool | float = True
-    """Drop minified files, which are detected by name, or by few lines with more than this many bytes on average."""
+    """Drop minified files, which are detected by name, or by having few lines of more than this many bytes on
+    average."""
     one_line: bool | float = True
     """Drop files that consist of a single line of more than this many bytes."""
     encoded_data: bool | float = True
-    """Drop files with more than this many consecutive bytes of base64, hex or escapes, or with such data in half of
-    the file."""
+    """Drop files with more than this many consecutive bytes of base64, hex or escapes, and files that consist mostly
+    of such data."""
     too_short: bool | float = True
     """Drop files with fewer than this many bytes that are not whitespace."""
     mean_line: bool | float = True
@@ -293,7 +294,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     alphabetic: bool | float = True
     """Drop files if the share of letters in the text, without whitespace, is below this limit."""
     languages: dict[str, dict[str, bool | float]] = {}
-    """Settings of rules for single languages. They take precedence over the settings for all languages."""
+    """Settings of rules for individual languages. They take precedence over the settings for all languages."""
 
     def __post_init__(self) -> None:
         check_types(self, "rules.")
@@ -362,7 +363,7 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_windows: int | None = None
-    """Maximum number of windows in all splits together, without variants. If there are more, each group of files is
+    """Maximum total number of windows in all splits, without variants. If there are more, each group of files is
     sampled in proportion to its windows. Default: all windows."""
     preset: Literal["code"] | None = None
     """Predefined weights: `code` gives source code the weight 2, tests 1, docs and data 0.5. Default: no weights."""
@@ -393,7 +394,7 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"the weight of {group!r} must be from 0 to {MAX_WEIGHT}, got {weight}.")
         if self.max_windows is not None and self.target_windows is not None:
             raise ConfigError(
-                "--max-windows limits all splits together, --target-windows sets the size of train. Use one of them."
+                "--max-windows limits the total size of all splits, --target-windows sets the size of train. Use one."
             )
         if self.weights_only and not self.is_weighted:
             raise ConfigError("--weights-only needs weights to write. Try --weights code, or --weight 'src/**=3'.")
@@ -574,8 +575,8 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 3
     """Number of retries of a request after a transient error."""
     max_tokens: int | None = None
-    """Maximum number of tokens in an answer. Default: twice the tokens of the text, but at least 4,096. Three bytes of
-    the text are counted as one token."""
+    """Maximum number of tokens in an answer. Default: twice the number of tokens in the text, but at least 4,096.
+    Three bytes of the text are counted as one token."""
     context_tokens: int | None = None
     """Context length of the model in tokens, for prompt and answer together. A text is not sent if its prompt leaves no
     room for an answer as long as the text. Default: all texts are sent."""

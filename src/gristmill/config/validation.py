@@ -12,7 +12,7 @@ from gristmill.core.errors import ConfigError
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a section. The result is cached, because msgspec takes a tenth of a millisecond."""
+    """Return the fields of a section. The result is cached, because each call takes a tenth of a millisecond."""
     return msgspec.structs.fields(kind)
 
 
@@ -64,7 +64,7 @@ def set_text_tuple(section: msgspec.Struct, prefix: str, field: str) -> None:
         if any("\0" in text for text in texts):
             raise TypeError
     except TypeError:
-        raise ConfigError(f"{prefix}{field} must be a list of strings, got {value!r}.") from None
+        raise ConfigError(f"{prefix}{field} must be a list of strings without NUL characters, got {value!r}.") from None
     msgspec.structs.force_setattr(section, field, texts)
 
 

@@ -235,8 +235,8 @@ _COLUMNS = (
 COLUMNS = {column.name: column for column in _COLUMNS}
 """All columns, keyed by name, in the order of a row.
 
-`formats.document_columns.FILLERS` fills the columns of a window, `formats.batch.stored` fills `attention_mask`, and
-`formats.packed_rows` fills the columns of packed rows."""
+`formats.document_columns.FILLERS` fills the columns of a window, `formats.batch.add_padding` fills `attention_mask`,
+and `formats.packed_rows` fills the columns of packed rows."""
 
 PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
 """Columns with one number per id, each with its value at padding positions."""

@@ -57,7 +57,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     status: Literal["kept", "dropped"]
     split: Split | None
-    """Split of the file. If the file was dropped after splits were assigned, the split that it would be in."""
+    """Split of the file, or the split that it would be in if it was dropped after splits were assigned."""
     group: str | None
     language: str | None
     encoding: str | None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 8 << 20
 """Maximum size of an answer, so that a server cannot fill the memory. A model writes far less."""
 CONNECT_SECONDS = 10.0
-"""Timeout for connecting to each address of the host. The deadline does not limit connecting."""
+"""Maximum time to connect to one address of the host. The deadline is not checked while connecting."""
 POLL_SECONDS = 0.2
 """Maximum wait on a socket before checking whether to stop."""
 
@@ -71,7 +71,7 @@ class Request(NamedTuple):
     body: bytes | None
     """Content to send by POST. None for a GET request."""
     timeout_seconds: float
-    """Time limit for the complete exchange, from the first byte sent to the last byte received."""
+    """Time limit for the complete exchange, from connecting to the last byte received."""
     key_variable: str
     """Name of the environment variable with the key, for the message if the server refuses the key."""
 
@@ -169,7 +169,7 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """Socket with one deadline, for http.client. The timeout of a plain socket starts again with each byte received."""
+    """Socket with one deadline, for http.client. The timeout of a plain socket restarts with each byte received."""
 
     def __init__(self, plain_socket: socket, deadline: _Deadline) -> None:
         self._socket = plain_socket

@@ -51,14 +51,14 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     """Library that encoded the text. Every engine gives the same ids."""
     prefix: tuple[int, ...]
-    """Special ids before each window."""
+    """Special ids at the start of each window."""
     suffix: tuple[int, ...]
-    """Special ids after each window."""
+    """Special ids at the end of each window."""
     pad_id: int | None
     end_id: int | None
     """Id that ends a document in a token stream."""
     closing: tuple[int, ...] = ()
-    """Special ids after the last window of a document."""
+    """Special ids at the end of the last window of a document."""
     mask_id: int | None = None
     """Id of the mask token. None if the tokenizer has none."""
     end_token: str | None = None
@@ -330,7 +330,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_files_with_rows(self) -> int:
-        """Number of kept files with at least one row. A file in several splits, as bench writes, is counted once."""
+        """Number of kept files with at least one row. A file in several splits, as bench may write, is counted once."""
         return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
     @property
@@ -625,5 +625,5 @@ def _check_values(record: RowsRecord, path: Path) -> None:
         is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
         if not is_path or not 0 <= (file.rows or 0) < MAX_ROWS:
             raise DatasetError(
-                f"{str(path)!r} is damaged: it lists the impossible file {name!r} with {file.rows} rows."
+                f"{str(path)!r} is damaged: it lists {name!r} with an impossible name or number of rows."
             )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gristmill.core.names import printable
+from gristmill.core.names import counted_units, printable
 
 SPECIAL_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
@@ -16,7 +16,7 @@ def escape_markdown(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Format a text as code, inside more backticks than the text contains. For names in cards, use `name_as_code`."""
+    """Format a text as code, even if the text contains backticks. For names in cards, use `name_as_code`."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if len(fence) > 1 else ""
     return f"{fence}{space}{printable(text)}{space}{fence}"
@@ -51,9 +51,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def more_line(num: int, what: str) -> Iterator[str]:
-    """Yield a line with the number of omitted items, if there are any."""
+    """Yield a line with the number of omitted items, if there are any. `what` is like `licenses in files.jsonl`."""
     if num > 0:
-        yield f"And {num:,} more {what}.\n"
+        units, _, place = what.partition(" in ")
+        yield f"And {counted_units(num, f'more {units}')} in {place}.\n"
 
 
 # Names from repositories are not trusted: they must not become Markdown or YAML syntax.

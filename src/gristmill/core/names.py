@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable
 
 MIN_LENGTH = 3
-"""Minimum length of an unknown name for a suggestion. Almost every short name is similar to a shorter one."""
+"""Minimum length of an unknown name for a suggestion. A shorter name is similar to almost any short known name."""
 MAX_CHANGED_FRACTION = 0.25
 ESCAPED_BYTES = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
@@ -75,10 +75,11 @@ def printable(text: str) -> str:
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that the user probably meant, or None if no known name is similar to `word`.
+    """Return the known name that the user probably meant, or None if there is no such name.
 
     If exactly one known name starts with `word`, return that name. Otherwise return the most similar known name, in
-    which at most one character in four is replaced, missing, added, or swapped with its neighbor.
+    which at most one character in four is replaced, missing, added, or swapped with its neighbor. Return None if
+    `word` has fewer than MIN_LENGTH characters.
     """
     names = {name.lower(): str(name) for name in known}
     lowered = word.lower()

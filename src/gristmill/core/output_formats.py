@@ -10,7 +10,7 @@ from typing import NamedTuple
 class OutputFormat(NamedTuple):
     name: str
     module: str
-    """Name of the module in `gristmill.formats`. Its constant PARQUET, for example, is the Format of `parquet`."""
+    """Name of the module in `gristmill.formats`. Its constant PARQUET, for example, is the Format for `parquet`."""
     text: str
     """Description for the reference, with the programs that can read the format."""
     snippet: tuple[str, ...]
@@ -23,7 +23,7 @@ class OutputFormat(NamedTuple):
     datasets_builder: str | None = None
     """Name of the format in `datasets.load_dataset`. None if `load_dataset` does not read the correct column types.
 
-    `load_dataset(DIR)` reads the format of the dataset that comes first in this table."""
+    If a dataset has several formats, `load_dataset(DIR)` reads the one that comes first in this table."""
     media_type: str | None = None
     """Media type of the format's files, for croissant.json."""
     takes_documents: bool = False

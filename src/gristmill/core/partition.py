@@ -11,7 +11,10 @@ NUM_HASHES = 1 << 32
 def consecutive_groups(
     items: Iterable[Item], size_of: Callable[[Item], int], limit: int, max_items: int | None = None
 ) -> Iterator[list[Item]]:
-    """Yield non-empty groups of consecutive items, up to `limit` in size. A larger item is a group by itself."""
+    """Yield groups of consecutive items, each of at most `max_items` items with a total size of at most `limit`.
+
+    An item that is larger than `limit` is a group by itself.
+    """
     group: list[Item] = []
     size = 0
     for item in items:
@@ -31,10 +34,11 @@ def stable_groups(
     limit: int,
     max_items: int | None = None,
 ) -> Iterator[list[Item]]:
-    """Yield groups of consecutive items. A new or changed item changes only the groups next to it.
+    """Yield groups of consecutive items. A new or changed item changes only the groups around it.
 
-    A hash of an item's name decides whether the item begins a new group. The probability of a new group grows with the
-    size of the item, so groups are half as large as the limit on average. A group that exceeds the limit is divided.
+    A hash of an item's name decides whether the item begins a new group. The probability of a new group is
+    proportional to the size of the item, so the average group has half the size of the limit. A group that exceeds the
+    limit is divided.
     """
 
     def begins_run(item: Item) -> bool:

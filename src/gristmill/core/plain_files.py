@@ -1,8 +1,8 @@
 """Open files that others may have created: only regular files, and without blocking.
 
-Opening a FIFO blocks until another process writes to it, and opening a device may have side effects. So the type of the
-file is checked first, the file is opened without blocking, and the type is checked again, because another process may
-have replaced the file in between.
+Opening a FIFO blocks until another process opens it for writing, and opening a device may have side effects. So the
+type of the file is checked first, the file is opened without blocking, and the type is checked again, because another
+process may have replaced the file in between.
 
 Call `require_plain` before passing the path of a file to a library, and `require_plain_files` for a folder.
 """
@@ -100,8 +100,8 @@ class FolderReader:
         """Read a regular file. Return None if the caller must read the file in a slower and safer way.
 
         None means that the path contains a link, that the file is larger than `max_bytes` or changed while it was read,
-        or that an error occurred. This method needs half as many system calls as `open_descriptor` and a check of the
-        opened file.
+        or that an error occurred. This method makes half as many system calls as `open_descriptor` followed by a
+        check of the opened file.
         """
         folder, _, name = path.rpartition("/")
         try:

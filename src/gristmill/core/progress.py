@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 5.0
 
 MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""Type of a runner's map method. Results have the order of the tasks."""
+"""Type of a runner's map method. Results are in the order of the tasks."""
 
 
 class Step:

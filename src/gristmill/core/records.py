@@ -125,7 +125,7 @@ class DropReason(StrEnum):
     FAILED = (
         "failed",
         DropStage.READ,
-        "with --skip-failed: in each of three attempts, the file could not be read or the worker died",
+        "with --skip-failed: in each of three attempts, the file could not be read, or the worker died or hung",
     )
 
 
@@ -366,9 +366,9 @@ class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A window of a document that was rewritten for fill-in-the-middle. A window whose `form` is None is unchanged."""
 
     start: int
-    """Index of the window's first token in the file."""
+    """Index in the file of the window's first token."""
     end: int
-    """Index after the window's last token in the file."""
+    """Index in the file of the token after the window's last token."""
     num_ids: int
     """Number of ids in the window, sentinels included."""
     form: FimForm | None = None

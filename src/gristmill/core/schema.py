@@ -34,15 +34,15 @@ class Schema(NamedTuple):
     """Maximum number of ids in a window. NO_LIMIT if rows are documents."""
     vocab_size: int
     prefix: tuple[int, ...]
-    """Special ids before each window."""
+    """Special ids at the start of each window."""
     suffix: tuple[int, ...]
-    """Special ids after each window."""
+    """Special ids at the end of each window."""
     pad_id: int | None
     """Id that pads rows to the full length. None if rows are not padded."""
     end_id: int | None
     """Id that ends a document in a token stream. None if the tokenizer has no such token."""
     closing: tuple[int, ...] = ()
-    """Special ids after the last window of a document."""
+    """Special ids at the end of the last window of a document."""
     segment_columns: tuple[str, ...] = ()
     """Keys of each entry in `segments`. Empty if rows are not packed."""
 

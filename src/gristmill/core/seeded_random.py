@@ -39,7 +39,7 @@ def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 class SeededRandom:
-    """Random number generator SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts per number."""
+    """The random number generator SplitMix64 (Steele, Lea and Flood 2014), which takes a few operations per number."""
 
     def __init__(self, *seeds: object) -> None:
         self._state = stable_hash(*seeds)

@@ -1,4 +1,4 @@
-"""Find clusters of near-duplicates: documents that share a key are compared exactly, and joined by union-find.
+"""Find clusters of near-duplicates: documents that share a key are compared exactly, and similar ones are joined.
 
 A document is not compared with all documents that share its key, but only with the first few that are in different
 clusters. So ten thousand near-duplicates need only ten thousand comparisons.
@@ -15,7 +15,7 @@ from gristmill.dedup.signatures import Ids, Keys, distinct, grams_of
 
 MIN_JACCARD = 0.7
 MAX_REPRESENTATIVES = 16
-"""Maximum number of documents per key to compare a document with. A pair that is missed may share another key."""
+"""Maximum number of documents per key to compare a document with. A pair that is missed may be found by another key."""
 CACHE_BYTES = 32 << 20
 
 
@@ -57,7 +57,7 @@ class UnionFind:
 
 
 class NearDuplicate(NamedTuple):
-    """A document of a cluster, except the first document."""
+    """A document of a cluster that is not its first document."""
 
     member: int
     """Index of the document."""
@@ -66,7 +66,7 @@ class NearDuplicate(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Documents that are connected by similar pairs. `first` is the smallest index of a document."""
+    """Documents that are connected by similar pairs. `first` is the smallest index of these documents."""
 
     first: int
     others: tuple[NearDuplicate, ...]

@@ -19,10 +19,10 @@ NUM_BANDS = 32
 GRAM_TOKENS = 5
 SEED = 0
 DOCUMENTS_AT_ONCE = 128
-"""Limited, because rensa returns a signature as a list of numbers, which takes ten kilobytes per document."""
+"""Documents per call of rensa, which returns each signature as a list of numbers that takes ten kilobytes."""
 
 GRAMS_AT_ONCE = 1 << 14
-"""Small enough for the 5-grams to fit into the processor's cache."""
+"""Number of 5-grams that are hashed at a time. They fit into the processor's cache."""
 SIGNATURE = struct.Struct(f"<{NUM_PERMUTATIONS}I")
 
 Keys = npt.NDArray[np.uint64]
@@ -31,7 +31,7 @@ Edges = npt.NDArray[np.int64]
 NO_BANDS: Keys = np.zeros((0, NUM_BANDS), np.uint64)
 Number = TypeVar("Number", bound=np.integer[Any])
 
-# Odd numbers with irregular bits: the multipliers of SplitMix64 and PCG.
+# Odd numbers with irregular bits, most of them constants of SplitMix64 and PCG.
 GRAM_WEIGHTS = np.array(
     [0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93, 0x5851F42D4C957F2D], np.uint64
 )
@@ -89,13 +89,13 @@ def _band_keys(ids: Ids, edges: Edges) -> Keys:
 
 
 def _grams_of_documents(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
-    """Return the grams of all documents, and the start of each document. Grams may occur twice in a document."""
+    """Return the grams of all documents, repeats included, and the start of each document, followed by the end."""
     sizes = np.diff(edges)
     if len(sizes) and sizes.min() < GRAM_TOKENS:
         grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
         return np.concatenate(grams), np.cumsum([0, *map(len, grams)]).astype(np.uint64)
     every, offsets = grams_of(ids[edges[0] : edges[-1]]), edges - edges[0]
-    # A gram that reaches into the next document is replaced by the document's last gram, so the set stays the same.
+    # A gram that reaches into the next document is replaced by the last gram of its own, so the set stays the same.
     for before_end in range(1, GRAM_TOKENS):
         every[offsets[1:-1] - before_end] = every[offsets[1:-1] - GRAM_TOKENS]
     offsets[-1] = len(every)

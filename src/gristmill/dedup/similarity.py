@@ -81,7 +81,7 @@ def cluster_near_duplicates(
 ) -> tuple[list[Cluster], dict[bytes, float]]:
     """Return the clusters of near-duplicates, and the similarities to cache.
 
-    In each of two rounds, pairs of unknown similarity are assumed to be similar, and the workers then measure all of
+    In each of at most two rounds, pairs of unknown similarity are assumed to be similar, and the workers then measure
     these pairs. Pairs that are still unknown, or that are too few for two tasks, are measured in this process. `cached`
     has the similarities of an earlier build, keyed by the digests of the two texts.
     """

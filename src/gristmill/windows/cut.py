@@ -140,7 +140,7 @@ def drop_touched_windows(windows: Windows, ranges: Sequence[Range]) -> Windows:
 
 
 def drop_windows(windows: Windows, indices: Sequence[int] | Indices) -> Windows:
-    """Return the windows except those with these indices, and recompute the number of fresh tokens."""
+    """Return all windows but those with these indices, with updated numbers of fresh tokens."""
     indices = np.asarray(indices, np.int64)
     starts, ends = np.delete(windows.starts, indices), np.delete(windows.ends, indices)
     earlier_ends = np.concatenate(([0], ends[:-1]))
@@ -148,7 +148,7 @@ def drop_windows(windows: Windows, indices: Sequence[int] | Indices) -> Windows:
 
 
 def concatenate_windows(parts: Sequence[Windows]) -> Windows:
-    """Concatenate windows."""
+    """Concatenate several Windows into one."""
     return Windows(
         starts=np.concatenate([NO_INDICES, *(part.starts for part in parts)]),
         ends=np.concatenate([NO_INDICES, *(part.ends for part in parts)]),

@@ -38,9 +38,9 @@ class Drawing(NamedTuple):
     """Draws and weights of all documents."""
 
     draws: Draws
-    """Draws by file. A document is missing if each of its windows has exactly one row."""
+    """Draws by file. A file has no entry if each of its windows has exactly one row."""
     weights: dict[FileKey, float]
-    """With --weights-only, weights by file. A document is missing if its weight is 1."""
+    """With --weights-only, weights by file. A file has no entry if its weight is 1."""
     natural: dict[Split, int]
     """Number of windows in each split before sampling."""
     requested: dict[Split, int]
@@ -122,7 +122,7 @@ def _counts(groups: Sequence[Group]) -> list[int]:
 
 
 def _draw(documents: Documents, count: int, seed: int) -> Draws:
-    """Return the draws by file. A document is left out if each of its windows has exactly one row."""
+    """Return the draws by file. A file has no entry if each of its windows has exactly one row."""
     files = [FileToSample(document.key, document.group, document.num_windows) for document in documents]
     draws = zip(files, draw_from_files(files, count, seed), strict=True)
     return {file.key: one for file, one in draws if (one.passes, one.extra) != (1, 0)}

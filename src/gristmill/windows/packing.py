@@ -1,8 +1,8 @@
 """Pack windows of different lengths into rows of one length, with little empty space.
 
 The method is best-fit decreasing: the largest windows come first, and each window goes into the fullest row that still
-has room for it. The number of rows is at most 11/9 of the minimum, plus one (Johnson 1973). A code base has many short
-files, so hardly any space stays empty.
+has room for it. The number of rows is at most 11/9 of the minimum, plus a small constant (Johnson 1973). A code base
+has many short files, so hardly any space stays empty.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Weights of groups of files. A pattern, a language, a top folder or a repository defines a group."""
+"""Weights of groups of files. A pattern, a language, a folder or a repository defines a group."""
 
 from collections.abc import Iterable
 from functools import cache
