@@ -103,7 +103,7 @@ class InputReader:
         return Inputs(self.sources, found, licenses, self._benchmarks)
 
     def read_licenses(self) -> Iterator[None]:
-        """Read the license files, one per step, because reading all of them is slow. Start after all files are found."""
+        """Read the license files, one per step, because reading all of them is slow. Call after all files are found."""
         for file in self._license_files:
             self._read_declaration(file)
             yield

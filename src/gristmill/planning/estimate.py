@@ -316,7 +316,7 @@ class _Scale(NamedTuple):
         total, total_without = measurements.builds[column].total, measurements.builds[0].total
         config = inputs.config
         if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_enabled:
-            # Sampling, variants and fill-in-the-middle choose windows anew at each overlap, so a larger overlap does not
+            # Sampling, variants and fill-in-the-middle choose new windows at each overlap, so a larger overlap does not
             # simply add windows.
             per_byte = total[BYTES] / max(1, with_overlap.jsonl_bytes)
             return cls(per_byte, per_byte)
