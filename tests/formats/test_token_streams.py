@@ -517,7 +517,7 @@ def test_check_accepts_a_stream_and_finds_every_changed_id_between_rows(format_,
     index = folder / "train.rows.jsonl"
     rows = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(rows[:-1]))
-    assert "rows in train.rows.jsonl, but" in find_stream_fault(out, manifest, (format_.name, Split.TRAIN))
+    assert "rows, but the stream has" in find_stream_fault(out, manifest, (format_.name, Split.TRAIN))
 
 
 def test_stream_has_each_file_once_with_its_end_token(source, tmp_path):

@@ -232,7 +232,7 @@ def test_command_line_weights_are_merged_into_the_weights_of_the_file(tmp_path):
         (["--weights-only"], "--weights-only needs weights"),
         (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws no windows"),
         (["--max-windows", "0"], "at least 1"),
-        (["--max-windows", "5", "--target-windows", "5"], "Use one of them"),
+        (["--max-windows", "5", "--target-windows", "5"], "Use one."),
         (["--max-epochs", "0"], "at least 1"),
         (["--max-epochs", "1.5"], "--max-epochs takes a whole number"),
     ],

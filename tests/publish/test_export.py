@@ -212,7 +212,7 @@ def test_check_finds_unlisted_file_in_the_folder_of_a_format(make_dataset, tmp_p
     (tmp_path / "out" / name / "train-more").write_text("unlisted rows")
     report = gristmill.check(tmp_path / "out")
     failed = {one.name: one.examples for one in report.checks if one.status == "failed"}
-    assert failed == {"digests": [f"{name}/train-more: not listed in the manifest"]}
+    assert failed == {"digests": [f"{name}/train-more: the file is not listed in the manifest"]}
 
 
 def check_with_content(folder, name, content):

@@ -72,7 +72,7 @@ class _Stream(NamedTuple):
                 num_rows += 1
         if num_rows != len(self.starts):
             raise ValueError(
-                f"{self.sidecar.name} has {counted(num_rows, 'row')}, but the stream has {len(self.starts)}"
+                f"{self.sidecar.name} has {counted(num_rows, 'row')}, but the stream has {len(self.starts):,}"
             )
 
 
