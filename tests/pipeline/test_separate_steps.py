@@ -33,7 +33,7 @@ SMALL = RunConfig(workers=1, batch_bytes=30_000)
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, corpus):
-    root = tmp_path_factory.mktemp("byhand") / "stdlib"
+    root = tmp_path_factory.mktemp("steps") / "stdlib"
     for package in ("importlib", "json", "logging"):
         shutil.copytree(corpus / package, root / package)
     return root

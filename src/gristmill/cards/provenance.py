@@ -55,7 +55,7 @@ def build_section(manifest: Manifest) -> Iterator[str]:
         for one in manifest.sources[:MAX_SOURCES]
     ]
     yield from table(("source", "commit", "files found"), sources)
-    yield from more_line(len(manifest.sources) - MAX_SOURCES, "sources in manifest.json")
+    yield from more_line(len(manifest.sources) - MAX_SOURCES, "sources", "manifest.json")
 
 
 def _special_ids(manifest: Manifest) -> str:

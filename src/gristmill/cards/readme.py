@@ -174,7 +174,7 @@ def _control_tokens(manifest: Manifest) -> Iterator[str]:
     yield from table(
         ("control token", "changed"), [(name_as_code(name), f"{num:,}") for name, num in found[:MAX_LISTED]]
     )
-    yield from more_line(len(found) - MAX_LISTED, "control tokens in manifest.json")
+    yield from more_line(len(found) - MAX_LISTED, "control tokens", "manifest.json")
 
 
 def _licenses(manifest: Manifest) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _licenses(manifest: Manifest) -> Iterator[str]:
     yield "`NOASSERTION` means that no license was recognized, so no rights are granted.\n"
     found = list(manifest.counts.licenses.items())
     yield from table(("SPDX", "files"), [(name_as_code(spdx), f"{num:,}") for spdx, num in found[:MAX_LISTED]])
-    yield from more_line(len(found) - MAX_LISTED, "licenses in files.jsonl")
+    yield from more_line(len(found) - MAX_LISTED, "licenses", "files.jsonl")
 
 
 def _languages(manifest: Manifest) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _languages(manifest: Manifest) -> Iterator[str]:
         (name_as_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:MAX_LISTED]
     ]
     yield from table(("language", *(f"tokens in {split}" for split in Split)), rows)
-    yield from more_line(len(names) - MAX_LISTED, "languages in manifest.json")
+    yield from more_line(len(names) - MAX_LISTED, "languages", "manifest.json")
 
 
 def _sampling(manifest: Manifest) -> Iterator[str]:

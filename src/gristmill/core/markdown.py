@@ -50,11 +50,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
         yield ""
 
 
-def more_line(num: int, what: str) -> Iterator[str]:
-    """Yield a line with the number of omitted items, if there are any. `what` is like `licenses in files.jsonl`."""
+def more_line(num: int, units: str, file: str) -> Iterator[str]:
+    """Yield a line with the number of omitted items and the file that lists them, if items were omitted."""
     if num > 0:
-        units, _, place = what.partition(" in ")
-        yield f"And {counted_units(num, f'more {units}')} in {place}.\n"
+        yield f"And {counted_units(num, f'more {units}')} in {file}.\n"
 
 
 # Names from repositories are not trusted: they must not become Markdown or YAML syntax.
