@@ -23,7 +23,7 @@ from gristmill.core.columns import When, window_columns
 from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, make_tables
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import Rows, Tokens, batch_from_rows, num_emitted
+from gristmill.formats.document_columns import Rows, Tokens, batch_from_rows, emitted_tokens_per_row
 from gristmill.formats.jsonl_rows import row_content, row_sizes
 from gristmill.formats.parquet import write_options
 from gristmill.windows.cut import WindowShape, cut_all
@@ -92,7 +92,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in methods}
     for overlap in (0, 256):
         rows = make_rows(overlap)
-        num_ids = int(num_emitted(rows, SCHEMA).sum())
+        num_ids = int(emitted_tokens_per_row(rows, SCHEMA).sum())
         for name, format_rows in methods.items():
             seconds = []
             for _ in range(3):

@@ -135,7 +135,7 @@ def page_lines() -> Iterator[str]:
         "folder of the tokenizer.\n"
     )
     yield from record_section("Output of tokenizer show --json", vocabulary_table, vocabulary_table.TokenizerTable)
-    yield from record_section("Output of push --json", push_result, push_result.Push)
+    yield from record_section("Output of push --json", push_result, push_result.PushResult)
     yield "The output also has `ok`, which is true if all safety checks pass.\n"
     yield "## Safety checks of push\n\n```text"
     yield inspect.cleandoc(gates.__doc__ or "").partition("\n\n")[2]

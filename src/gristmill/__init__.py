@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from gristmill.planning.explain import Explanation
     from gristmill.planning.overlap_choice import PlanOptions
     from gristmill.planning.plan_result import Plan
-    from gristmill.publish.push_result import Push
+    from gristmill.publish.push_result import PushResult
     from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
     from gristmill.tokenizers.cuda.id_batch import Batch
     from gristmill.tokenizers.tokenizer import Tokenizer
@@ -231,7 +231,7 @@ def push(
     allow: "Collection[str]" = (),
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
-) -> "Push":
+) -> "PushResult":
     """Check a dataset for publication and, with `upload=True`, upload it to the Hugging Face Hub.
 
     Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names the safety checks to

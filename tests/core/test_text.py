@@ -27,4 +27,4 @@ def rich_table_text(headings, rows, left):
 @given(tables, st.integers(0, 3))
 def test_table_text_equals_rich(table, left):
     headings, *rows = table
-    assert table_text(headings, rows, left=left) == rich_table_text(headings, rows, left)
+    assert table_text(headings, rows, num_left_aligned=left) == rich_table_text(headings, rows, left)

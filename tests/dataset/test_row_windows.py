@@ -47,10 +47,10 @@ def test_windows_are_equal_by_number_in_order_and_without_ids(dataset):
                     name: list(value) if name == "lines" else value for name, value in fields.items() if name in one
                 }
                 assert row.content(window).tolist() == stored["input_ids"][window.at : window.at + window.length]
-            assert (row.clean is not None) == (stored.get("variant") == "noise")
-            if row.clean is not None:
+            assert (row.ids_before_noise is not None) == (stored.get("variant") == "noise")
+            if row.ids_before_noise is not None:
                 labels = [label for label in stored["labels"] if label != -100]
-                assert row.clean.tolist() == labels[prefix : len(labels) - suffix]
+                assert row.ids_before_noise.tolist() == labels[prefix : len(labels) - suffix]
 
 
 @pytest.mark.parametrize("damage", [{"at": 5, "length": 1 << 40}, {"at": 0, "length": -1}, {"length": None}])

@@ -23,7 +23,7 @@ from gristmill.formats.document_columns import (
     Tokens,
     batch_from_rows,
     digest_rows,
-    num_emitted,
+    emitted_tokens_per_row,
     window_schema,
 )
 from gristmill.formats.jsonl import JsonlFile
@@ -180,8 +180,8 @@ def test_rows_describe_their_windows_and_sizes_are_computed_in_advance(made):
     parsed = [json.loads(line) for line in lines]
     assert parsed == list(expected_rows(schema, documents))
     assert all(tuple(row) == schema.columns for row in parsed)
-    assert num_emitted(rows, schema).tolist() == list(map(num_tokens, parsed))
-    assert rows.sum_per_document(num_emitted(rows, schema)).tolist() == [
+    assert emitted_tokens_per_row(rows, schema).tolist() == list(map(num_tokens, parsed))
+    assert rows.sum_per_document(emitted_tokens_per_row(rows, schema)).tolist() == [
         sum(map(num_tokens, expected_rows(schema, [one]))) for one in documents
     ]
 
@@ -223,9 +223,9 @@ def test_bytes_that_step_two_adds_are_computed_in_advance(made):
     for one in documents:
         one.document.weight, one.document.variant = 1.0, None
     rows = rows._replace(repeats=None, fim=None)
-    plain = row_sizes(rows, schema.plain)
+    plain = row_sizes(rows, schema.without_step_2_columns)
     assert [len(line) for line in row_lines(rows, schema)] == (plain + num_added_bytes(schema)).tolist()
-    assert not {COLUMNS[name].when for name in schema.plain.columns} & STEP_2_CONDITIONS
+    assert not {COLUMNS[name].when for name in schema.without_step_2_columns.columns} & STEP_2_CONDITIONS
 
 
 def test_every_window_column_has_a_filler():

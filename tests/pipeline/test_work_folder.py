@@ -12,13 +12,13 @@ import pytest
 
 from gristmill.core.errors import DatasetError, InputError, OutputError
 from gristmill.core.layout import REPORT, REPORT_MARK
-from gristmill.core.manifest import FORMAT, read_manifest
+from gristmill.core.manifest import MANIFEST_VERSION, read_manifest
 from gristmill.pipeline import work_folder
 from gristmill.pipeline.work_folder import Workspace
 from support.builds import count_changes, in_a_process, run_until_killed
 
 MANIFEST = {
-    "format": FORMAT,
+    "format": MANIFEST_VERSION,
     "gristmill": "0",
     "fingerprint": "",
     "settings": {},

@@ -82,7 +82,7 @@ def _join_croissant(parts: dict[str, Any]) -> bytes:
     return json.dumps(parts, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-PARTS = {
+CARD_FORMATS = {
     README: CardFormat(frozenset({"configs", "dataset_info"}), _split_readme, _join_readme),
     CROISSANT: CardFormat(
         frozenset({"@context", "conformsTo", "distribution", "recordSet", "sc:identifier"}),
@@ -126,4 +126,4 @@ def _merge_earlier(name: str, earlier: Path, new_card: bytes) -> bytes | None:
         return None
     if edited_card == old_card:
         return None
-    return PARTS[name].merge(edited_card, old_card, new_card)
+    return CARD_FORMATS[name].merge(edited_card, old_card, new_card)

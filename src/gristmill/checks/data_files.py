@@ -456,7 +456,7 @@ def _stored_splits(folder: Path, manifest: Manifest, faults: Faults) -> Iterator
     for split, facts in manifest.splits.items():
         stored = StoredSplit(folder, name, split, Schema.of(manifest), facts.windows)
         try:
-            yield _DataFile(f"{name}/{split}", split, facts.windows, split_stored(stored.require(), split))
+            yield _DataFile(f"{name}/{split}", split, facts.windows, split_stored(stored.opened(), split))
         except DatasetError as error:
             faults.add("schema", str(error), file=f"{name}/{split}")
 

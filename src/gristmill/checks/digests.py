@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from gristmill.cards.card_files import PARTS, card_files
+from gristmill.cards.card_files import CARD_FORMATS, card_files
 from gristmill.checks.findings import Faults, Verdict
 from gristmill.core.errors import DatasetError
 from gristmill.core.layout import CARDS, FILES, MANIFEST, TOKENIZER, data_file_name
@@ -46,7 +46,7 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
         if found == expected:
             summaries.append(name)
             continue
-        outdated_parts = PARTS[name].find_outdated(found, expected)
+        outdated_parts = CARD_FORMATS[name].find_outdated(found, expected)
         for part in outdated_parts:
             faults.add(CARDS_CHECK, f"{part} does not match the manifest. Build or export the dataset again", file=name)
         summaries.append(f"{name} (edited manually)")

@@ -84,7 +84,7 @@ def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[
     is_packed, schema = "segments" in manifest.columns, Schema.of(manifest)
     try:
         # Raises unless all files exist and are regular files.
-        StoredSplit(folder, name, split, schema, manifest.splits[split].windows).require()
+        StoredSplit(folder, name, split, schema, manifest.splits[split].windows).opened()
         stream = _open_stream(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
         fault = _find_packed_fault(stream) if is_packed else _find_document_fault(stream)
         fault = fault or _find_gap_fault(stream, None if is_packed else manifest.tokenizer.end_id)
@@ -258,7 +258,7 @@ def _row_ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_RowRan
     schema = Schema.of(manifest)
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for split, facts in manifest.splits.items():
-        stored = StoredSplit(folder, name, split, schema, facts.windows).require()
+        stored = StoredSplit(folder, name, split, schema, facts.windows).opened()
         for start in range(0, facts.windows, step):
             yield _RowRange(stored, start, min(start + step, facts.windows))
 

@@ -33,7 +33,7 @@ from gristmill.core.records import (
 
 Kind = TypeVar("Kind")
 
-FORMAT = 4
+MANIFEST_VERSION = 4
 """Version of the manifest's structure."""
 BUILD = "gristmill build"
 MAX_ROWS = 1 << 48
@@ -573,10 +573,10 @@ def _read_json(folder: Path) -> dict[str, Any]:
         head = msgspec.json.decode(content, type=dict[str, Any])
         if "gristmill" not in head:
             raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} was not written by gristmill.")
-        if head.get("format") != FORMAT:
+        if head.get("format") != MANIFEST_VERSION:
             raise DatasetError(
                 f"{str(folder)!r} has format {head.get('format')!r}, but this version of gristmill reads only format "
-                f"{FORMAT}. Build the dataset again."
+                f"{MANIFEST_VERSION}. Build the dataset again."
             )
         if any(abs(number) > MAX_NUMBER for number in _integers(head)):
             raise DatasetError(f"{str(path)!r} is damaged: it contains numbers that are too large.")

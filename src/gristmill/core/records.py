@@ -282,7 +282,7 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """For independent windows: the range of the file's tokens that each window was made from."""
     num_file_tokens: int = 0
     """Number of tokens in the file itself."""
-    own: tuple[int, ...] = ()
+    own_windows: tuple[int, ...] = ()
     """For a changed text: indices of the windows that are equal to windows of the file and therefore get no rows."""
 
     @property

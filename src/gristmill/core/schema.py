@@ -108,7 +108,7 @@ class Schema(NamedTuple):
         return tuple(name for name in self.columns_without_ids if name != MASK)
 
     @property
-    def plain(self) -> "Schema":
+    def without_step_2_columns(self) -> "Schema":
         """Schema of the same rows without the columns that step 2 fills."""
         return self._replace(
             columns=tuple(name for name in self.columns if COLUMNS[name].when not in STEP_2_CONDITIONS)

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Sequence
 from gristmill.core.names import counted
 
 
-def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """Format a table, with the first `left` columns aligned to the left and the others to the right.
+def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, num_left_aligned: int = 1) -> str:
+    """Format a table, with the first `num_left_aligned` columns aligned to the left and the others to the right.
 
     Rich can format tables too, but importing Rich takes 20 ms, a twentieth of a small build.
     """
     lines = [headings, *rows]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-    return "".join(f"{_line(cells, widths, left)}\n" for cells in lines)
+    return "".join(f"{_line(cells, widths, num_left_aligned)}\n" for cells in lines)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], num_left_aligned: int) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 from gristmill.core.errors import DatasetError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG, data_file_name
 from gristmill.core.manifest import (
-    FORMAT,
+    MANIFEST_VERSION,
     FileFacts,
     ForeignRows,
     RowCounts,
@@ -186,7 +186,7 @@ def convert_rows(
     converted = {split: _ConvertedSplit.of(split, source, folder, definition, renamed or {}) for split in Split}
     files = {name: facts for one in converted.values() for name, facts in one.files.items()}
     rows = ForeignRows(
-        format=FORMAT,
+        format=MANIFEST_VERSION,
         gristmill=__version__,
         made_by=made_by,
         tokenizer=_tokenizer_facts(definition, made_by),

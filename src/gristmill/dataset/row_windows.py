@@ -109,8 +109,8 @@ class DecodedRow(NamedTuple):
     """Ids with special tokens but without padding."""
     windows: list[Window]
     """One window, or all windows of a packed row."""
-    clean: Ids | None
-    """Ids of a noise variant before the noise. None for other rows."""
+    ids_before_noise: Ids | None
+    """Content ids of a noise variant before the noise. None for other rows."""
 
     def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
@@ -354,7 +354,7 @@ class _Decoder:
         if len(ids) and int(ids.max()) >= self._vocab_size:
             raise ValueError(f"the row has the id {ids.max()}, but the vocabulary size is {self._vocab_size:,}")
         windows = self._windows(row, len(ids), self._frame.num_trailing(ids))
-        return DecodedRow(ids, windows, self._clean_ids(row.labels, windows))
+        return DecodedRow(ids, windows, self._ids_before_noise(row.labels, windows))
 
     def _num_trailing(self, digits: bytes, num_ids: int) -> int:
         """Count the special ids after the content. `digits` is the text of the ids of the row, with padding."""
@@ -366,7 +366,7 @@ class _Decoder:
         last = ids[-num_closing:]
         return self._frame.num_trailing([int(one) for one in last])
 
-    def _clean_ids(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
+    def _ids_before_noise(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
         if labels is None or not any(window.variant == VariantKind.NOISE for window in windows):
             return None
         clean_labels = [label for label in labels if label != IGNORED_LABEL]

@@ -353,7 +353,7 @@ def num_ids(rows: Rows, schema: Schema) -> Indices:
     return _ids(rows).num_ids(schema)
 
 
-def num_emitted(rows: Rows, schema: Schema) -> Indices:
+def emitted_tokens_per_row(rows: Rows, schema: Schema) -> Indices:
     """Return the number of tokens in each row, including padding. In a row of text, count the tokens of the text."""
     if not schema.has_ids:
         return _num_file_tokens(rows)

@@ -204,7 +204,7 @@ def row_sizes(rows: Rows, schema: Schema) -> Indices:
 
 
 def num_added_bytes(schema: Schema) -> int:
-    """Return the number of bytes per row that columns outside `schema.plain` add.
+    """Return the number of bytes per row that columns outside `schema.without_step_2_columns` add.
 
     The number is valid for documents without weights, sampling, variants and fill-in-the-middle.
     """

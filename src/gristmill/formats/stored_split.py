@@ -77,7 +77,7 @@ class StoredSplit:
                 self._reader = self._open()
             return self._reader.read(start, stop)
 
-    def require(self) -> "StoredSplit":
+    def opened(self) -> "StoredSplit":
         """Open the split.
 
         Raises DatasetError if the split cannot be opened, or if its number of rows differs from the manifest.

@@ -145,9 +145,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in self.config.output.formats if name != "jsonl"]
 
     @property
-    def plain_schema(self) -> Schema:
+    def step_1_schema(self) -> Schema:
         """Schema with which step 1 measures rows, without the columns that step 2 fills."""
-        return self.window_schema.plain
+        return self.window_schema.without_step_2_columns
 
     @property
     def rows_key(self) -> str:

@@ -14,7 +14,14 @@ from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, Fim, FimWindow, PlacedDocument, Variant
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import ROWS_AT_ONCE, FimColumns, Rows, Tokens, batch_from_rows, num_emitted
+from gristmill.formats.document_columns import (
+    ROWS_AT_ONCE,
+    FimColumns,
+    Rows,
+    Tokens,
+    batch_from_rows,
+    emitted_tokens_per_row,
+)
 from gristmill.formats.jsonl_rows import row_sizes
 from gristmill.pipeline.cache import read_cached, write_cached
 from gristmill.pipeline.context import Context
@@ -31,7 +38,7 @@ from gristmill.windows.cut import (
     drop_windows,
     lines_between,
 )
-from gristmill.windows.sampling import drawn_window_numbers, drawn_windows
+from gristmill.windows.sampling import drawn_window_indices, drawn_windows
 
 
 class DocumentWindows(NamedTuple):
@@ -137,7 +144,7 @@ def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Wi
     edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.file_ranges, np.int64).reshape(-1, 2)
     indices = np.arange(len(file_ranges))
     if document.draw is not None:
-        indices, _ = drawn_window_numbers(len(file_ranges), document.draw, document.key)
+        indices, _ = drawn_window_indices(len(file_ranges), document.draw, document.key)
     starts, ends = edges[:-1][indices], edges[1:][indices]
     fresh = ends - starts
     return Windows(starts, ends, fresh, 0), Windows(file_ranges[indices, 0], file_ranges[indices, 1], fresh, 0)
@@ -148,7 +155,7 @@ def _rewritten_windows(document: PlacedDocument, fim: Fim) -> DocumentWindows:
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
     indices, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:
-        indices, repeats = drawn_window_numbers(len(fim.windows), document.draw, document.key)
+        indices, repeats = drawn_window_indices(len(fim.windows), document.draw, document.key)
     drawn = [fim.windows[index] for index in indices.tolist()]
     starts, ends = np.array([(one.start, one.end) for one in drawn], np.int64).reshape(-1, 2).T
     fresh = ends - starts if repeats is None else (ends - starts) * (repeats == 0)
@@ -167,7 +174,7 @@ def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
     """Return the windows of a document before sampling. Cut ranges and a variant's unchanged windows are left out."""
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
-        unchanged = document.variant.own if document.variant is not None else ()
+        unchanged = document.variant.own_windows if document.variant is not None else ()
         windows = cut(document.num_tokens, shape)
         return drop_windows(windows, unchanged) if unchanged else windows
     if document.drops_touched_windows:
@@ -196,7 +203,7 @@ def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
     windows = rows.windows
     columns = (
         np.bincount(rows.document_index, minlength=len(rows.documents)),
-        rows.sum_per_document(num_emitted(rows, schema)),
+        rows.sum_per_document(emitted_tokens_per_row(rows, schema)),
         rows.sum_per_document(windows.ends - windows.starts),
         rows.num_tail_tokens_dropped,
         rows.sum_per_document(row_sizes(rows, schema)),

@@ -16,7 +16,7 @@ from gristmill.config.config import fingerprint
 from gristmill.core.files_table import FileRow, FimRow, VariantRow
 from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.core.manifest import (
-    FORMAT,
+    MANIFEST_VERSION,
     Counts,
     Manifest,
     PackingFacts,
@@ -131,7 +131,7 @@ def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
             seed=variant.seed,
             tokens=document.num_tokens,
             windows=document.num_windows,
-            own_windows=variant.own,
+            own_windows=variant.own_windows,
             draw=None if draw is None else (draw.passes, draw.extra),
             text_sha256=document.text_sha256 if variant.is_text else None,
         )
@@ -241,7 +241,7 @@ def make_manifest(context: Context, result: BuildResult, run: Run) -> Manifest:
     variants = variant_facts(decision, context.config.variants)
     own_files = {name: file_facts(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
-        format=FORMAT,
+        format=MANIFEST_VERSION,
         gristmill=__version__,
         fingerprint=fingerprint(context.config, definition.key, __version__, own_files[FILES].sha256),
         settings=context.config.settings(),

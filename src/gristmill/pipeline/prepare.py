@@ -392,7 +392,7 @@ def _clean_and_tokenize(context: Context, read: Sequence[_ReadFile]) -> Iterator
 
 
 def _tokenize(context: Context, documents: Sequence[Document], encoded: EncodedTexts) -> Iterator[PreparedFile | Drop]:
-    config, schema = context.config, context.plain_schema
+    config, schema = context.config, context.step_1_schema
     ids = encoded.ids.astype(schema.id_type)
     texts = [DocumentText(one.text, starts) for one, starts in zip(documents, encoded.starts, strict=False)]
     tokens = Tokens(ids, encoded.edges, encoded.newline_tokens, encoded.newline_edges, texts)

@@ -102,7 +102,7 @@ def _text_variant(context: Context, original: Block, variant: Variant, text: byt
     unchanged = _unchanged_windows(original.ids, block.ids, context.window_shape)
     if unchanged is None:
         return WhyNoVariant.NOTHING_TO_VARY
-    return MadeVariant(block, msgspec.structs.replace(variant, own=unchanged), text)
+    return MadeVariant(block, msgspec.structs.replace(variant, own_windows=unchanged), text)
 
 
 def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:

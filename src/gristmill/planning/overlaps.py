@@ -24,7 +24,7 @@ from gristmill.core.partition import consecutive_groups
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import PlacedDocument, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.document_columns import Rows, batch_from_rows, num_emitted
+from gristmill.formats.document_columns import Rows, batch_from_rows, emitted_tokens_per_row
 from gristmill.formats.jsonl import PIECE_BYTES
 from gristmill.formats.jsonl_rows import row_lines, row_sizes
 from gristmill.formats.parquet import num_parquet_bytes
@@ -156,7 +156,7 @@ def _count_rows(schema: Schema, rows: Rows) -> Counts:
         np.ones(rows.num_rows, np.int64),
         windows.ends - windows.starts,
         windows.fresh,
-        num_emitted(rows, schema),
+        emitted_tokens_per_row(rows, schema),
         row_sizes(rows, schema),
     )
     return np.stack([*map(rows.sum_per_document, per_row), rows.num_tail_tokens_dropped], axis=1)

@@ -71,7 +71,7 @@ def _overlap_table(plan: Plan) -> str:
         for one in plan.overlaps
     ]
     has_epochs = any(one.epochs_for_budget is not None for one in plan.overlaps)
-    return table_text((*headings, *(("epochs",) if has_epochs else ())), rows, left=0)
+    return table_text((*headings, *(("epochs",) if has_epochs else ())), rows, num_left_aligned=0)
 
 
 def _seconds(seconds: float) -> str:

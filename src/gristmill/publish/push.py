@@ -24,7 +24,7 @@ from gristmill.pipeline.work_folder import foreign_names
 from gristmill.publish.contents import UploadFile, list_upload_files, select_formats
 from gristmill.publish.gates import OVERRIDES, dataset_gates, hub_gate, local_folders
 from gristmill.publish.hub_repository import RemoteContents, Repository
-from gristmill.publish.push_result import Change, Push, PushedFile
+from gristmill.publish.push_result import Change, PushedFile, PushResult
 
 
 def push(
@@ -39,7 +39,7 @@ def push(
     allow: Collection[str] = (),
     progress: Progress | None = None,
     workers: int | Literal["auto"] = "auto",
-) -> Push:
+) -> PushResult:
     """Check a dataset for publication and, with `upload`, upload it to the Hugging Face Hub.
 
     `allow` names safety checks to override. A safety check that fails is recorded in the result, not raised.
@@ -88,13 +88,13 @@ def _read_remote(repository: Repository, *, is_required: bool) -> tuple[RemoteCo
 
 def _compare_with_remote(
     repository: Repository, folder: Path, manifest: Manifest, files: Sequence[UploadFile], remote: RemoteContents | None
-) -> Push:
+) -> PushResult:
     """Return the result without safety checks. The caller sets `gates`, `visibility` and `is_new`."""
     changes = {file.name: _change_of(file, remote) for file in files}
     deleted = remote.outdated_files([*changes]) if remote is not None else []
     # check.json records how long the check took, so it always differs and is ignored here.
     is_unchanged = not deleted and all(change == "same" or name == CHECK for name, change in changes.items())
-    return Push(
+    return PushResult(
         repo_id=repository.repo_id,
         revision=repository.revision,
         url=repository.url,
@@ -105,7 +105,7 @@ def _compare_with_remote(
             for file in files
         ],
         deleted=deleted,
-        left_here=[name for name in foreign_names(folder) if name not in CARDS],
+        skipped=[name for name in foreign_names(folder) if name not in CARDS],
         gates=[],
         num_names=manifest.counts.found,
         is_unchanged=is_unchanged and remote is not None and remote.has_revision,

@@ -40,7 +40,7 @@ class PushedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison with the repository. A file with the value `same` is not uploaded again."""
 
 
-class Push(msgspec.Struct, kw_only=True):
+class PushResult(msgspec.Struct, kw_only=True):
     """Result of a push, or of a dry run (`upload=False`)."""
 
     repo_id: str
@@ -54,7 +54,7 @@ class Push(msgspec.Struct, kw_only=True):
     """All files that the dataset has in the repository after the push."""
     deleted: list[str]
     """Files of an earlier push that the dataset no longer has. The push deletes them."""
-    left_here: list[str]
+    skipped: list[str]
     """Files in the dataset folder that are not part of the dataset. They are not uploaded."""
     gates: list[GateResult]
     """Results of the safety checks."""
@@ -71,21 +71,21 @@ class Push(msgspec.Struct, kw_only=True):
         return all(gate.verdict != "refuses" for gate in self.gates)
 
 
-def push_json(push: Push) -> str:
+def push_json(push: PushResult) -> str:
     """Return the result as JSON, with `ok` added."""
     return msgspec.json.encode({"ok": push.ok, **msgspec.to_builtins(push)}).decode()
 
 
-def push_text(push: Push, *, upload: bool) -> str:
+def push_text(push: PushResult, *, upload: bool) -> str:
     """Return the result as text for a terminal. `upload` is False for a dry run."""
     files = list(_file_rows(push))
     gates = [(gate.name, VERDICT_TEXT[gate.verdict], printable(gate.why)) for gate in push.gates]
     lines = [
-        table_text(("file", "change", "format", "size"), files, left=3),
+        table_text(("file", "change", "format", "size"), files, num_left_aligned=3),
         *_size_lines(push.files),
         _repository_line(push),
         *_name_lines("deletes", push.deleted),
-        *_name_lines("skips", push.left_here),
+        *_name_lines("skips", push.skipped),
         f"note     files.jsonl lists the names of all {counted(push.num_names, 'file')} found, including dropped ones",
         "",
         *_gate_lines(gates),
@@ -95,7 +95,7 @@ def push_text(push: Push, *, upload: bool) -> str:
     return "\n".join(lines)
 
 
-def _file_rows(push: Push) -> Iterator[tuple[str, str, str, str]]:
+def _file_rows(push: PushResult) -> Iterator[tuple[str, str, str, str]]:
     """Yield a row per file, but only one row for a format with more than MAX_FILES_LISTED files."""
     counts = Counter(file.format for file in push.files if file.format is not None)
     for file in push.files:
@@ -124,7 +124,7 @@ def _size_lines(files: list[PushedFile]) -> list[str]:
     return lines
 
 
-def _repository_line(push: Push) -> str:
+def _repository_line(push: PushResult) -> str:
     state = {True: "new", False: "exists", None: "could not be read"}[push.is_new]
     revision = "" if push.revision == "main" else f", revision {printable(push.revision)}"
     return f"to       {printable(push.url)}: {push.visibility}, {state}{revision}"
@@ -137,7 +137,7 @@ def _name_lines(label: str, names: list[str]) -> list[str]:
     return [f"{label:<8} {', '.join(map(printable, names[:MAX_NAMES_SHOWN]))}{more}"]
 
 
-def _outcome(push: Push, *, upload: bool) -> str:
+def _outcome(push: PushResult, *, upload: bool) -> str:
     failed = [gate.name for gate in push.gates if gate.verdict == "refuses"]
     if failed:
         return f"failed safety checks: {', '.join(failed)}. Nothing was uploaded."

@@ -90,13 +90,13 @@ def drawn_windows(windows: Windows, draw: Draw | None, key: FileKey) -> DrawnWin
     """
     if draw is None:
         return DrawnWindows(windows, None)
-    indices, repeats = drawn_window_numbers(len(windows), draw, key)
+    indices, repeats = drawn_window_indices(len(windows), draw, key)
     starts, ends = windows.starts[indices], windows.ends[indices]
     fresh = windows.fresh[indices] * (repeats == 0) if draw.passes else _count_fresh(starts, ends)
     return DrawnWindows(Windows(starts, ends, fresh, windows.num_tail_tokens_dropped), repeats)
 
 
-def drawn_window_numbers(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, Indices]:
+def drawn_window_indices(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, Indices]:
     """Return, for each row, the index of its window and the number of earlier rows with the same window."""
     extra = _draw_extra(num_windows, draw, key)
     indices = np.concatenate([np.arange(num_windows)] * draw.passes + [extra]).astype(np.int64)

@@ -192,8 +192,8 @@ class TrainScan:
                 self.num_ids += len(row.ids)
             for window in row.windows:
                 yield row.with_ids(window)
-                if row.clean is not None:
-                    yield WindowWithIds(msgspec.structs.replace(window, variant=""), row.clean)
+                if row.ids_before_noise is not None:
+                    yield WindowWithIds(msgspec.structs.replace(window, variant=""), row.ids_before_noise)
 
 
 def _group_by_file(entries: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:

@@ -164,7 +164,7 @@ def _feature_table(table: TokenizerTable) -> str:
         )
         for one in table.tokenizers
     ]
-    return table_text(headings, rows, left=len(headings)).rstrip("\n")
+    return table_text(headings, rows, num_left_aligned=len(headings)).rstrip("\n")
 
 
 def _held_out_note(table: TokenizerTable) -> list[str]:
