@@ -8,13 +8,13 @@ and put the libraries and one of the trees on PYTHONPATH:
     export PYTHONPATH=libraries:after/src
     python after/benchmarks/cores.py --before-tree before --after-tree after --corpus corpus
 
-The interpreter that runs this script also runs the two revisions, alternately. Both must write the same bytes into the
-data files and files.jsonl, with any number of workers. --only selects one of these parts:
+The interpreter that runs this script also runs the two revisions, alternately. Both revisions must write the same
+bytes into the data files and files.jsonl, with any number of workers. --only selects one of these parts:
 
 workers    default builds with 1, 2, 4, 8 and 16 workers, up to the number of cores
 formats    `--format bin` and `--format parquet` compared with JSONL, on all cores, with the seconds of each phase.
            Parquet needs PyArrow and is skipped without it
-serial     CPU seconds of the main process by phase, in a build on all cores. Workers cannot do this work
+serial     CPU seconds of the main process by phase, in a build on all cores. More workers do not speed up this work
 """
 
 import argparse

@@ -34,7 +34,7 @@ CASES = {
     "windows of 512, overlap 0, `--format parquet`": "--overlap 0 --format parquet",
     "documents, `--format parquet`": "--rows documents --format parquet",
 }
-# Texts that are slow to search. Each is repeated to a megabyte.
+# Texts that are slow to search. Each text is repeated until it fills a megabyte.
 SLOW_TEXTS = (
     b"<",
     b"<|",

@@ -106,8 +106,7 @@ def main() -> None:
         print(
             f"Million tokens per second, over {NUM_BATCHES} batches of {BATCH_SIZE} from {facts.windows:,} windows of "
             f"the standard library, medians of {options.runs} runs. With one worker, the worker makes the batches "
-            f"and the "
-            "training process only receives them.\n"
+            "and the training process only receives them.\n"
         )
         rates = median_rates(loader_cases(datasets), options.runs)
         print("| access | files | task | no worker | one worker |")

@@ -64,8 +64,7 @@ def print_builds(folder: Path, runs: int) -> None:
     print(
         "Each build uses --preset fim --window 2048 and writes to a new folder. The cases are built alternately, and "
         f"seconds are medians of {runs}.\nThe tokenizer is that of CodeBERT with the control tokens of StarCoder 2 "
-        f"added. "
-        "--fim 1 rewrites all documents of the train split.\n"
+        "added. --fim 1 rewrites all documents of the train split.\n"
     )
     options = {"`--fim 0`": ["--fim", "0"]} | {
         f"`--fim 1 --fim-middles {kind}`": ["--fim", "1", "--fim-middles", kind] for kind in MIDDLE_KINDS

@@ -20,7 +20,7 @@ from gristmill.config.settings import SecretsConfig
 from gristmill.sources.decode import Decoded, decode
 
 RUNS = 5
-# Texts that are slow to search: beginnings of secrets without an end. Each is repeated to a megabyte.
+# Texts that are slow to search: beginnings of secrets without an end. Each text is repeated until it fills a megabyte.
 SLOW_TEXTS = (
     *(b"eyJ", b"eyJ-", b"-----BEGIN PRIVATE KEY-----", b'password="', b"token=", b"://a:", b"\n", b"a@b.c", b"a@b.co "),
     *(b"login a password A1b2C3d4E5 ", b'"auth": "', b"postgres://a:b/c@d", b"password=A1b2C3d4E5 "),
@@ -199,7 +199,7 @@ def lines_of(group: str) -> list[str]:
 
 
 def count_found(line: str) -> int:
-    """Return the number of draws, out of DRAWS, in which the value is found and completely redacted."""
+    """Redact the line DRAWS times with new random values. Return how often a secret is found and no value remains."""
     rng = random.Random(line)
     value_names = [name for _, name, _, _ in string.Formatter().parse(line) if name and name != "_"]
     num_found = 0

@@ -2,7 +2,7 @@
 
 python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints the contents of benchmarks/formats.md
 
-`make test` installs the libraries streaming and litdata, in the folder `readers` of the environment.
+`make test` installs the libraries streaming and litdata into the folder `readers` of the virtual environment.
 """
 
 import argparse

@@ -65,6 +65,8 @@ DEFAULT_INDEX = re.compile(r"--index-url <url>[^(]*\(default\s+(\S+)\)")
 
 
 class Pin(NamedTuple):
+    """A package of benchmarks/corpus.txt, with its exact version."""
+
     name: str
     version: str
 
@@ -150,20 +152,21 @@ def gather(folder: Path, wanted: Amount) -> list[str]:
                 break
     if not amount.reaches(wanted):
         raise GatherError(
-            f"the packages in {CORPUS} contain only {amount} of {wanted}. Add packages, or lower --files or --bytes."
+            f"the packages in {CORPUS} contain only {amount}, but {wanted} are required. Add packages, or lower "
+            "--files or --bytes."
         )
     check_folder(folder, packages)
     return packages
 
 
 def check_folder(folder: Path, packages: Sequence[str]) -> None:
-    """Raise if the folder contains anything but the packages, because builds of the folder would include it."""
+    """Raise if the folder contains other files or folders, because builds of the folder would include them."""
     unexpected = sorted({path.name for path in folder.iterdir()} - set(packages))
     if unexpected:
-        others = f"{unexpected[0]} and {len(unexpected) - 1} more" if len(unexpected) > 1 else unexpected[0]
+        more = f" and {len(unexpected) - 1} more" if len(unexpected) > 1 else ""
         raise GatherError(
-            f"{folder} contains {others}, not part of the corpus. Choose a new folder, or delete everything else "
-            f"from this one."
+            f"{folder} must contain only packages of the corpus, but contains {unexpected[0]}{more}. Choose a new "
+            "folder, or delete the other files."
         )
 
 
@@ -173,7 +176,10 @@ def read_pins(listing: Path) -> list[Pin]:
 
 
 def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[tuple[Pin, Path | None]]:
-    """Yield each pin with its archive, or with None if the package is already unpacked. Downloads run ahead."""
+    """Yield each pin with its archive, or with None if the package is already unpacked.
+
+    Up to DOWNLOADS_AT_ONCE downloads run in the background.
+    """
     index = index_url()
     rest = iter(pins)
     pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE)
@@ -232,7 +238,7 @@ def find_sdist(pin: Pin, index: str) -> Link:
 
 def read_page(url: str) -> list[Link]:
     """Return the links with a SHA-256 on the index page of a project, in JSON (PEP 691) or HTML (PEP 503)."""
-    with urlopen(Request(url, headers={"Accept": INDEX_CONTENT_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
+    with urlopen(Request(url, headers={"Accept": INDEX_CONTENT_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - URL from pip
         is_json = page.headers.get_content_type().endswith("json")
         text, base = page.read().decode("utf-8"), page.url
     if is_json:
@@ -255,7 +261,7 @@ def is_sdist_of(filename: str, pin: Pin) -> bool:
 
 def download(link: Link, path: Path) -> Path:
     digest = hashlib.sha256()
-    with urlopen(link.url, timeout=TIMEOUT_SECONDS) as response, path.open("wb") as file:  # noqa: S310 - from the index
+    with urlopen(link.url, timeout=TIMEOUT_SECONDS) as response, path.open("wb") as file:  # noqa: S310 - URL from the index
         while piece := response.read(PIECE_BYTES):
             digest.update(piece)
             file.write(piece)

@@ -1,4 +1,7 @@
-"""Run commands in new processes, one at a time, and measure their wall time and peak memory. For most benchmarks."""
+"""Run commands in new processes, one at a time, and measure their wall time and peak memory.
+
+Most benchmarks use this module.
+"""
 
 import os
 import sys

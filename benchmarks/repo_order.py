@@ -2,7 +2,8 @@
 
 python benchmarks/repo_order.py CORPUS [--runs 5]     # prints the contents of benchmarks/repo_order.md
 
-CORPUS contains unpacked source distributions. Each is treated as a repository. This command downloads the corpus:
+CORPUS contains unpacked source distributions. Each distribution is treated as a repository. This command downloads the
+corpus:
 
 python benchmarks/gather.py CORPUS --files 3000 --bytes 1e7
 """
@@ -38,8 +39,7 @@ def main() -> None:
     )
     print(
         "Each build uses `--pack repo` and writes to a new folder. The three orders are built alternately, and each "
-        "time "
-        f"is the best of {options.runs} runs."
+        f"time is the best of {options.runs} runs."
     )
     print(f"The corpus is the first {len(packages)} packages of benchmarks/corpus.txt. Each package is a repository:")
     print(f"{', '.join(map(_name, packages))}.\n")
@@ -91,7 +91,7 @@ def print_rows(folder: str, tokenizer: str, name: str, sources: Sequence[str], r
 def cpu_seconds() -> float:
     """Return the CPU seconds of all finished child processes.
 
-    CPU time depends less on other load of the machine than wall time does.
+    Other load on the machine affects CPU time less than wall time.
     """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

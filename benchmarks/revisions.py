@@ -1,7 +1,8 @@
-"""Run two revisions of gristmill alternately on the same files, and require equal data. For speed.py and cores.py.
+"""Run two revisions of gristmill alternately on the same files, and require equal data.
 
-Each revision is in a separate folder. The interpreter that runs the script also runs both revisions, with the folder
-of the revision first on PYTHONPATH. Libraries may come from the PYTHONPATH of the script.
+speed.py and cores.py use this module. Each revision is in a separate folder. The interpreter that runs the script also
+runs both revisions, with the folder of the revision first on PYTHONPATH. Libraries may come from the PYTHONPATH of the
+script.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from measure import machine_text
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tools"))
-import compare_builds  # noqa: E402 - beside this folder
+import compare_builds  # noqa: E402 - a module in tools/
 
 Side = compare_builds.Side
 UsageError = compare_builds.UsageError
@@ -46,7 +47,7 @@ class RunCost(NamedTuple):
     phases: Mapping[str, float]
     """Wall seconds by phase, from the manifest of a build."""
     data: Mapping[str, str]
-    """SHA-256 of each data file and of files.jsonl."""
+    """Digests of the data, which must be equal on both sides. See `data_digests`."""
 
 
 class Pair(NamedTuple):
@@ -182,10 +183,10 @@ def run(command: Sequence[str], out: Path) -> RunCost:
 
 
 def data_digests(out: Path) -> dict[str, str]:
-    """Return the digest of each data file.
+    """Return the SHA-256 of each data file and of files.jsonl, and as "content" the content digest in the manifest.
 
-    Parquet and Arrow files are left out, because two revisions may divide rows into files differently. Their rows are
-    covered by the entry "content", the content digest in the manifest.
+    Parquet and Arrow files are left out, because two revisions may divide rows into files differently. The content
+    digest covers the rows in these files.
     """
     digests = {}
     manifest = out / "manifest.json"
@@ -205,9 +206,9 @@ def remove(out: Path) -> None:
 
 
 def in_turns(cases: Mapping[str, Measurement], setting: Setting) -> dict[str, Pair]:
-    """Measure each case on both sides, and return the minima. The sides take turns in going first.
+    """Measure each case on both sides, and return the minima. Exit if the two sides write different data.
 
-    Exit if the two sides write different data.
+    The side that runs first alternates.
     """
     turns: dict[str, list[Pair]] = {name: [] for name in cases}
     for turn in range(setting.runs):

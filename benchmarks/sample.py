@@ -45,19 +45,27 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a real build in one process."""
 
     num_files: int
-    """Number of all files in the folder, counted as in benchmarks/scale.md."""
+    """Number of all files in the folder. benchmarks/scale.md counts the files of its corpus in the same way."""
     num_bytes: int
     found_files: int
-    """Number of files that the scan does not exclude by name. In tables of source code, no file is excluded by name."""
+    """Number of files that the scan does not exclude by name.
+
+    The Stack consists of tables. The scan excludes no row of a table by name, so estimates for The Stack are based on
+    this number."""
     found_bytes: int
     num_documents: int
     num_tokens: int
     held_out_share: float
+    """Share of the tokens that are not in train."""
     num_anchors: int
+    """Number of anchors of all documents. src/gristmill/splits/shared_spans.py explains anchors and 50-grams."""
     num_spans: int
+    """Number of 50-grams that are written to disk to find shared spans."""
     row_bytes: int
     part_bytes: int
+    """Size of the tokenized documents that prepare writes."""
     scratch_bytes: int
+    """Size of the temporary files of decide and compare."""
     task_seconds: dict[str, float]
     """Total seconds of tasks, keyed by the name of the task function."""
     num_tasks: dict[str, int]
@@ -67,7 +75,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     scan_seconds: float
     """Seconds to list the files. A build lists files while tasks run, so no phase includes these seconds."""
     table_seconds: float
-    """Seconds to write files.jsonl. A build writes it while tasks run, so no phase includes these seconds."""
+    """Seconds to write files.jsonl. A build writes files.jsonl while tasks run, so no phase includes these seconds."""
     scan_bytes_per_file: float
     """Memory that the driver needs per file during the scan."""
     decide_bytes_per_document: float

@@ -3,7 +3,7 @@
     python benchmarks/gather.py corpus --tenth corpus-tenth
     python benchmarks/scale.py corpus corpus-tenth     # prints the contents of benchmarks/scale.md; about 25 minutes
 
-Files of the corpus are changed in place and restored at the end.
+The script changes files of the corpus in place, and restores the files at the end.
 """
 
 import argparse
@@ -34,7 +34,7 @@ NAMES = {"none": "plain", "zstd": "zstd"}
 class Built(NamedTuple):
     seconds: float
     peak_mb: float | None
-    """None if memory was not sampled, because sampling slows the build down."""
+    """None in a timed build, because sampling memory slows a build down."""
     manifest: Manifest
 
     @property
@@ -99,7 +99,7 @@ def change_one_percent(folder: str) -> Iterator[int]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replace the file by a new one, because changing the existing file would change all its hard links."""
+    """Replace the file with a new file, because changing the existing file would change all its hard links."""
     temporary = path.with_name(path.name + ".new")
     temporary.write_bytes(content)
     os.replace(temporary, path)
@@ -175,9 +175,9 @@ def equals_clean_build(out: Path) -> bool:
 
 
 def print_large_file(corpus: str, tenth: str, folder: Path) -> None:
-    """Measure builds with one large file, which consists of about 25,000 files that a build keeps.
+    """Measure builds without and with one large file, which contains the text of about 25,000 kept files.
 
-    The large file contains no dropped files, because the rules might then drop the large file.
+    The large file contains no text of dropped files, because with such text the rules might drop the large file.
     """
     source = folder / "large"
     source.mkdir()

@@ -9,6 +9,9 @@
    bytes on disk, and the driver's memory per document.
 3. Phases that consist of tasks are simulated task by task (task_queue.py). The tables depend only on scale.md,
    simulate.json and the options.
+
+src/gristmill/splits/shared_spans.py and span_join.py explain the search for spans that two splits share, and the terms
+anchor, side, run and partition.
 """
 
 import argparse
@@ -75,7 +78,7 @@ class Scale(NamedTuple):
 
 
 def read_scale(path: Path, rows: str) -> Scale:
-    """Read the measurements of plain or zstd rows. Exit with instructions if there are none."""
+    """Read the measurements of plain or zstd rows. Exit with instructions if the page has no such measurements."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     corpus = re.search(r"The corpus: ([\d,]+) files, ([\d,]+) MB", text)
     cores = re.search(r"(\d+) cores", text)
@@ -147,7 +150,7 @@ class Amounts(NamedTuple):
     num_anchors: float
     held_out_anchors: float
     mistaken: float
-    """Share of anchors that match by mistake, because keys have 32 bits."""
+    """Share of anchors that match by mistake. Different anchors may have the same key, because keys have 32 bits."""
     num_spans: float
     row_bytes: float
     part_bytes: float
@@ -159,7 +162,7 @@ class Amounts(NamedTuple):
         num_tokens, num_anchors = sample.num_tokens * factor, sample.num_anchors * factor
         held_out = num_anchors * sample.held_out_share
         mistaken = 1 - math.exp(-held_out / 2 ** (8 * KEY_BYTES))
-        # A 50-gram contains two anchors on average, and is written if one of them matches.
+        # A 50-gram contains two anchors on average, and is written to disk if one of the two matches.
         by_mistake = num_tokens * (1 - (1 - mistaken) ** 2)
         num_spans = sample.num_spans * factor + by_mistake
         return cls(
@@ -191,7 +194,9 @@ class Phase(NamedTuple):
     name: str
     seconds: float
     limit: str
+    """Resource that limits the speed of the phase: "cores", "driver", "disk", "memory" or "one core"."""
     flow: QueueResult | None = None
+    """None for a phase without tasks."""
 
 
 class Build:
@@ -205,7 +210,7 @@ class Build:
         is_local = in_steps or pool.num_machines == 1
         self.driver = (self.setting.local_ms if is_local else self.setting.driver_ms) / 1e3
         self.step_2_pool = Pool(1, self.setting) if in_steps else pool
-        """Machines that run step 2. With manual steps, one machine runs it."""
+        """Machines that run step 2: a single machine with manual steps, otherwise all machines."""
         self.num_drivers = pool.num_machines if in_steps else 1
         """Number of drivers that share the work of steps 1 and 3."""
 
@@ -240,7 +245,7 @@ class Build:
         )
 
     def _compare(self) -> Phase:
-        """Simulate compare. It reads each run of the train side once and each run of the held-out side three times."""
+        """Simulate compare, which reads each run of train once and each run of the held-out side three times."""
         amounts = self.amounts
         number = amounts.num_runs * (1 + 2 * self.sample.held_out_share)
         tasks = Tasks(
@@ -252,7 +257,7 @@ class Build:
         return self._task_phase("compare", tasks, self.step_2_pool, num_bytes)
 
     def _join(self) -> Phase:
-        """Simulate the join. It reads spans by partition from every run, and matches by run from every partition."""
+        """Simulate the join. Each partition reads spans of every run, and each run reads matches of every partition."""
         amounts, number = self.amounts, self.amounts.num_partitions
         num_reads = amounts.num_runs * number
         seconds = amounts.num_spans * self.rates.span
@@ -406,7 +411,7 @@ def memory_lines(sample: Sample, setting: Setting) -> Iterator[str]:
 
 
 def driver_bytes(corpus: Corpus, amounts: Amounts, sample: Sample) -> tuple[float, float]:
-    """Return the driver's memory for documents and its memory for held-out anchors, which it needs at the same time."""
+    """Return the driver's memory for documents and for held-out anchors. The driver needs both at the same time."""
     documents = corpus.num_files * sample.num_documents / sample.found_files * sample.decide_bytes_per_document
     return documents, amounts.held_out_anchors * KEY_BYTES * KEY_COPIES
 
@@ -501,18 +506,18 @@ def parse_options() -> argparse.Namespace:
         "--rows",
         choices=("plain", "zstd"),
         default="plain",
-        help="which rows of scale.md to use (default: %(default)s)",
+        help="rows of scale.md to use (default: %(default)s)",
     )
     parser.add_argument("--cores", type=int, default=32, help="cores per machine")
     parser.add_argument("--memory-gb", type=float, default=128, help="memory per machine")
     parser.add_argument("--disk-gb-per-second", type=float, default=2.0, help="total rate of the shared disk")
-    parser.add_argument("--sha256-gb-per-second", type=float, default=1.7)
+    parser.add_argument("--sha256-gb-per-second", type=float, default=1.7, help="rate of SHA-256 on one core")
     parser.add_argument("--driver-ms", type=float, default=1.5, help="time of the driver per Ray task")
     parser.add_argument("--local-ms", type=float, default=0.04, help="time of the driver per task of local processes")
     parser.add_argument(
         "--read-ms", type=float, default=0.5, help="time to open a file on the shared disk and read a few bytes"
     )
-    parser.add_argument("--batch-bytes", type=float, default=BATCH_BYTES)
+    parser.add_argument("--batch-bytes", type=float, default=BATCH_BYTES, help="source bytes per task of prepare")
     parser.add_argument("--deaths-per-day", type=float, default=0.1, help="failures per machine and day")
     return parser.parse_args()
 

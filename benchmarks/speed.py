@@ -5,13 +5,14 @@
     python benchmarks/speed.py BEFORE [AFTER] --corpus corpus     # prints the contents of benchmarks/speed.md
     python benchmarks/speed.py HEAD~20 --corpus corpus --only build --only start --runs 9
 
-BEFORE and AFTER are git revisions. AFTER defaults to the working tree. The interpreter that
-runs this script also runs the two revisions, alternately, each from a separate folder. Both must write the same bytes
-into the data files and files.jsonl. --only selects one of these parts:
+BEFORE and AFTER are git revisions. AFTER defaults to the working tree. The interpreter that runs this script also runs
+the two revisions, alternately, each from a separate folder. Both revisions must write the same bytes into the data
+files and files.jsonl. --only selects one of these parts:
 
 build      a build of all files in one process
-floor      a build of 2,000 files with two workers, and the floor on the same files. The floor is a lower bound: it
-           reads the files, tokenizes, and writes rows, without rules, duplicates or splits (`gristmill bench`)
+floor      a build of 2,000 files with two workers, and the method `floor` of `gristmill bench` on the same files. The
+           floor is a lower bound: a script that reads files, tokenizes and writes rows, but applies no rules, searches
+           for no duplicates and makes no splits
 tokenizer  builds of 2,300 files with two workers, with the tokenizer of Qwen 2.5 and with the bundled tokenizer
 start      a build of ten small files with default settings
 memory     peak memory of all processes, in one build of all files per revision with default settings. This build is
@@ -88,7 +89,7 @@ def cost_lines(label: str, pair: Pair) -> list[Line]:
 
 
 def ratio_lines(label: str, pair: Pair, baseline: Pair) -> list[Line]:
-    """Return the ratio `pair` / `baseline` for each revision, of CPU time and of wall time."""
+    """Return the ratios `pair` / `baseline` of CPU time and of wall time, for each revision."""
     (cpu, wall), (base_cpu, base_wall) = cost_lines(label, pair), cost_lines(label, baseline)
     return [
         Line(label, unit, one.before / other.before, one.after / other.after)
@@ -174,7 +175,7 @@ def measure_memory(setting: Setting) -> list[Line]:
 
 
 def measure_rebuild(setting: Setting) -> list[Line]:
-    """Measure rebuilds. Each side has its own copy of the corpus, and some rebuilds change the copy first."""
+    """Measure rebuilds without and with changed files. Each side has a separate copy of the corpus."""
     turns = dict.fromkeys(setting.sides, 0)
     for side in setting.sides:
         shutil.copytree(setting.corpus, corpus_copy(side))
@@ -211,7 +212,7 @@ def change_one_percent(corpus: Path, copy: Path, turn: int) -> None:
 
 
 def copy_sample(setting: Setting, name: str, num_files: int, sizes: Sequence[int] | None = None) -> Path:
-    """Copy `num_files` files with a size in `sizes`, chosen by hashed path, and return the folder of the copies."""
+    """Copy up to `num_files` files with a size in `sizes`, chosen by hashed path, and return the folder of copies."""
     folder = setting.folder / name
     fitting = (path for path in files_by_hash(setting.corpus) if sizes is None or path.stat().st_size in sizes)
     for _, path in zip(range(num_files), fitting, strict=False):
@@ -227,7 +228,7 @@ def copy_sample(setting: Setting, name: str, num_files: int, sizes: Sequence[int
 
 @functools.cache
 def files_by_hash(corpus: Path) -> list[Path]:
-    """Return all files, sorted by the hash of their path."""
+    """Return all files, sorted by a hash of their paths."""
     return sorted(files_in(corpus), key=lambda path: hashlib.sha256(os.fsencode(path.relative_to(corpus))).digest())
 
 

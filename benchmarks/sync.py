@@ -3,7 +3,7 @@
 python benchmarks/sync.py     # prints the contents of benchmarks/sync.md; builds on the disk of the current folder
 
 Builds with and without syncing alternate. Each build runs in a separate process and replaces an earlier dataset in the
-same folder. Pending writes are flushed before each build, so that no build waits for the writes of the previous one.
+same folder. Pending writes are flushed before each build, so that no build waits for writes of the previous build.
 """
 
 import os

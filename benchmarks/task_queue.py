@@ -55,7 +55,7 @@ class QueueResult(NamedTuple):
     tail_seconds: float
     """Seconds from the time at which the first worker becomes idle to the end of the last task."""
     num_lost: int
-    """Number of tasks that were run again because their machine failed."""
+    """Number of tasks that were interrupted because their machine failed, and run again."""
 
 
 class Tasks(NamedTuple):
@@ -63,7 +63,7 @@ class Tasks(NamedTuple):
     seconds: float
     """Mean duration of a task."""
     spread: Sequence[float]
-    """Durations as multiples of the mean. The simulation draws one at random for each task."""
+    """Durations as multiples of the mean. The simulation draws a multiple at random for each task."""
     driver_seconds: float
     """Seconds that the driver spends on a task."""
 

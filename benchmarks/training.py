@@ -1,17 +1,19 @@
-"""Measure how the dataset affects training. Four questions are answered with `gristmill compare`.
+"""Measure how the dataset affects training. `gristmill compare` answers four questions.
 
     python benchmarks/training.py prepare DIR     download the code and build the datasets, without a GPU
     python benchmarks/training.py run DIR         train on a GPU, or resume interrupted comparisons
     python benchmarks/training.py write DIR       write benchmarks/training/: tables, curves, commands, versions
 
-1. copies: Do copied rows help? Natural windows are compared with the rows of a plain script, which copies rows until
-   there are 2.75 times as many. Both are trained on the same number of tokens, and for 200 epochs each.
-2. overlap: Does overlap help? Windows of 512 with overlap 0, 128 and 256 are trained on the same number of tokens.
+1. copies: Do copied rows help? The windows of a default build, called natural windows, are compared with the rows of a
+   plain script, which copies rows until there are 2.75 times as many. The models are trained on equal numbers of tokens
+   (copies) and for equal numbers of epochs (copies-200-epochs).
+2. overlap: Does overlap help? Models are trained on windows of 512 tokens with overlap 0, 128 and 256, for the same
+   number of tokens.
 3. leaky: How wrong is the validation score of a random split of windows, compared with a split of complete files?
 4. half: Are 400 epochs of half of the windows as good as 200 epochs of all windows?
 
-The code is requests 2.32.5. The test set is starlette 0.48.0, Python code by other authors. No train
-split shares a long span with the test set.
+The code is requests 2.32.5. The test set is starlette 0.48.0, Python code by other authors. No train split shares a
+long span with the test set.
 """
 
 import argparse
@@ -62,8 +64,7 @@ QUESTIONS = (
         "Copies are made before the random split, so train contains nearly every held-out row. The validation score "
         "therefore improves until the last step and never suggests stopping. At the end, both models have seen the "
         "same text too often, and there is no measurable difference. But the validation score of the copies is best "
-        "for "
-        "the last model, which is much worse than the model that natural windows keep.",
+        "for the last model, which is much worse than the model that natural windows keep.",
     ),
     Question(
         "copies-200-epochs",
@@ -78,11 +79,10 @@ QUESTIONS = (
         ("natural", "leaky"),
         ("--epochs", "100"),
         "Part of the difference between own validation and test score exists because requests and starlette are "
-        "different code. The difference is larger for `leaky` than for `natural`, and the excess is due to the "
-        "leak. The "
-        "validation score of `leaky` is best at the last step, long after the model has become worse. (At the end, the "
-        "leaky model is slightly better, because it was trained on parts of all files, including files that `natural` "
-        "holds out.)",
+        "different code. The difference is larger for `leaky` than for `natural`, and the excess is due to the leak. "
+        "The validation score of `leaky` is best at the last step, long after the model has become worse. (At the end, "
+        "the leaky model is slightly better, because it was trained on parts of all files, including files that "
+        "`natural` holds out.)",
     ),
     Question(
         "overlap",
@@ -91,8 +91,7 @@ QUESTIONS = (
         ("--epochs", "100"),
         "There is no measurable difference between the kept models. Less overlap means fewer windows, and so more "
         "epochs for the same number of tokens. The models differ at the end because each has trained past its best "
-        "step by a "
-        "different amount. We expected overlap 256 to be better, but it is not for this model and this code.",
+        "step by a different amount. We expected overlap 256 to be better, but it is not for this model and this code.",
     ),
     Question(
         "half",
@@ -163,7 +162,7 @@ def build(source: Path, out: Path, *options: str) -> int:
 
 
 def keep_bench_datasets(source: Path, data: Path, names: dict[str, str]) -> None:
-    """Make datasets with other methods of `gristmill bench`. `names` maps each method to the name of its dataset.
+    """Make datasets with methods of `gristmill bench`. `names` maps each method to the name of its dataset.
 
     The method `original`, a plain script, copies rows until there are 2.75 times as many.
     """
@@ -212,7 +211,7 @@ def start(question: Question, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def write(folder: Path) -> None:
-    """Write the pages. The commands on them contain neither the name of the folder nor options for resuming."""
+    """Write the pages. Remove `folder`, --resume and --workers from the commands on the pages."""
     OUT.mkdir(exist_ok=True)
     for question in QUESTIONS:
         results = folder / "comparisons" / question.name
@@ -253,7 +252,8 @@ def verdicts_in(comparison: dict[str, Any]) -> Iterator[str]:
 def validation_errors_in(comparison: dict[str, Any]) -> Iterator[str]:
     """Compare the error of the validation score of each dataset with the error of the first dataset.
 
-    The difference between the two errors is not due to the choice of the test set, because both use the same one.
+    The difference between the two errors is not due to the choice of the test set, because all datasets have the same
+    test set.
     """
     first, *others = [facts["name"] for facts in comparison["datasets"]]
     errors = {(run["dataset"], run["seed"]): run["curve"][-1][1] - run["end"] for run in comparison["runs"]}
@@ -261,8 +261,7 @@ def validation_errors_in(comparison: dict[str, Any]) -> Iterator[str]:
         excess = interval_of([errors[first, seed] - errors[name, seed] for dataset, seed in errors if dataset == name])
         yield (
             f"- own validation of {name}: {interval_text(excess)} bits further below the test score than own "
-            f"validation "
-            f"of {first}"
+            f"validation of {first}"
         )
 
 

@@ -73,7 +73,7 @@ def print_rule_speed(source: str) -> None:
 
 
 def print_leakage(source: str, folder: str) -> None:
-    """Print L50 for each split method, as measured by `gristmill check`."""
+    """Print L50 for each split method. The text above the table defines L50."""
     print(
         "\nL50, the share of held-out tokens in spans of 50 or more tokens that also occur in train, from `gristmill "
         "check`:\n"
@@ -167,8 +167,7 @@ def print_many_files(folder: str) -> None:
     """Measure builds of many small files. The lines are from the standard library, so they repeat as in real code."""
     print(
         "\nBuilds of many files of about 40 lines, drawn from the standard library (seed 0). This is a hard case: "
-        "the more "
-        "files,"
+        "the more files,"
     )
     print("the more near-duplicates they contain.\n")
     print("| files | source | seconds | microseconds per file | peak memory, all processes |")

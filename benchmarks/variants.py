@@ -134,7 +134,7 @@ def print_noise_speed() -> None:
 def print_builds(runs: int) -> None:
     print(
         f"Builds of the standard library into a new folder. The cases alternate, and seconds are medians of {runs} "
-        f"runs.\n"
+        "runs.\n"
     )
     cases = {
         "natural": [],

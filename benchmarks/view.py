@@ -2,7 +2,7 @@
 
     python benchmarks/view.py [SOURCE] [--windows 1000000]     # prints the contents of benchmarks/view.md
 
-The windows of SOURCE are repeated to reach the number of windows. A million windows need 3 GB in the folder for
+The windows of SOURCE are repeated until there are as many as --windows. A million windows need 3 GB in the folder for
 temporary files.
 """
 
@@ -199,8 +199,7 @@ def print_page(measured: Measured) -> None:
     )
     print(
         f"A viewer that starts later loads the index in {seconds['again']:.1f} s. A search for a word that does not "
-        f"occur "
-        "takes"
+        "occur takes"
     )
     print(
         f"{seconds['all']:.0f} s through all windows, and {seconds['folder']:.1f} s through the windows of asyncio.\n"

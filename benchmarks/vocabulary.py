@@ -49,8 +49,7 @@ def main() -> None:
     print_table(library, other_packages, list(seconds.values()))
     print(
         f"\nTraining {DEFAULT_SIZE:,} ids takes at most {peak_mb:.0f} MB of memory in all processes together. A "
-        f"second run "
-        "wrote"
+        "second run wrote"
     )
     print("the same tokenizer.json, byte for byte.")
 

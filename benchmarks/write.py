@@ -84,8 +84,7 @@ def main() -> None:
     print(f"`python benchmarks/write.py`. {machine_text('gristmill', 'orjson', 'numpy')}.\n")
     print(
         "Million ids formatted per second, from ids in memory, best of three. The source is the top folder of the "
-        "standard "
-        "library.\n"
+        "standard library.\n"
     )
     print("| method | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")

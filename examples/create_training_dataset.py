@@ -1,4 +1,4 @@
-"""Build a training dataset from a source tree. Replaces a hand-written create_training_dataset.py.
+"""Build a training dataset from a source tree. This script replaces a hand-written create_training_dataset.py.
 
 python create_training_dataset.py my-repo dataset
 """

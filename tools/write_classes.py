@@ -43,7 +43,7 @@ def probed_classes() -> character_classes.Classes:
 def matches_of(regex: str) -> Matches:
     """Return, for each of SCALARS, whether the regex matches it.
 
-    `tokenizers` removes the matches, so all characters that remain do not match.
+    `tokenizers` removes the characters that match, so the remaining characters do not match.
     """
     matched = np.ones(len(SCALARS), np.bool_)
     remaining = pre_tokenizers.Split(Regex(regex), "removed").pre_tokenize_str(to_text(SCALARS))

@@ -74,8 +74,9 @@ FILES_COLUMNS = {
     "variants": "for each variant that the file was chosen for: `kind`, `seed`, `tokens`, `windows`, `own_windows` "
     "(indices of windows that are left out because they equal windows of the file), `draw` and `text_sha256`; or "
     "`missing`, the reason why the variant does not exist",
-    "sha256, text_sha256": "`sha256` is the digest of the file. It is null if secrets were redacted, because it "
-    "could confirm a guess. `text_sha256` is the digest of the tokenized text, by which a rebuild recognizes a file",
+    "sha256, text_sha256": "`sha256` is the digest of the file. It is null if secrets were redacted, because the "
+    "digest could confirm a guess of a secret. `text_sha256` is the digest of the tokenized text, by which a "
+    "rebuild recognizes a file",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`. `license_from` is `header`, or the path of "
     "the license file or package manifest, or the paths of the files that leave the license open",
     "moved_from": "the split of an earlier build, if the file (or the file kept instead of it) had to move to another "
@@ -243,8 +244,7 @@ def variant_lines() -> Iterator[str]:
     yield from table_section("Kinds of variants", heads, rows)
     yield (
         "Kinds that make `windows` change each window separately. Kinds that make a `text` change the complete "
-        "text, which "
-        "is then cut into windows like a file.\n"
+        "text, which is then cut into windows like a file.\n"
     )
 
 

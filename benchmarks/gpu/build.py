@@ -7,7 +7,7 @@
 2. Build all copies from scratch, alternating between GPU and CPU. The search for near-duplicates and shared spans is
    off, because all copies would match. The files are in the page cache, because they have just been copied.
 3. Compare the two datasets byte by byte, except for the manifests.
-4. Write PAGE with the median seconds of each phase and the amount of work of the GPU.
+4. Write PAGE with the median seconds of each phase and the number of bytes that the GPU tokenized.
 """
 
 import argparse

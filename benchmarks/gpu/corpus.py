@@ -7,8 +7,8 @@
    --bytes selects a sample of that size by hashed path, so that the sample is the same on every machine.
 2. corpus.zst contains the concatenated bytes of the documents. Document i is bytes [offsets[i], offsets[i + 1]) of the
    decompressed content.
-3. Each document is unpacked into a separate numbered folder. This preserves the order. It also removes folder
-   names such as `build/` and `dist/`, because the scan excludes such folders if git does not track them.
+3. Each document is unpacked into a separate numbered folder, which preserves the order. Folder names such as `build/`
+   and `dist/` are not preserved, because the scan excludes such folders if git does not track them.
 """
 
 import argparse
@@ -31,7 +31,7 @@ LEVEL = 19
 PARAMETERS = zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=27, enable_ldm=True, threads=-1)
 """Compression with a window of 128 MiB. It reduces 200 MB of mixed code to a tenth."""
 MAX_FILE_BYTES = 1 << 20
-"""The largest file that a build keeps by default."""
+"""Size of the largest file that a build keeps by default."""
 
 
 def main() -> None:

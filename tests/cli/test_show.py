@@ -36,7 +36,7 @@ def packed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def default_colors(monkeypatch):
-    """Remove environment variables with which a developer controls colors and width."""
+    """Remove the environment variables that control colors and width."""
     for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -171,9 +171,9 @@ def test_missing_row_or_split_is_refused_in_one_line(plain, capsys, words, code,
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("place", ["3", "train:3"])
-def test_row_can_be_given_as_an_argument(plain, capsys, place):
-    assert printed(capsys, plain, place) == printed(capsys, plain, "--row", "3") != printed(capsys, plain)
+@pytest.mark.parametrize("row", ["3", "train:3"])
+def test_row_can_be_given_as_an_argument(plain, capsys, row):
+    assert printed(capsys, plain, row) == printed(capsys, plain, "--row", "3") != printed(capsys, plain)
 
 
 def test_ascii_stream_gets_ascii_symbols(plain, monkeypatch):

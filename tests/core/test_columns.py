@@ -35,7 +35,7 @@ SCHEMA = {
     "middle": (Kind.TEXT, When.FIM),
     "middle_tokens": (Kind.NUMBER, When.FIM),
 }
-"""Names, kinds and order of the columns that programs rely on when they read a dataset, independent of the code."""
+"""Names, kinds and order of the columns. Programs that read datasets rely on these, so the table repeats them."""
 DEFAULT_COLUMNS = ["input_ids", "path", "repo", "language", "lines", "start", "fresh"]
 OPTIONS = {
     When.ALWAYS: {},

@@ -22,7 +22,7 @@ READ_MODES = {None, "r", "rb", "rt", "r+b", "r+"}
 PACKAGE = "part of the package"
 WORK = "in a work folder of gristmill, or in a different folder that only gristmill writes"
 GUARDED = "the caller first calls require_plain, require_plain_files or is_file"
-BASELINE = "a baseline of the benchmark in its usual form; it reads files that the scan has found"
+BASELINE = "a script that gristmill bench compares with gristmill; it reads only files that the scan has found"
 SYSTEM = "opened by descriptor, or a path of the operating system"
 ALLOWED = {
     "core/plain_files.py": SYSTEM,
@@ -67,6 +67,7 @@ ALLOWED = {
     "sources/tables.py:_open_parquet": GUARDED,
     "sources/benchmark_files.py:_parquet_rows": "reads bytes in memory",
 }
+"""Modules and functions that may open files without `core.plain_files`, each with the reason."""
 
 
 def opening_calls(tree):

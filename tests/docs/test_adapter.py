@@ -14,7 +14,7 @@ from support.source_trees import ROOT, write_tree
 
 PAGE = (ROOT / "docs/adapter.md").read_text()
 REPOSITORIES = {"my-repo": "json/", "other-repo": "concurrent/"}
-"""Folders of the generated library."""
+"""Repositories that the page names, and the folder of the generated library that each repository contains."""
 
 
 def run_command(command):

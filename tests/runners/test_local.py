@@ -34,7 +34,7 @@ def fail_with_unpicklable_error(number):
 
 
 class Task(NamedTuple):
-    """Task that fails as often as planned. Each failure, and the success, is recorded as a file in `folder`."""
+    """Task that fails a given number of times. A file in `folder` records each failure and the success."""
 
     number: int
     folder: Path

@@ -69,7 +69,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runner(cluster, shared):
-    """Runner that tests share. Tests that open their own connection are at the end of this file."""
+    """Runner that tests share. Tests that open another connection are at the end of this file."""
     with RayRunner(cluster.address, [make_probe(shared / "probe")], "auto") as runner:
         yield runner
 

@@ -39,7 +39,7 @@ def _bench_methods(given: argparse.Namespace, command: str) -> None:
         from gristmill.lab.bench.bench_markdown import Page, bench_markdown  # noqa: PLC0415
         from gristmill.lab.bench.bench_svg import chart_svg  # noqa: PLC0415
         from gristmill.lab.bench.bench_text import bench_json, bench_text  # noqa: PLC0415
-    page = Page(given.out or "bench.md")  # raises now if the file exists and bench did not write it
+    page = Page(given.out or "bench.md")  # raises before the benchmark if the page cannot be written
     names = ("only", "sample", "expand_to", "keep", "tokenizer", "device")
     options = BenchOptions(
         **{name: getattr(given, name) for name in names},
@@ -97,7 +97,7 @@ def _parser() -> "Parser":
 
     parser = parser_for(
         "bench [SOURCE] [options]",
-        "Measure several ways to build a dataset, on your code and your machine: a typical script, threads, batches in "
+        "Measure several ways to build a dataset, on your code and your machine: a plain script, threads, batches in "
         "processes, Hugging Face datasets, gristmill with and without each of its steps, and a lower bound. Prints "
         "tables and writes a page with a chart. "
         "For example: gristmill bench my-repo --sample 300. "
@@ -119,8 +119,8 @@ def _add_common_options(parser: "Parser") -> None:
     parser.add_argument(
         "--tokenizers",
         action="store_true",
-        help="measure only tokenizing, with the libraries tokenizers and gigatoken and, with --device cuda, the GPU: "
-        "cold, warm and on unseen text; all ids are compared",
+        help="measure only tokenizing, with empty caches, with warm caches and on unseen text, and compare all ids. "
+        "The libraries tokenizers and gigatoken are measured and, with --device cuda, also the GPU",
     )
     parser.add_argument(
         "--device",
@@ -138,8 +138,8 @@ def _add_common_options(parser: "Parser") -> None:
         "--runs",
         metavar="N",
         type=int,
-        help="time each method N times and report the median; if N is even, the slower of the two middle times "
-        "(default: 1, or 5 with --tokenizers)",
+        help="time each method N times and report the median (default: 1, or 5 with --tokenizers). If N is even, the "
+        "median is the slower of the two middle times, or their mean with --tokenizers",
     )
     parser.add_argument(
         "--sample", metavar="N", type=int, help="run slow methods on only N files; the result marks these methods"
@@ -155,13 +155,14 @@ def _add_options_of_methods(parser: "Parser") -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="run only this method of those listed below; repeatable",
+        help="run only this method, one of the methods listed below; repeatable",
     )
     parser.add_argument(
         "--expand-to",
         metavar="N",
         type=int,
-        help="number of rows that the typical script produces by copying rows (default: 2.75 times its rows)",
+        help="number of rows, including copies, that the plain script writes (default: 2.75 times the number of rows "
+        "before copying)",
     )
     parser.add_argument(
         "--keep", metavar="DIR", help="keep the output of each method in DIR, as a dataset that open_dataset can read"

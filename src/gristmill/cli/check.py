@@ -18,7 +18,7 @@ def check(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "check DIR [--source SOURCE]... | DIR --against-clean",
         "Verify a dataset: digests, rows, windows, leakage between splits, secrets. Reads only the files of the "
-        "dataset, prints a table and writes DIR/check.json. The exit code is 1 if a check fails.",
+        "dataset and of --source, prints a table, and writes DIR/check.json. The exit code is 1 if a check fails.",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset made by gristmill build")
     parser.add_argument(

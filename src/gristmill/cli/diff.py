@@ -13,7 +13,7 @@ def diff(arguments: Sequence[str]) -> int:
         "diff OLD NEW",
         "List the differences between two datasets: files added, removed, changed, moved between splits, dropped or no "
         "longer dropped; windows and tokens; settings, versions and tokenizer; and the version bump that Croissant's "
-        "rules require. The exit code is 0 if the rows are the same, in whatever format, and 1 if they differ.",
+        "rules require. The exit code is 0 if the rows are the same, even in different formats, and 1 if they differ.",
     )
     parser.add_argument("before", metavar="OLD", help="the earlier dataset")
     parser.add_argument("after", metavar="NEW", help="the later dataset")

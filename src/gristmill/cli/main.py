@@ -1,7 +1,13 @@
 """The `gristmill` command: find the subcommand, run it, and turn an error into one line and an exit code.
 
-0 success · 1 a check failed, or two datasets differ · 2 usage or configuration · 3 input or output
-4 not a dataset, or damaged · 5 training failed · 70 bug in gristmill · 130 interrupted
+0    success
+1    a check failed, or two datasets differ
+2    the command line or the configuration is invalid
+3    input cannot be read, or output cannot be written
+4    a folder is not a dataset, or the dataset is damaged
+5    training failed
+70   bug in gristmill
+130  interrupted
 """
 
 import argparse
@@ -23,15 +29,15 @@ from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."
 ZEN_3_AND_4 = re.compile(rb"AuthenticAMD\ncpu family\s*: 25\n")
-"""CPU family of AMD Zen 3, which has no AVX-512, and Zen 4."""
+"""Lines in /proc/cpuinfo of the CPU family that contains AMD Zen 4, and Zen 3, which has no AVX-512."""
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
-"""Names of CPU features in NumPy 2.4. Older versions of NumPy ignore these names."""
+"""Names of the AVX-512 features in NumPy 2.4. Older versions of NumPy ignore these names."""
 CPUINFO_BYTES = 200
 INTERRUPTED = 130
 INTERNAL_ERROR = 70
 
 COMMANDS = {
-    "plan": ("plan", "estimate rows, size, time and epochs of a build, without building it"),
+    "plan": ("plan", "estimate rows, size, time and epochs of a build, without running it"),
     "build": ("build", "build a training dataset from source code"),
     "check": ("check", "verify a dataset: digests, rows, split leakage, secrets"),
     "report": ("report", "write an HTML report with charts and tables, for one dataset or two"),
@@ -97,16 +103,17 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Handle SIGTERM, which schedulers send, like Ctrl-C: clean up and print a line. If it is ignored, keep ignoring it.
+    # Handle SIGTERM, which schedulers send, like Ctrl-C: clean up and print a line. If SIGTERM is ignored, ignore it.
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
 def _avoid_slow_sorts() -> None:
-    """Disable AVX-512 in NumPy on AMD Zen 4, where its sort takes 4 times as long. Call before NumPy is imported.
+    """Disable AVX-512 in NumPy on AMD Zen 4, where NumPy's sort takes 4 times as long with AVX-512 as without it.
 
-    One instruction of that sort is very slow on Zen 4 (numpy/x86-simd-sort#6). Without AVX-512, a build is 4 % faster.
+    One instruction of the sort is very slow on Zen 4 (numpy/x86-simd-sort#6). Without AVX-512, a build is 4 % faster.
+    Call this function before NumPy is imported.
     """
     with suppress(OSError), open_plain("/proc/cpuinfo") as stream:
         if ZEN_3_AND_4.search(stream.read(CPUINFO_BYTES)):

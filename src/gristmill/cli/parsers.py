@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
         return f"{message[0].lower()}{message[1:]}. {self._advice}"
 
     def _about_argument(self, name: str, what: str) -> str:
-        """Reword an argparse error. `name` is the option as argparse prints it, such as `-q/--quiet`."""
+        """Reword an argparse error. `name` is the name that argparse prints, such as `-q/--quiet`."""
         flag = max(name.split("/"), key=len)
         action = next((one for one in self._actions if flag in (*one.option_strings, one.metavar, one.dest)), None)
         if what.startswith("expected ") and action is not None:
@@ -105,8 +105,8 @@ def parse_settings(
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Parse the sources and options of a build.
 
-    Returns all parsed arguments, and the given settings by name. `what` names the printed output, for the help text.
-    An option in `instead`, keyed by setting, replaces the option of that setting.
+    Returns all parsed arguments, and the given settings by name. `instead` maps settings to the options that replace
+    their usual options. `what` and `is_answer` are passed to `add_output_options`.
     """
     parser.add_argument(
         "sources",
@@ -235,7 +235,9 @@ def way_of(texts: Sequence[str] | None) -> str | None:
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
     ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:
-        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}, but a build can use only one of the two.")
+        raise ConfigError(
+            f"--variants names {' and '.join(sorted(ways))}, but a build can use only one of the two. Omit one."
+        )
     return next(iter(ways), None)
 
 

@@ -13,7 +13,7 @@ from gristmill.config.options import build_command
 def plan(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "plan SOURCE... [options]",
-        "Estimate a build without building it: windows, size and seconds for several overlaps, the share of each "
+        "Estimate a build without running it: windows, size and seconds for several overlaps, the share of each "
         "language and folder, dropped files, steps and epochs of a training run, and a recommended overlap. For "
         "example: gristmill plan my-repo --epochs 200 --sequences 11000",
     )

@@ -75,7 +75,7 @@ def _parsed(
         )
     given, values = parse_settings(parser, arguments, "the result")
     if takes_shard and given.shard is None:
-        raise ConfigError(f"{name} needs --shard I/N. Use --shard 1/1 for all of the work.")
+        raise ConfigError(f"{name} needs --shard I/N. Use --shard 1/1 to do this step on one machine.")
     return given, load_config(values, given.config)
 
 

@@ -64,9 +64,9 @@ def tokenizer(arguments: Sequence[str]) -> int:
 def train(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "tokenizer train SOURCE...|DATASET --out DIR|FILE.json [options]",
-        "Train a byte-level BPE tokenizer on the files that a build with the same options would put into train, "
-        "cleaned and redacted, or on the train split of a DATASET. The splits are written next to the tokenizer, for "
-        "the build that uses the tokenizer. For example: gristmill tokenizer train my-repo --out my-tokenizer",
+        "Train a byte-level BPE tokenizer on the cleaned and redacted files that a build with the same options would "
+        "put into train, or on the train split of a DATASET. The splits are written next to the tokenizer, so that a "
+        "later build can reuse them. For example: gristmill tokenizer train my-repo --out my-tokenizer",
     )
     group = parser.add_argument_group("vocabulary")
     group.add_argument(

@@ -42,7 +42,8 @@ def train(arguments: Sequence[str]) -> int:
         "--save-every",
         metavar="STEPS",
         type=int,
-        help="steps between checkpoints (default: at an evaluation, if the last checkpoint is a minute old)",
+        help="steps between checkpoints (default: save at an evaluation if the last checkpoint is at least a minute "
+        "old)",
     )
     parser.add_argument(
         "--resume",

@@ -27,7 +27,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def count_the_first_run(monkeypatch):
-    """Treat the first run of a method, which also measures memory, as long, so that bench does not run it again."""
+    """Treat the first run, which also measures memory, as a long run, so that bench runs each method only once."""
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)
 
 

@@ -222,7 +222,7 @@ def test_step_cost_smaller_than_the_spread_of_runs_is_marked_as_noise():
     steps = section(bench_markdown(bench(default, noisy, quiet), "c.svg"), "Cost of each gristmill step")
     assert line_of(steps, "| `rules`").split(" | ")[1] == "-0.10 (noise)"
     assert line_of(steps, "| `secrets`").split(" | ")[1] == "+0.45"
-    assert "(noise): runs of the same build differ by more than this." in steps
+    assert "(noise): runs of the same build differ by more than this cost." in steps
 
 
 def expectations_of(*methods):
@@ -253,7 +253,7 @@ def test_expectations_have_the_numbers_of_the_result():
         in text
     )
     assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. Writing was 66% of the" in text
-    assert "gave 47,600 windows before copying (`original`), overlap 256 gave 68,000 (`floor`): 1.43 times" in text
+    assert "gave 47,600 windows before copying (`original`), and overlap 256 gave 68,000 (`floor`): 1.43 times" in text
     assert "each token 3.67 times, including copies. The rows of `floor` contain each token 1.95 times" in text
     assert "`original` wrote 1.5 GB, `threads` 700.0 MB (53% smaller), `gristmill` 150.0 MB (90% smaller)" in text
 

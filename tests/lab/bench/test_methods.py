@@ -90,7 +90,7 @@ def job_and_setup(tmp_path_factory, source):
 def run_in_folder(job_and_setup, tmp_path_factory):
     """Return a function that runs a method once and returns (folder, output folder, measurements).
 
-    The method writes to `work` in the folder. Its home and temporary folder is `outside`.
+    The method writes to the subfolder `work`. Its home folder and temporary folder is the subfolder `outside`.
     """
     job, setup = job_and_setup
     cached = {}
@@ -208,7 +208,7 @@ def test_original_rows_equal_those_of_a_slow_reference(name, run_method, job_and
     expected = {
         (file.path, start): [0, *window, 2]
         for file, start, window in reference_windows(job_and_setup, 128)
-        if file.path != "special.md"  # in this file, a plain script turns text into control tokens
+        if file.path != "special.md"  # the plain script turns text in this file into control tokens
     }
     rows = [row for row in all_rows(run_method(name)[0]) if row["path"] != "special.md"]
     assert {(row["path"], row["start"]) for row in rows} == expected.keys()

@@ -120,9 +120,9 @@ def texts(draw):
     for number in range(draw(st.integers(1, 5))):
         ids = []
         for span_index in draw(st.lists(st.integers(0, len(SHARED_SPANS) - 1), max_size=4)):
-            num_own = draw(st.integers(0, 20))
+            num_unique = draw(st.integers(0, 20))
             ids += SHARED_SPANS[span_index] + [
-                70_000 * (num_own % 2) + 2000 + 100 * number + position for position in range(num_own)
+                70_000 * (num_unique % 2) + 2000 + 100 * number + position for position in range(num_unique)
             ]
         files[f"{number}.py"] = ids
     return files
@@ -149,7 +149,7 @@ def content_of(row):
 
 
 def leaked_positions(content, grams):
-    """Return the positions in runs of adjacent 50-grams of train. A run must have at least 8 distinct ids."""
+    """Return the positions in runs of adjacent 50-grams that occur in train. A run has at least 8 distinct ids."""
     starts = [position for position in range(len(content) - 49) if tuple(content[position : position + 50]) in grams]
     runs = []
     for start in starts:

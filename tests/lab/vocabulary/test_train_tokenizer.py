@@ -229,7 +229,7 @@ def test_dataset_gives_the_same_tokenizer_as_its_source(source, trained, tmp_pat
     [({"split": SplitConfig(seed=3)}, "split"), ({"tokenizer": gristmill.TokenizerConfig(name="x")}, "tokenizer")],
 )
 def test_settings_that_the_dataset_determines_are_refused(sections, expected, built, tmp_path):
-    with pytest.raises(ConfigError, match=f"Leave out the settings of {expected}"):
+    with pytest.raises(ConfigError, match=f"Leave out the {expected} settings"):
         gristmill.train_tokenizer(Config(sources=[str(built[0])], out=str(tmp_path / "tok"), **sections), 500)
 
 
@@ -405,7 +405,7 @@ def test_tokenizers_with_the_same_name_are_distinguished(source, trained, tmp_pa
     assert len({one.tokens for one in table.tokenizers}) == 1
 
 
-def test_splits_can_be_decided_by_a_tokenizer_without_exact_decoding(source, tmp_path):
+def test_splits_can_be_assigned_with_a_tokenizer_without_exact_decoding(source, tmp_path):
     """The ids of such a tokenizer do not decode to the exact text, so the text is stored next to them."""
     (tmp_path / "wp").mkdir()
     (tmp_path / "wp/tokenizer.json").write_text(word_piece())
@@ -425,7 +425,7 @@ def test_unwritable_output_is_an_error(source, tmp_path):
             gristmill.train_tokenizer(Config(sources=[str(one)], out=str(tmp_path / "file/tok")), 500)
 
 
-def test_build_with_other_splits_than_the_vocabulary_prints_a_note(trained, source, tmp_path, capsys):
+def test_build_without_the_splits_of_the_tokenizer_prints_a_note(trained, source, tmp_path, capsys):
     out, _ = trained
     build = ["build", str(source), "--tokenizer", str(out)]
     assert run([*build, "--out", str(tmp_path / "other")]) == 0

@@ -52,8 +52,8 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     sample: int | None = None
     """Number of files that slow methods run on, or None for all files."""
     expand_to: int | None = None
-    """Number of rows that the plain script ends up with after copying rows, or None for 2.75 times the number of
-    original rows."""
+    """Number of rows, including copies, that a plain script writes, or None for 2.75 times the number of rows before
+    copying."""
     keep: str | None = None
     """New or empty folder in which the datasets are kept, or None to delete the datasets."""
     workers: int | Literal["auto"] = "auto"
@@ -198,7 +198,7 @@ class MethodRuns:
 
 
 def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition) -> None:
-    """Make a dataset in `target` from the output of a method. Files of a build are moved, other rows are converted."""
+    """Make a dataset in `target` from the output of a method. Rows of a build are moved. Other rows are converted."""
     with _staged_folder(target) as folder:
         if (out / FILES).is_file():
             for path in sorted(out.iterdir()):
@@ -232,9 +232,9 @@ def _staged_folder(target: Path) -> Iterator[Path]:
 
 
 def _median_index(numbers: Sequence[float]) -> int:
-    """Return the index of the median. For an even count, it is the higher of the two middle values.
+    """Return the index of the median, or of the higher of the two middle values if the count is even.
 
-    So the median is the time of a single run, whose phases add up to that time.
+    The median is therefore the time of a single run, and the phases of this run can be reported with it.
     """
     return sorted(range(len(numbers)), key=numbers.__getitem__)[len(numbers) // 2]
 
@@ -277,8 +277,8 @@ def _job(found: GatheredFiles, definition: Definition, work: Path, options: Benc
 def _work_folder(keep: str | None) -> Iterator[Path]:
     """Make a work folder inside `keep`, so that datasets can be kept by moving them.
 
-    Without `keep`, the work folder is in the system's temporary folder. At the end, the work folder is deleted, and so
-    is `keep` if it is empty and this function made it.
+    Without `keep`, the work folder is in the system's temporary folder. At the end, the work folder is deleted.
+    `keep` is also deleted if it is empty and this function made it.
     """
     is_new = keep is not None and not os.path.lexists(keep)
     cleanup = ExitStack()

@@ -102,12 +102,12 @@ def num_bytes(files: Sequence[JobFile]) -> int:
 def _is_utf8(name: str) -> bool:
     try:
         name.encode("utf-8")
-    except UnicodeEncodeError:  # other bytes in a name become surrogates, which JSON cannot hold
+    except UnicodeEncodeError:  # other bytes in a name become surrogates, which JSON cannot represent
         return False
     return True
 
 
-# Documents in memory for the tokenizer benchmark, which can be split into a seen and an unseen half.
+# Documents in memory, for the tokenizer benchmark. They can be split into a seen and an unseen half.
 
 
 SEED = 0

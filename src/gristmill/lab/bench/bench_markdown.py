@@ -128,8 +128,8 @@ def _quality_table(result: Bench) -> str:
         for method in result.methods
     )
     text_note = (
-        " The plain script and its variants lose tokens, because they read files as text, which removes carriage "
-        "returns, and because they turn text such as `</s>` into special tokens."
+        " The plain script and its variants lose tokens for two reasons: reading files as text removes carriage "
+        "returns, and text such as `</s>` becomes a special token."
     )
     meaning = (
         "Distinct: share of windows that are not copies. Times shown: average number of windows that contain a token, "
@@ -165,15 +165,19 @@ def _step_costs(result: Bench) -> list[str]:
         ]
         for method in without
     )
-    table = _table(("step", "cost in seconds", "seconds without it", "windows without it", "L50 without it"), rows)
+    table = _table(
+        ("step", "cost in seconds", "seconds without the step", "windows without the step", "L50 without the step"),
+        rows,
+    )
     fastest = f"{short_seconds(default.seconds_min)} s"
     default_text = f"With all steps: {fastest}, {counted(windows_text(default), 'window')}, L50 {l50_text(default)}."
-    runs = " Seconds are those of the fastest run, which has the least noise."
-    noise = f" {NOISE}: runs of the same build differ by more than this." if NOISE in table else ""
-    return [
-        table,
-        f"{default_text}{runs if default.runs > 1 else ' One run each: small differences are not significant.'}{noise}",
-    ]
+    runs = (
+        " Seconds are those of the fastest run, which has the least noise."
+        if default.runs > 1
+        else " Each build ran once, so small differences are not significant."
+    )
+    noise = f" {NOISE}: runs of the same build differ by more than this cost." if NOISE in table else ""
+    return [table, f"{default_text}{runs}{noise}"]
 
 
 def _step_seconds(default: MethodResult, without: MethodResult) -> str:

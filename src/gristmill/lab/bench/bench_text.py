@@ -76,7 +76,7 @@ def run_notes(result: Bench) -> list[str]:
 def reported_run_text(runs: int) -> str:
     """Describe the run whose seconds are reported."""
     if runs == 1:
-        return "each method ran once: small differences are not significant, use --runs 3 for medians"
+        return "each method ran once, so small differences are not significant (use --runs 3 for medians)"
     if runs % 2:
         return f"seconds are medians of {runs} runs"
     middle = "the slower" if runs == 2 else "the slower of the middle two"  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""Compare common expectations about threads, JSONL and overlap with the measurements of a benchmark.
+"""Compare common expectations about threads, JSONL, overlap and size with the measurements of a benchmark.
 
 The verdicts are computed from the measurements: an expectation that holds on this machine is reported as true.
 """
@@ -96,8 +96,9 @@ def _overlap_paragraph(original: MethodResult, other: MethodResult) -> Iterator[
     verdict = f" {_verdict(num_other < num_original)}" if original.scale == other.scale else ""
     yield (
         f"**“Overlap 256 means fewer sequences.”**{verdict} Overlap 128 gave "
-        f"{counted(mark_estimate(original, f'{num_original:,.0f}'), 'window')} before copying (`original`), overlap "
-        f"256 gave {mark_estimate(other, f'{num_other:,.0f}')} (`{other.name}`): {_amount(num_other / num_original)}. "
+        f"{counted(mark_estimate(original, f'{num_original:,.0f}'), 'window')} before copying (`original`), and "
+        f"overlap 256 gave {mark_estimate(other, f'{num_other:,.0f}')} (`{other.name}`): "
+        f"{_amount(num_other / num_original)}. "
         "Each window adds only the tokens outside the overlap, so a larger overlap needs more windows per file. The "
         f"rows of `original` contain each token {original.redundancy:.2f} times, including copies. The rows of "
         f"`{other.name}` contain each token {other.redundancy:.2f} times."

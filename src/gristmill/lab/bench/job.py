@@ -31,7 +31,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     num_bytes: int
     num_tokens: int
-    """Number of tokens in the file according to gristmill. Methods do not use this number, only quality.py does."""
+    """Number of tokens in the file according to gristmill. Only quality.py uses this number."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     workers: int
     expand_to: int | None
-    """Number of rows that the plain script ends up with after copying rows, or None for 2.75 times the number of
-    original rows."""
+    """Number of rows, including copies, that a plain script writes, or None for 2.75 times the number of rows before
+    copying."""
 
 
 def read_job() -> Job:

@@ -50,7 +50,7 @@ class Method(NamedTuple):
     """Options for `gristmill build`."""
     without_rules: bool = False
     needs_gpu: bool = False
-    """True if the method runs only when --only names it or with --device cuda."""
+    """True if the method needs a GPU. The method runs only with --device cuda, or if --only names it."""
     is_rebuild: bool = False
     """True if only the second of two builds into the same folder is timed."""
 
@@ -195,7 +195,7 @@ def read_phase_seconds(method: Method, out: Path, last_line: bytes) -> dict[str,
 
 
 def _build_settings(method: Method, setup: Setup) -> str:
-    """Return the text of a configuration file. Its exclude patterns could be too long for a command line."""
+    """Return the text of a configuration file. The exclude patterns could be too long for a command line."""
     patterns = ",\n".join(_toml_text(_exclude_pattern(path)) for path in setup.withheld)
     lines = ["[scan]", f"exclude = [{patterns}]"]
     if setup.has_notebooks:

@@ -40,8 +40,8 @@ class ProcessResult(NamedTuple):
 def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> ProcessResult:
     """Run a command until it exits, then kill all processes that it started and left running.
 
-    If an exception is raised during the run, the command is killed, too. `name` is the name of the method in progress
-    and error messages. With `watched`, memory is sampled.
+    If an exception is raised during the run, the command is killed, too. `name` is the name of the method, for the
+    progress display and for errors. With `watched`, memory is sampled.
     """
     psutil = require_psutil() if watched else None
     with _PhaseReader(name, progress) as phases:
@@ -139,7 +139,7 @@ class _PhaseReader:
 class _StderrTail:
     """The last bytes that a process wrote to standard error. A thread reads them while the process runs.
 
-    They are kept in memory, so that they are not lost if the disk is full.
+    The bytes are stored in memory, so that they are not lost if the disk is full.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:

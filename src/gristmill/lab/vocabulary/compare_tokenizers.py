@@ -28,8 +28,8 @@ def compare_tokenizers(
 ) -> TokenizerTable:
     """Encode the text of a corpus with each tokenizer, and count tokens and windows.
 
-    `names` defaults to the tokenizer of the dataset, or to codebert for sources. Nothing is written to `config.out`,
-    but if it is an earlier dataset, its splits are reused.
+    `names` defaults to the tokenizer of the dataset, or to codebert for sources. Nothing is written to `config.out`.
+    If `config.out` is a dataset, its splits are reused.
     """
     progress = progress or Progress()
     progress.seconds.clear()
@@ -70,7 +70,7 @@ def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]
     definitions = [locate(name, cache_dir=cache_dir) for name in names]
     if len({one.name for one in definitions}) == len(definitions):
         return definitions
-    # Folders with the same name in different places are named by their paths.
+    # Two folders in different places have the same name, so the tokenizers are named by their paths.
     return [msgspec.structs.replace(one, name=path_text(name)) for one, name in zip(definitions, names, strict=True)]
 
 
@@ -83,7 +83,10 @@ def _has_no_given_splits(config: Config) -> bool:
 def _open_corpus(
     config: Config, split_tokenizer: str | None, trained_names: Sequence[str], progress: Progress
 ) -> Iterator[Corpus]:
-    """Open the corpus. For sources, codebert decides the splits, regardless of the compared tokenizers."""
+    """Open the corpus. For sources, the steps of a build use codebert, regardless of the compared tokenizers.
+
+    If `split_tokenizer` is not None, the splits that it was trained with are reused.
+    """
     dataset = find_dataset_source(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)

@@ -45,23 +45,23 @@ from gristmill.tokenizers.locate import locate
 
 
 class Text(NamedTuple):
-    """Text of one file, as far as its windows contain it, each token once."""
+    """Part of a file's text that is in windows. Text that is in several windows occurs once."""
 
     name: str
     language: str
     spans: list[bytes]
     """UTF-8 text, in several spans if text between the spans was cut out."""
     num_tokens: int
-    """Number of tokens according to the tokenizer that decided the splits."""
+    """Number of tokens according to the tokenizer of the corpus, which was used to assign the splits."""
 
 
 class Corpus(Protocol):
     """Texts by split, from sources or from a dataset."""
 
     tokenizer: Definition
-    """Tokenizer that decided the splits and cuts."""
+    """Tokenizer that was used to assign the splits and to cut spans."""
     settings: dict[str, Any] | None
-    """Settings of the build that decided the splits, or None for a dataset."""
+    """Settings of the build that assigned the splits, or None for a dataset."""
     num_files: dict[Split, int]
     num_bytes: dict[Split, int]
     """Size of the source files in each split. The text in the corpus may be shorter."""
@@ -79,7 +79,7 @@ class Corpus(Protocol):
 
 
 class SourceCorpus:
-    """Corpus of sources, after the steps of a build up to the decision about splits and cuts."""
+    """Corpus of sources, made by the steps of a build up to the decision about splits and cuts."""
 
     def __init__(self, context: Context, tokenizer: Definition, inputs: Inputs, decided: Decided) -> None:
         self.tokenizer, self._context, self._decided = tokenizer, context, decided
@@ -129,8 +129,8 @@ def _window_ranges(document: PlacedDocument, context: Context) -> Iterator[Range
 def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
     """Run the steps prepare and decide of a build on the sources, and yield the corpus.
 
-    Token ids are in a temporary folder while the corpus is open. `leave_out` lists folders and files in the sources to
-    ignore.
+    The corpus reads token ids from a temporary folder, which is deleted at the end. `leave_out` lists folders and files
+    of the sources to ignore.
     """
     config = _plain_config(config)
     check_settings(config)
@@ -179,7 +179,7 @@ def _split_warnings(config: Config, decision: Decision, decided: Decided) -> Ite
 
 @contextmanager
 def write_errors_as_output_errors() -> Iterator[None]:
-    """Turn an OSError into an OutputError. The block raises only write errors, because it handles read errors."""
+    """Turn each OSError in the block into an OutputError. Code in the block must handle read errors itself."""
     try:
         yield
     except OSError as error:
@@ -192,7 +192,7 @@ def write_errors_as_output_errors() -> Iterator[None]:
 
 
 class DatasetCorpus:
-    """Corpus of a finished dataset: its splits, and the text of each file in its rows, each token once."""
+    """Corpus of a finished dataset, with its splits. The text of each file is joined from the rows."""
 
     def __init__(self, folder: Path) -> None:
         self._dataset = Dataset(folder)
@@ -245,7 +245,7 @@ class DatasetCorpus:
 def find_dataset_source(config: Config) -> Path | None:
     """Return the folder of the only source if that source is a dataset. Return None if no source is a dataset.
 
-    Raises ConfigError if there are sources besides a dataset, or settings that would change its text or splits.
+    Raises ConfigError if a dataset is not the only source, or if the settings would change its text or splits.
     """
     folders = [Path(source).expanduser() for source in config.sources]
     datasets = [folder for folder in folders if is_dataset_folder(folder)]
@@ -253,7 +253,7 @@ def find_dataset_source(config: Config) -> Path | None:
         return None
     if len(folders) > 1:
         raise ConfigError(
-            f"{str(datasets[0])!r} is a dataset, which must be the only source. Leave out the other sources."
+            f"{str(datasets[0])!r} is a dataset, and a dataset must be the only source. Leave out the other sources."
         )
     default_settings = Config(sources=config.sources, out=config.out, window=config.window).settings()
     changed = next((name for name, section in config.settings().items() if section != default_settings[name]), None)
@@ -261,7 +261,7 @@ def find_dataset_source(config: Config) -> Path | None:
         changed = "tokenizer"
     if changed is not None or config.split.previous is not None:
         raise ConfigError(
-            f"{str(datasets[0])!r} is a dataset, whose text and splits are fixed. Leave out the settings of "
-            f"{changed or 'split'}, or name the sources instead of the dataset."
+            f"{str(datasets[0])!r} is a dataset, whose text and splits are fixed. Leave out the "
+            f"{changed or 'split'} settings, or name the sources instead of the dataset."
         )
     return datasets[0]

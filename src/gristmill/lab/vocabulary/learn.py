@@ -1,8 +1,8 @@
 """Learn a byte-level BPE vocabulary with `tokenizers`. The result does not depend on threads or the order of texts.
 
-The library counts words, and repeatedly merges the most frequent pair of tokens. Of several equally frequent pairs, it
-merges the pair with the lowest ids (test_train_tokenizer.py checks this with several threads and hash seeds). The
-library counts pairs with 32 bits, so the amount of text is limited to keep every count below 2^31.
+The library counts words, and repeatedly merges the most frequent pair of tokens. If several pairs are equally
+frequent, the pair with the lowest ids is merged (test_train_tokenizer.py checks this with several threads and hash
+seeds). The library counts pairs with 32 bits, so the amount of text is limited to keep every count below 2^31.
 """
 
 import hashlib
@@ -18,15 +18,16 @@ from gristmill.lab.vocabulary.corpus import Corpus, Text
 from gristmill.lab.vocabulary.tokenizer_files import SPECIAL_TOKENS, PatternName, tokenizer_tree
 
 MAX_BYTES = 2_000_000_000
-"""Maximum amount of text: below 2^31 bytes, and far more than is needed to find the order of merges. If the corpus is
-larger, only a sample of its files is read."""
+"""Maximum amount of text. It is below 2^31 bytes, and is more than enough to find the order of merges. If train is
+larger, only a sample of its files is used."""
 PIECE_BYTES = 1 << 18
-"""Maximum size of one text. `tokenizers` takes 256 texts at a time and needs many times their size in memory."""
+"""Maximum size of a piece of text. `tokenizers` takes 256 pieces at a time, and needs many times their size in
+memory."""
 MIN_FREQUENCY = 2
-"""Number of times that a pair must occur to be merged. A pair that occurs once shortens no other text, and would copy
-the text of one file into the vocabulary."""
+"""Minimum number of times that a merged pair occurs. Merging a pair that occurs once would shorten only one file, and
+would copy text of this file into the vocabulary."""
 MAX_TOKEN_BYTES = 64
-"""Maximum length of a token. It is enough for any indentation, but too short for long lines of dashes to use up
+"""Maximum length of a token. It is enough for deep indentation, but prevents long lines of dashes from using up
 tokens."""
 
 

@@ -151,7 +151,8 @@ class TokenizerLocation(NamedTuple):
 def splits_argument(out: str) -> str:
     """Return the value of --splits for the tokenizer at `out`.
 
-    The path is relative if `out` is relative, unless no file exists at the relative path.
+    If `out` is a folder, the value is `out`. Otherwise, the value is the path of the files.jsonl next to `out`. This
+    path is absolute if `out` begins with `~`.
     """
     location = TokenizerLocation.of(out)
     named_path = Path(out).with_name(location.splits.name)

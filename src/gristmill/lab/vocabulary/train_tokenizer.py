@@ -3,8 +3,8 @@
 sources ─► steps of a build up to the decision ─► text of train ─► learn ─► verify ─► OUT
 
 A vocabulary must not be learned from text that a later build holds out. Splits depend on a tokenizer, because shares
-and spans are counted in tokens, and the new tokenizer does not exist yet. So an existing tokenizer decides the splits,
-which are written next to the vocabulary for the later build.
+and spans are counted in tokens, and the new tokenizer does not exist yet. So the splits are assigned with an existing
+tokenizer, and are written next to the vocabulary for the later build.
 """
 
 import hashlib

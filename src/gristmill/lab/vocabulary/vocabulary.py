@@ -17,7 +17,7 @@ class Compression(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     """Number of tokens according to the new tokenizer."""
     tokens_before: int
-    """Number of tokens according to the tokenizer that decided the splits."""
+    """Number of tokens according to the tokenizer that was used to assign the splits."""
 
     @property
     def bytes_per_token(self) -> float:
@@ -44,8 +44,8 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     """Versions of the tokenizer libraries."""
     size: int
-    """Number of ids, including special tokens. Less than `size_asked`, the requested number, if there is too little
-    text."""
+    """Number of ids, including special tokens. If there is too little text, this is less than the requested number,
+    `size_asked`."""
     size_asked: int
     merges: int
     special_tokens: dict[str, int]
@@ -63,7 +63,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier splits that were reused, or null."""
     decided_by: SplitTokenizer
     settings: dict[str, Any] | None
-    """Settings of the build that decided the text and splits, or null for a dataset."""
+    """Settings of the build that determined the text and splits, or null for a dataset."""
     sha256: str
     """SHA-256 of tokenizer.json."""
     splits_sha256: str

@@ -30,8 +30,8 @@ class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     tokens: int
     bytes_per_token: float
-    """Bytes per token in all text. If a tokenizer was trained on part of the text, compare the held-out splits
-    instead."""
+    """Bytes per token in all text. If a tokenizer was trained on part of the text, compare `tokens_by_split` of
+    the held-out splits instead."""
     windows: int
     """Number of windows with the configured length and overlap, including the special tokens of the tokenizer."""
     tokens_by_split: dict[Split, int]

@@ -39,7 +39,7 @@ TREE = {
     "latin.py": b"# na\xefve text in latin-1, and nothing else\n",
 }
 NUM_FILES = 9
-"""Number of files that methods are given: all but the last, which is not UTF-8."""
+"""Number of measured files: all files except the last, which is not UTF-8."""
 
 
 class StandIn:

@@ -5,7 +5,7 @@
 1. walk the tree and read the files, ignoring bytes that are not UTF-8 and losing carriage returns
 2. tokenize one file after the other
 3. cut windows of 512 ids that overlap by 128, and pad them all to 512
-4. append copies of the windows until there are 2.75 times as many, with the number of the copy as metadata
+4. append numbered copies of the windows until there are 2.75 times as many
 5. shuffle the windows, including copies, and split them 85/10/5
 6. json.dump each split as one list
 """
@@ -106,7 +106,7 @@ def cut(file: JobFile, ids: list[int], job: Job) -> Iterator[Row]:
 
 
 def expand(rows: list[Row], expand_to: int | None) -> None:
-    """Append copies of all rows, repeatedly, until there are `expand_to` rows, or 2.75 times as many if it is None."""
+    """Append copies of the rows until there are `expand_to` rows, or 2.75 times as many if `expand_to` is None."""
     num_originals = len(rows)
     target = math.ceil(EXPANSION * num_originals) if expand_to is None else expand_to
     if num_originals:

@@ -1,7 +1,7 @@
 """Engines that the tokenizer benchmark compares, with one interface: documents in, one array of ids out.
 
 If a method needs its input in a special form (an awkward array, pinned memory), this input is made before timing
-starts. Work on each text is timed: for `tokenizers`, bytes are decoded to text first, and ids are copied to an array.
+starts. Conversions of each text are timed: for `tokenizers`, decoding bytes to text and copying ids to an array.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -160,14 +160,14 @@ def tokenizers_skip_reason() -> str | None:
 
 
 def gigatoken_skip_reason(tokenizer: Tokenizer) -> str | None:
-    """Return why gigatoken cannot be measured, or None if it can. It can whenever a build would use gigatoken."""
+    """Return why gigatoken cannot be measured, or None if a build with this tokenizer would use gigatoken."""
     if tokenizer.engine.startswith(FAST_ENGINE):
         return None
     return f"gigatoken does not support this tokenizer ({tokenizer.definition.model.type})"
 
 
 def bytestrings(documents: Documents) -> Any:
-    """Return one buffer with offsets for gigatoken. This is most similar to the input of a GPU tokenizer."""
+    """Return one buffer with offsets for gigatoken. No other input is more similar to that of a GPU tokenizer."""
     import awkward  # noqa: PLC0415 - slow to import
 
     content = awkward.contents.NumpyArray(documents.joined, parameters={"__array__": "byte"})

@@ -174,9 +174,11 @@ def note_lines(result: TokenizerBench) -> list[str]:
     names = {method.name for method in result.methods}
     lines = [*EXPLANATIONS]
     if (baseline := baseline_of(result)) is not None:
-        lines.append(f"columns that begin with x: speed relative to {baseline} with the same input")
+        lines.append(f"columns that begin with x: speed relative to {baseline} with the same input and state")
     if {"gigatoken", CUDA} <= names:
-        lines.append("one buffer: texts in pinned memory with offsets for cuda, and as an awkward array for gigatoken")
+        lines.append(
+            "one buffer: cuda reads the texts from pinned memory, and gigatoken reads them from an awkward array"
+        )
     lines += [sample_text(method, result) for method in result.methods if method.is_sampled]
     lines += [f"{one.name}: skipped, {one.why}" for one in result.skipped]
     if len(names) > 1:
@@ -184,7 +186,7 @@ def note_lines(result: TokenizerBench) -> list[str]:
         lines.append(f"the ids of {', '.join(others)} and {last} were equal in every run")
     lines.append(f"time to load the tokenizer and encode one document: {_load_text(result)}")
     if any(speed.runs == 1 for speed in result.speeds):
-        lines.append("each method ran once: small differences are not significant, use --runs 5 for medians")
+        lines.append("each method ran once, so small differences are not significant (use --runs 5 for medians)")
     return [*lines, *([copies_text(result.wire)] if result.wire else [])]
 
 

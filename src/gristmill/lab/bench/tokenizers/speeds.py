@@ -49,11 +49,11 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     case: Case
-    """`joined` is one buffer with offsets (in pinned memory for the GPU), `bytes` a list of byte strings, `files` a
-    list of paths."""
+    """`joined` is one buffer with offsets (in pinned memory for the GPU), `bytes` a list of byte strings, and `files`
+    a list of paths."""
     state: State
-    """`cold` if the caches were empty, `warm` if the same text was encoded before, `unseen` if only the other half of
-    the text was encoded before."""
+    """`cold` if the caches were empty, `warm` if the same text was encoded before, and `unseen` if only the other half
+    of the text was encoded before."""
     seconds: float
     """Median time to encode the documents to one array of ids, including documents that fall back to the CPU."""
     seconds_min: float
@@ -71,7 +71,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Time of one stage on the GPU. Texts and ids are in GPU memory, and chunks run one after the other."""
+    """Time of one stage (a GPU kernel), without copies. The GPU processes one chunk of text after the other."""
 
     name: str
     cold_seconds: float
