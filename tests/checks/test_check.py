@@ -266,7 +266,7 @@ token_lists = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
 
 
 def _reference_overlap(held_out, train):
-    """Return, for each held-out text, the numbers of tokens in shared spans, of 13-grams, and of 13-grams in train."""
+    """Return counts for each held-out text: tokens in shared spans, 13-grams, and 13-grams that are also in train."""
     train_grams = {n: {tuple(ids[i : i + n]) for ids in train for i in range(len(ids) - n + 1)} for n in (13, 50)}
     answers = []
     for ids in held_out:
@@ -311,7 +311,7 @@ def test_batch_size_does_not_change_shared_spans(monkeypatch):
 
 
 def test_threads_do_not_change_shared_spans(monkeypatch):
-    """The result is deterministic although many batches share 50-grams and different 50-grams share a key."""
+    """The result is deterministic, although many batches share 50-grams and different 50-grams share a key."""
     rng = random.Random(6)
     shared = [rng.randrange(9) for _ in range(200)]
     train = [np.array(shared + [rng.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
@@ -398,7 +398,7 @@ def _values(rng):
     ]
 
 
-def test_build_and_check_find_the_same_secrets(corpus):
+def test_check_finds_the_secrets_that_the_build_finds(corpus):
     """In real files with planted secrets, the check finds all kinds that the build finds, and nothing after redaction."""
     rng = random.Random(9)
     values = _values(rng)

@@ -297,7 +297,7 @@ def test_changed_token_in_overlap_is_reported(planted):
 
 
 def test_window_inside_a_cut_is_reported(planted):
-    """Extend the recorded cut by 20 tokens, so that the window after the cut begins inside it."""
+    """Extend the recorded cut by 20 tokens, so that the window after the cut begins inside the cut."""
     file = planted.cut_file()
     windows = planted.windows_of(file["path"], file["split"])
     start, end, *more = file["cuts"][0]
@@ -449,8 +449,8 @@ def test_wrong_padding_is_reported(source, tmp_path_factory):
     assert "a 0 before a 1" in failed["schema"][0]
 
 
-def test_window_that_overlaps_a_cut_is_reported(source, tmp_path_factory):
-    """With --decontaminate drop, no window overlaps a cut. If no cut is recorded, windows are missing."""
+def test_cuts_missing_from_the_table_are_reported(source, tmp_path_factory):
+    """With --decontaminate drop, no window overlaps a cut. Without recorded cuts, the check expects such windows."""
     planted = Planted(_build(source, tmp_path_factory, {"split": SplitConfig(decontaminate="drop")}))
     assert planted.check() == {}
     planted.cut_file()["cuts"] = []

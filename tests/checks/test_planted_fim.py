@@ -1,4 +1,4 @@
-"""Each fault planted in a dataset with fill-in-the-middle is reported by the check responsible for it."""
+"""Each fault planted in a dataset with fill-in-the-middle is reported by the responsible check."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Each fault planted in a dataset with repeats and variants is reported by the check responsible for it."""
+"""Each fault planted in a dataset with repeats and variants is reported by the responsible check."""
 
 import shutil
 
@@ -55,7 +55,7 @@ def remove_row(planted):
 
 def change_id_of_rename(planted):
     rows = (row for row in planted.rows["train"] if row["variant"] == "rename")
-    # Choose a variant with all its windows, so that the check can decode its text.
+    # Choose a variant with all its windows, so that the check can decode the complete text.
     row = next(row for row in rows if variant_row(planted, row, "rename")["draw"] is None)
     row["input_ids"][3] = row["input_ids"][3] % 1000 + 1
 
@@ -172,10 +172,10 @@ def test_original_window_in_variant_is_reported(planted):
     rows = planted.rows["train"]
     chosen = first_row(planted, variant="rename")
     own = [row for row in rows if (row["path"], row["repo"]) == (chosen["path"], chosen["repo"])]
-    clean = {row["start"]: row for row in own if not row["variant"]}
+    original_rows = {row["start"]: row for row in own if not row["variant"]}
     for row in own:
-        if row["variant"] == "rename" and row["start"] in clean:
-            row["input_ids"] = row["labels"] = clean[row["start"]]["input_ids"]
+        if row["variant"] == "rename" and row["start"] in original_rows:
+            row["input_ids"] = row["labels"] = original_rows[row["start"]]["input_ids"]
             break
     assert "variants" in planted.check()
 
@@ -222,9 +222,9 @@ def test_shares_that_do_not_add_up_are_reported(planted):
 def test_missing_reason_is_reported(planted):
     for file in planted.files:
         file["variants"] = [row for row in file["variants"] if row["missing"] is None]
-    is_any = any(facts["missing"] for facts in planted.manifest["variants"].values())
-    assert ("files_table" in planted.check()) == is_any
-    assert is_any
+    has_missing = any(facts["missing"] for facts in planted.manifest["variants"].values())
+    assert ("files_table" in planted.check()) == has_missing
+    assert has_missing
 
 
 def test_every_kind_with_independent_windows_has_a_check():

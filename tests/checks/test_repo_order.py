@@ -153,7 +153,7 @@ def reachable(imported, number):
 
 
 def reference_order(imported):
-    """In each step, scan all files for those that may come next, and append the one with the fewest pending imports."""
+    """Return the order of files. Each step appends the candidate with the fewest pending imports."""
     leads_to = [reachable(imported, number) for number in range(len(imported))]
     order = []
     while len(order) < len(imported):

@@ -13,7 +13,8 @@ from support.short_trainings import small_dataset
 def short_trainings() -> Iterator[None]:
     """Give the model `tiny` two narrow layers, and exclude loaded modules from garbage collection.
 
-    Accelerate collects garbage at the end of each training run. Without the exclusion, this scans all objects of PyTorch.
+    Accelerate collects garbage at the end of each training run. Without the exclusion, the collection would scan all objects of
+    PyTorch.
     """
     from gristmill.lab.training import models, train  # noqa: F401 - imports everything that a training run needs
 

@@ -42,7 +42,7 @@ from support.builds import command, copy_with_work, running, started, work_folde
 from support.environment import default_signals
 from support.source_trees import git, write_tree
 
-# Settings that keep every file complete, for tests of other features.
+# With these settings, a build cuts no file and drops no near-duplicates.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
 
 
@@ -51,7 +51,7 @@ def make(source, out, **sections):
 
 
 def contents(folder):
-    """Return the files other than manifest and cards, and the manifest entries that depend only on the input."""
+    """Return the files except the manifest and cards, and the manifest entries that depend only on the input."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
@@ -508,7 +508,7 @@ def test_file_deleted_after_the_scan_is_recorded_as_vanished(corpus, tmp_path, m
 
 
 def test_first_files_are_prepared_during_the_scan(tmp_path, monkeypatch):
-    """The scan yields its last file only after a part has been written."""
+    """The scan yields its last file only after the build has written a part: the prepared files of one batch."""
     from gristmill.pipeline import inputs
 
     def waiting_scan(*arguments, **options):
@@ -545,7 +545,7 @@ def run_main(words, errors):
 
 
 def interrupt(process, kind, work, pattern, min_files):
-    """Send a signal once `min_files` files in the work folder match `pattern`. Return the exit code of the process.
+    """Send a signal once at least `min_files` files in `work` match `pattern`. Return the exit code of the process.
 
     If the process ends earlier, no signal is sent.
     """
@@ -561,7 +561,7 @@ def interrupt(process, kind, work, pattern, min_files):
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_build_leaves_no_partial_output(corpus, tmp_path, kind):
-    """The interrupted build prints one line, exits with 130 and publishes no dataset. The next build succeeds."""
+    """An interrupted build exits with 130 and prints no traceback. The next build gives the expected dataset."""
     source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
     work = work_folder_of(out)
     words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)
@@ -598,7 +598,7 @@ def test_build_interrupted_during_imports_leaves_no_output(corpus, tmp_path, kin
             _, errors = process.communicate(timeout=60)
         if process.returncode == 1 and "<frozen site>" in errors:
             continue  # the signal arrived while Python was starting, and Python reported it
-        # A signal that arrives before the first line of gristmill runs ends the interpreter.
+        # Before Python runs the first line of gristmill, a signal ends the interpreter.
         assert process.returncode in {0, 130, -kind}
         assert process.returncode != 130 or "Traceback" not in errors
         assert process.returncode == 0 or not (tmp_path / "out").exists()
@@ -644,7 +644,7 @@ def test_newlines_without_tokens_count_in_line_numbers(tree, tmp_path):
     assert all_rows(tmp_path / "out")[0][1]["lines"] == [4, 6]
 
 
-def test_progress_shared_by_two_builds_times_each_separately(tree, tmp_path):
+def test_progress_shared_by_two_builds_times_each_build_separately(tree, tmp_path):
     progress = Progress()
     source = tree({"a.py": "x"})
     for name in ("one", "two"):

@@ -1,4 +1,4 @@
-"""A rebuild reads changed files again, but not unchanged files."""
+"""A rebuild reads only files that have changed."""
 
 import os
 import random
@@ -141,7 +141,7 @@ def test_build_after_random_edits_equals_a_clean_build(source, tmp_path, reads, 
 
 
 def test_part_key_covers_all_code_that_makes_rows():
-    """If a package were missing in the key, a build would reuse parts that older code of the package made."""
+    """If the key lacked a package, a build would reuse parts made by older code of this package."""
     graph = grimp.build_graph("gristmill")
     steps = ("prepare", "decide", "vary", "shape", "pack")
     modules = {module for step in steps for module in graph.find_upstream_modules(f"gristmill.pipeline.{step}")}

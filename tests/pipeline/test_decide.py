@@ -1,4 +1,4 @@
-"""Decisions about documents: previous splits, band keys and the pieces of data files."""
+"""Decisions about documents: splits of the earlier build, keys of near-duplicates, and pieces of data files."""
 
 import json
 from pathlib import Path

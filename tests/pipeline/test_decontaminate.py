@@ -21,7 +21,7 @@ from support.made_spans import VOCAB_SIZE, made_texts
 
 
 class ComparisonFolder:
-    """A work folder with texts, and the numbers of texts in each comparison made in the folder."""
+    """A work folder with texts. `compared` lists the numbers of held-out and train texts in each comparison."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -35,7 +35,7 @@ class ComparisonFolder:
         self.compared = []
 
     def store(self, side, texts):
-        """Write texts, given as a dict of ids by name, to a new part. Return the documents of the texts."""
+        """Write a new part with `texts`, a dict from name to ids. Return the document of each text."""
         blocks, stored = [], []
         self.num_parts += 1
         part = f"{self.num_parts}.part"
@@ -106,11 +106,12 @@ def test_only_changed_texts_are_compared(tmp_path):
     assert folder.compared == [(3, 41)], "texts were compared although none changed"
     folder.run(held_out, {**train, "04": texts["05"]})
     assert folder.compared[1:] == [(3, 1), (1, 41)], (
-        "expected two comparisons: all held-out texts with the changed text, and the text without a match with train"
+        "expected two comparisons: the changed train text with all held-out texts, and all train texts with the "
+        "held-out text that lost its match"
     )
     folder.run(held_out, {**train, "04": texts["05"], "03": [7, *texts["03"]]})
     assert folder.compared[3:] == [(3, 1)], (
-        "texts were compared with all of train although the changed train text still contains the match"
+        "a held-out text was compared with all train texts, although the changed train text still contains its match"
     )
 
 

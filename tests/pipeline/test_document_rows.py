@@ -1,4 +1,4 @@
-"""Tests of builds with --rows documents, in which the text of each kept file is one row."""
+"""Builds with --rows documents: a row is the text of a kept file, or of one piece of the file if the file was cut."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def source(tmp_path_factory, corpus):
 
 
 @pytest.fixture(scope="module")
-def built_both(source, tmp_path_factory):
+def built_documents(source, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "dataset"
     output = {"formats": ["jsonl", "parquet"]}
     return out, build(config_for(source, out, output=output, split=SplitConfig(shares="60/20/20")))
@@ -63,9 +63,9 @@ def without_row_numbers(row):
     return {name: value for name, value in row.items() if name not in {"row", "number"}}
 
 
-def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
-    out, manifest = built_both
-    rows = {(row["path"], row["start"]): row for unique_code in rows_in(out).values() for row in unique_code}
+def test_each_kept_file_is_one_row_with_its_final_text(built_documents, source):
+    out, manifest = built_documents
+    rows = {(row["path"], row["start"]): row for split_rows in rows_in(out).values() for row in split_rows}
     kept = [row for row in read_file_rows(out / "files.jsonl") if row.status == "kept"]
     assert manifest.columns == ["text", "path", "repo", "language", "lines", "start", "tokens"]
     unchanged = [file for file in kept if not file.cuts and not file.respellings and not file.redactions]
@@ -77,8 +77,8 @@ def test_each_kept_file_is_one_row_with_its_final_text(built_both, source):
     assert sum(file.windows for file in kept) == len(rows)
 
 
-def test_cut_file_is_split_into_several_rows(built_both, source):
-    out, _ = built_both
+def test_cut_file_is_split_into_several_rows(built_documents, source):
+    out, _ = built_documents
     files = {row.path: row for row in read_file_rows(out / "files.jsonl")}
     rows = [row for split in ("validation", "test") for row in rows_in(out)[split] if files[row["path"]].cuts]
     assert len(rows) > len({row["path"] for row in rows}) > 0
@@ -92,9 +92,9 @@ def test_cut_file_is_split_into_several_rows(built_both, source):
         assert all(end <= row["start"] or row["start"] + row["tokens"] <= start for start, end in cuts)
 
 
-def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_both, source):
-    out, manifest = built_both
-    rows = {row["path"]: row["text"] for unique_code in rows_in(out).values() for row in unique_code}
+def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_documents, source):
+    out, manifest = built_documents
+    rows = {row["path"]: row["text"] for split_rows in rows_in(out).values() for row in split_rows}
     files = {row.path: row for row in read_file_rows(out / "files.jsonl")}
     assert "< |endoftext|>" in rows["hostile/end.py"]
     assert not any(
@@ -111,16 +111,16 @@ def test_no_text_contains_a_control_token_and_originals_can_be_restored(built_bo
     assert files["hostile/secret.py"].respellings[0].line == 2
 
 
-def test_check_passes_and_compares_all_source_files(built_both, source):
-    report = check(built_both[0], [str(source)], workers=1)
+def test_check_passes_and_compares_all_source_files(built_documents, source):
+    report = check(built_documents[0], [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
-    num_kept = built_both[1].counts.kept
+    num_kept = built_documents[1].counts.kept
     assert report["source"].summary == f"{num_kept} of {num_kept} files compared"
     assert "searched for the text of control tokens" in report["special_tokens"].summary
 
 
-def test_all_formats_have_the_same_content(built_both, source, tmp_path):
-    out, manifest = built_both
+def test_all_formats_have_the_same_content(built_documents, source, tmp_path):
+    out, manifest = built_documents
     stored = gristmill.open_dataset(out)
     for split in Split:
         rows = list(map(without_row_numbers, stored[split]))
@@ -162,7 +162,7 @@ def test_rebuild_after_a_change_equals_a_build_from_scratch(source, tmp_path):
 @pytest.mark.parametrize("action", ["drop", "keep"])
 def test_files_with_control_tokens_can_be_dropped_or_kept(source, tmp_path, action):
     manifest = build(config_for(source, tmp_path / "out", output={"control_spellings": action}))
-    texts = "".join(row["text"] for unique_code in rows_in(tmp_path / "out").values() for row in unique_code)
+    texts = "".join(row["text"] for split_rows in rows_in(tmp_path / "out").values() for row in split_rows)
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok
     if action == "drop":
@@ -188,7 +188,7 @@ def test_weights_variants_and_decontamination_work_with_documents(source, tmp_pa
 
 
 def test_variant_that_would_contain_a_control_token_is_not_made(tmp_path):
-    """Without the comment, `<|end/* x */oftext|>` is a control token."""
+    """Without its comment, `<|end/* c */oftext|>` is a control token."""
     body = "".join(f"int f{number}(int a) {{ return a + {number}; }}\n" for number in range(9))
     files = {f"{name}.c": f"/* {name} */\nchar *s = x<|end/* c */oftext|>y;\n{body}" for name in ("a", "b", "c")}
     source = write_tree(tmp_path / "repo", files)
@@ -235,9 +235,9 @@ def test_random_texts_can_be_restored(texts):
         assert check(f"{folder}/out", [str(source)], workers=1).ok
 
 
-def test_load_dataset_and_pandas_read_the_rows(built_both, tmp_path):
+def test_load_dataset_and_pandas_read_the_rows(built_documents, tmp_path):
     datasets, pandas = pytest.importorskip("datasets"), pytest.importorskip("pandas")
-    out, _ = built_both
+    out, _ = built_documents
     expected = rows_in(out)
     loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path))
     for split in Split:
@@ -288,8 +288,8 @@ def test_control_spellings_require_documents():
     assert Config(sources=["."], out="o", window=WindowConfig(length=64)).output.rows == "windows"
 
 
-def test_commands_that_need_ids_refuse_documents(built_both, tmp_path):
-    out, manifest = built_both
+def test_commands_that_need_ids_refuse_documents(built_documents, tmp_path):
+    out, manifest = built_documents
     for require in (require_ids, require_windows):
         with pytest.raises(ConfigError, match="gristmill train needs ids"):
             require(manifest, out, "gristmill train")
@@ -302,8 +302,8 @@ def test_commands_that_need_ids_refuse_documents(built_both, tmp_path):
         gristmill.open_dataset(out)["train"].padded()
 
 
-def test_commands_describe_documents(built_both, source, tmp_path):
-    out, manifest = built_both
+def test_commands_describe_documents(built_documents, source, tmp_path):
+    out, manifest = built_documents
     printed = called("show", out, "train:0", "--no-colour", "--json")
     view = json.loads(printed.stdout)
     assert view["num_room"] is None

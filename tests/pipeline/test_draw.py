@@ -207,7 +207,7 @@ def test_rebuild_with_different_weights_equals_a_build_from_scratch(source, tmp_
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
 
 
-def test_command_line_weights_are_merged_into_the_weights_of_the_file(tmp_path):
+def test_command_line_weights_are_merged_into_those_of_the_configuration_file(tmp_path):
     toml = tmp_path / "gristmill.toml"
     toml.write_text(
         'sources = ["."]\nout = "out"\n[sampling]\npreset = "code"\n[sampling.weights]\n"b/**" = 1\n"a/**" = 2\n'
@@ -254,7 +254,7 @@ def test_summary_shows_the_realized_weights(source, tmp_path):
     assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
 
 
-def test_summary_of_a_sample_is_one_line_without_weights(source, tmp_path):
+def test_sample_without_weights_has_one_line_in_the_summary(source, tmp_path):
     done = called("build", source, "--out", tmp_path / "out", "--max-windows", 30)
     assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
     assert "weights for train" not in done.stdout

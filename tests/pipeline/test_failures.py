@@ -42,7 +42,7 @@ def expected(tmp_path_factory, source):
 
 
 def assert_differs_only_in(out, others, path):
-    """Assert that two datasets differ only in the row of files.jsonl about `path`. Return this row of `out`."""
+    """Assert that two datasets differ only in the row for `path` in files.jsonl. Return the row in `out`."""
     table, other_table = files_table(out), files_table(others)
     row, _ = table.pop(path), other_table.pop(path)
     assert table == other_table
@@ -51,7 +51,7 @@ def assert_differs_only_in(out, others, path):
     return row
 
 
-# Failures. Each failure is patched into a separate process, which forks the workers.
+# Failures. Each test patches a failure into a separate process, which forks the workers.
 
 
 def die():
@@ -210,7 +210,10 @@ def path_of(descriptor):
 
 
 def build_with_failing_reads(config, location, num_faults, call):
-    """Build while the first `num_faults` calls of os.open or os.read at `location` fail. Return how many failed."""
+    """Run a build in which the first `num_faults` calls of os.open or os.read for `location` fail.
+
+    Return the number of failed calls.
+    """
     faults = [0]
     plain = getattr(os, call)
 
@@ -276,7 +279,7 @@ def build_and_rename(config, path, to, at_batch):
 
 
 @pytest.mark.parametrize("skip_failed", [False, True])
-def test_missing_source_ends_the_build_and_restoring_it_resumes_it(source, expected, tmp_path, skip_failed):
+def test_missing_source_ends_the_build_and_a_restored_source_resumes_the_build(source, expected, tmp_path, skip_failed):
     copied, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
     config = config_for(copied, out, workers=1, skip_failed=skip_failed, batch_bytes=20_000)
     with pytest.raises(
@@ -306,7 +309,7 @@ def test_missing_source_leaves_the_earlier_dataset_unchanged(source, tmp_path):
     assert everything(out) == everything(tmp_path / "clean")
 
 
-def test_missing_source_of_several_is_named(source, tmp_path):
+def test_missing_source_among_several_is_named(source, tmp_path):
     one, two = shutil.copytree(source / "json", tmp_path / "one"), shutil.copytree(source / "logging", tmp_path / "two")
     config = Config(sources=[str(one), str(two)], out=str(tmp_path / "out"), run=RunConfig(workers=1, batch_files=1))
     with pytest.raises(InputError, match=rf"^the source '{two}' no longer exists"):
@@ -369,7 +372,7 @@ def test_large_file_is_prepared_in_its_own_process_and_adds_only_a_warning(sourc
 
 
 def test_command_reports_dying_workers_in_one_line(source, tmp_path):
-    """Workers die at every file, and the user sees only this line."""
+    """Workers die at every file. The command prints only one line."""
     code = (
         "import os\n"
         "from gristmill.cli import main as cli\n"

@@ -183,7 +183,7 @@ CASES = {
     "no end": {"window": {"end_token": "none"}, "pack": "best-fit"},
     "drawn": {"sampling": SamplingConfig(weights={"a*.py": 3.0, "c*.py": 0.5}, target_windows=260)},
     "a sample": {"sampling": SamplingConfig(max_windows=60)},
-    "beside variants": {"variants": VariantsConfig(rates={"rename": 1.0, "noise": 0.5})},
+    "with variants": {"variants": VariantsConfig(rates={"rename": 1.0, "noise": 0.5})},
     "documents": {"output": OutputConfig(rows="documents", formats=["jsonl", "parquet"]), "pack": None},
     "drawn documents": {
         "output": OutputConfig(rows="documents", compress="zstd"),
@@ -197,7 +197,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_check_passes_for_all_settings(case, source, tokenizer, tmp_path):
-    chosen = codebert_with(MARKERS, tmp_path / "masked") if case == "beside variants" else tokenizer
+    chosen = codebert_with(MARKERS, tmp_path / "masked") if case == "with variants" else tokenizer
     make(source, tmp_path / "out", **settings(chosen, rate=0.7, **CASES[case]))
     assert failed_checks(tmp_path / "out", source) == {}
     assert open_dataset(tmp_path / "out").manifest.fim.rewritten > 3
@@ -298,7 +298,8 @@ def test_sentinels_in_source_are_encoded_as_text(source, tmp_path):
             make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
             assert failed_checks(out, project) == {}
             fim = files_table(out)["sentinels.py"]["fim"]
-            # A trainer that tokenizes the column `text` would find sentinels, but `input_ids` contains none.
+            # In rows with a `text` column, a trainer that tokenizes the text would find these sentinels. Without
+            # this column, rows contain no sentinels from the source, so the file can be rewritten.
             assert fim["missing"] == ("spells_control_token" if with_text else None)
             if with_text:
                 reference = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_special}/tokenizer.json"))
@@ -351,7 +352,7 @@ def test_tokenizer_that_adds_a_space_before_texts_is_supported(source, tmp_path)
         make(source, tmp_path / "out", output=OutputConfig(with_text=True), **chosen)
 
 
-# Sentinels, end token and share of the SPM form in different model families.
+# Sentinels, end token and share of suffix-prefix-middle (SPM) windows in different model families.
 
 
 @pytest.mark.parametrize(("name", "end", "spm"), [("qwen2_5", "<|endoftext|>", 0.0), ("qwen3", "<|endoftext|>", 0.0)])
@@ -376,7 +377,7 @@ def test_qwen_uses_its_own_sentinels_without_spm(name, end, spm, source, tmp_pat
                 assert (ids[0], ids[-1]) == (frame.prefix, definition.id_of(end))
 
 
-def test_code_llama_middle_ends_with_its_own_token(source, tmp_path):
+def test_code_llama_middle_ends_with_the_eot_token(source, tmp_path):
     tree = json.loads(byte_level())
     names = ("</s>", "▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>")
     ids = range(1000, 1005)

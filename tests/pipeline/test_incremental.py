@@ -278,7 +278,7 @@ def test_runs_contain_all_items_in_order_and_respect_the_limits(items, max_items
 
 @settings(max_examples=500, deadline=None)
 @given(ITEMS.filter(bool), st.sampled_from([None, 5]), st.data())
-def test_removed_or_resized_item_changes_only_runs_around_it(items, max_items, data):
+def test_removing_or_resizing_an_item_changes_only_nearby_runs(items, max_items, data):
     position = data.draw(st.integers(0, len(items) - 1))
     name, _ = items[position]
     items_without = items[:position] + items[position + 1 :]
@@ -311,7 +311,7 @@ def test_removed_item_changes_fewer_than_two_runs_on_average():
 
 @pytest.fixture(scope="module")
 def built_twice(tmp_path_factory, corpus):
-    """Folder with `here`, a source and its dataset after two builds, and `original`, a copy of `here`."""
+    """Two folders: `here` has a source and its dataset after two builds, and `original` is a copy of `here`."""
     folder = tmp_path_factory.mktemp("twice")
     source = source_in(folder / "here", corpus)
     make(source, folder / "here/out", run=SMALL)

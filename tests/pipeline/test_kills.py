@@ -1,4 +1,4 @@
-"""A command that is killed at any change to a file or folder can be run again. test_work_folder.py tests builds."""
+"""Commands killed at any change to a file or folder can be run again. For kills of builds, see test_work_folder.py."""
 
 import hashlib
 import json
@@ -156,10 +156,10 @@ def test_killed_comparison_can_be_restarted_or_resumed(tmp_path):
 
 
 def write_and_forget_viewer_files(dataset):
-    keeping = ViewerFolder(dataset)
-    keeping.load_or_create_key()
-    keeping.create_unfinished("index-1").joinpath("rows").write_text("")
-    keeping.delete_other_indexes(keep="")
+    viewer_folder = ViewerFolder(dataset)
+    viewer_folder.load_or_create_key()
+    viewer_folder.create_unfinished("index-1").joinpath("rows").write_text("")
+    viewer_folder.delete_other_indexes(keep="")
     delete_viewer_folder(dataset)
 
 
@@ -169,8 +169,8 @@ def test_files_of_a_killed_viewer_can_be_reused_and_deleted(tmp_path):
         return folder / "dataset"
 
     for folder in each_kill(tmp_path, make_folder, write_and_forget_viewer_files):
-        keeping = ViewerFolder(folder)
-        assert keeping.note is None
-        assert keeping.load_or_create_key() == keeping.load_or_create_key()
+        viewer_folder = ViewerFolder(folder)
+        assert viewer_folder.note is None
+        assert viewer_folder.load_or_create_key() == viewer_folder.load_or_create_key()
         delete_viewer_folder(folder)
         assert not os.listdir(folder.parent)

@@ -117,7 +117,7 @@ def test_build_reads_from_and_writes_to_storage(s3, tmp_path, monkeypatch):
     uploaded = make(["s3://bucket/data/"], "s3://bucket/sets/one")
     assert uploaded.files == local.files
     assert not (tmp_path / "one").exists()
-    # The uploaded files are a dataset, so their prefix cannot be used again.
+    # The uploaded files are a complete dataset. A second build into the same prefix is refused.
     from gristmill.sources.remote import download, list_files
 
     for file in list_files("s3://bucket/sets/one/"):

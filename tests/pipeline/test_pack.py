@@ -225,7 +225,7 @@ STREAMS = ("npy", "bin", "megatron")
 
 @pytest.fixture(scope="module", params=["best-fit", "repo"])
 def stream_dataset(request, sources, plain_tokenizer, tmp_path_factory):
-    """Folder and `pack` setting of a dataset in all stream formats. Its tokenizer adds no end token."""
+    """Folder and `pack` setting of a dataset in all stream formats. The tokenizer adds no end token."""
     out = tmp_path_factory.mktemp("streamed") / request.param
     formats = OutputConfig(formats=["jsonl", *STREAMS])
     build(config(sources, out, request.param, tokenizer=plain_tokenizer, output=formats))
@@ -233,7 +233,7 @@ def stream_dataset(request, sources, plain_tokenizer, tmp_path_factory):
 
 
 def stream_of(folder, name, split):
-    """Return the ids of a stream and the ends of its documents, as a reader of the format reads them."""
+    """Return the ids and document ends of a stream, read without gristmill."""
     if name == "megatron":
         kind, lengths, pointers, _ = parsed_idx((folder / f"megatron/{split}.idx").read_bytes())
         ids = np.memmap(folder / f"megatron/{split}.bin", kind, "r")
@@ -259,7 +259,7 @@ def test_stream_of_packed_rows_has_end_tokens_only_after_documents(stream_datase
 
 
 def update_digests(folder, *names):
-    """Update the sizes and digests of changed files in the manifest."""
+    """Update the manifest with the sizes and digests of changed files."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for name in names:
         content = (folder / name).read_bytes()
@@ -293,7 +293,7 @@ def test_check_finds_an_end_token_between_packed_rows(stream_dataset, tmp_path, 
     assert any(found in one for one in failed_checks(check(folder, workers=1))["formats"])
 
 
-def test_repository_rows_contain_the_names_and_texts_of_its_files(sources, tmp_path, plain_tokenizer):
+def test_repository_rows_contain_the_names_and_texts_of_the_files(sources, tmp_path, plain_tokenizer):
     manifest = build(config(sources, tmp_path / "out", "repo", tokenizer=plain_tokenizer))
     assert failed_checks(check(tmp_path / "out", sources, workers=1)) == {}
     assert manifest.packing["train"].empty_share < 0.01
@@ -440,7 +440,7 @@ def test_repo_order_without_pack_repo_is_refused():
 
 
 def test_repository_rows_are_in_reading_order_after_a_cut(tmp_path, plain_tokenizer):
-    """Rows are so short that one row begins with the marker after a cut, and one row begins with the end token."""
+    """The rows are so short that one begins with the file marker after a cut, and another one with the end token."""
     shared = "".join(f"shared_{number} = work({number * 17})\n" for number in range(12))
     own = {name: "".join(f"{name}_{number} = {name}({number * 13})\n" for number in range(30)) for name in "abcdef"}
     tree = {f"{name}.py": f"{text[:300]}\n{shared}{text[300:]}" for name, text in own.items()}
@@ -527,7 +527,7 @@ def packed_dataset(sources, tmp_path_factory):
 
 
 def plant(packed_dataset, tmp_path, change):
-    """Change the first row of train with several windows, and update the digests.
+    """Change the first train row that has several windows, and update the digests.
 
     Return the failed checks and the number of the row, from 1.
     """

@@ -1,7 +1,7 @@
 """Files are synced before they get their final name, and the name is synced before old files are deleted.
 
-Otherwise a power cut could lose the files. `tools/cut_power.py` tests the same on a real file system: it copies the
-image of the file system at every step of a build.
+Otherwise a power cut could lose the files. `tools/cut_power.py` tests these rules on a real file system. The tool
+copies the image of the file system at every step of a build.
 """
 
 import os
@@ -24,19 +24,19 @@ from support.builds import in_a_process
 from support.source_trees import write_tree
 
 UNFINISHED_SUFFIXES = (".work", ".view", ".tmp", ".part")
-"""Suffixes of paths whose files are unfinished or carry a digest (see `is_synced=False`)."""
+"""Suffixes of paths whose files are unfinished or contain a digest. Such files need no sync."""
 USER_FILE = "notes.txt"
 
 
 class SyncMonitor:
-    """Monitor of syncs, renames and deletions in this process. It records when a power cut could lose data."""
+    """Monitor of syncs, renames and deletions in this process. `violations` lists the unsafe renames and deletions."""
 
     def __init__(self, folder):
         self._folder = folder
         self.synced = {}
         """Change time (ctime) of each file at its last sync, keyed by inode."""
         self.unsynced_folders = {}
-        """Last new name in each folder that is not synced yet, keyed by the inode of the folder."""
+        """Last new name in each unsynced folder, keyed by the inode of the folder."""
         self.final_names = []
         self.violations = []
         self._sync, self._exchange, monitor = os.fsync, Workspace._exchange, self
@@ -68,7 +68,9 @@ class SyncMonitor:
                 self._require_synced(old, new)
                 self._note_new_name(new)
         elif event in {"os.remove", "os.rmdir", "shutil.rmtree"} and self.unsynced_folders:
-            self.violations.append(f"{os.fsdecode(arguments[0])} is deleted before {self.unsynced_folders} are synced")
+            self.violations.append(
+                f"{os.fsdecode(arguments[0])} is deleted before these new names are synced: {self.unsynced_folders}"
+            )
             self.unsynced_folders.clear()
 
     def _is_final(self, name):
@@ -91,7 +93,7 @@ class SyncMonitor:
 
 
 def with_sync_monitor(folder, function, *arguments):
-    """Call `function`. Return the final names that it gave to files in `folder`, and the violations."""
+    """Call `function`. Return the final names that the call gave to paths in `folder`, and the violations."""
     monitor = SyncMonitor(folder)
     function(*arguments)
     return monitor.final_names, monitor.violations + [

@@ -1,4 +1,4 @@
-"""Batches of source files, and the parts that are prepared from them."""
+"""Batches of source files, and the parts prepared from the batches."""
 
 import json
 

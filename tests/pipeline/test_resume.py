@@ -50,7 +50,7 @@ def sources(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, corpus):
-    """Sources for tests with many builds."""
+    """Like `sources`, but with fewer files, for tests with many builds."""
     return before_and_after(tmp_path_factory.mktemp("small"), corpus, "importlib", "json")
 
 
@@ -82,7 +82,7 @@ class Stages:
     def after(self, state):
         """Return the state after one more build.
 
-        Raises ValueError if `state` is none of the known states, for example an incomplete dataset.
+        Raises ValueError if `state` is not a known state, for example because the dataset is incomplete.
         """
         index = self._states.index(state) + 1
         if index == len(self._states):
@@ -161,7 +161,7 @@ def test_build_killed_at_random_moments_is_resumed_to_the_same_bytes(sources, tm
     assert num_killed >= 5
 
 
-# Builds that are killed at certain points.
+# Builds that are killed at given points.
 
 
 class BuildSequence(NamedTuple):
@@ -175,7 +175,7 @@ class BuildSequence(NamedTuple):
         return msgspec.structs.replace(self.config, out=str(copy_with_work(self.start, out)))
 
     def finish(self, config):
-        """Assert that a killed build left one of the states, and that the next build gives the following state."""
+        """Assert that a killed build left one of the states, and that a new build gives the next state."""
         out = Path(config.out)
         expected = self.stages[self.stages.index(everything(out)) + 1]
         before = parts(out)
@@ -213,7 +213,7 @@ def sequences(tmp_path_factory, small):
 
 
 def build_until(config, function, calls, is_after):
-    """Build, and kill the process before or after a call of a function.
+    """Build, and kill the process before a call of a function, or after the call if `is_after`.
 
     `function` is "module:name" or "module:class.name". `calls` is the number of the call, from 1.
     """
@@ -327,7 +327,7 @@ def remove(path):
     ],
 )
 def test_damaged_files_are_made_again(sequences, tmp_path, where, damage, compress):
-    """Damage parts, data files of the replaced dataset, and records such as the log of pieces."""
+    """Damage all parts, all train files of the earlier dataset, or all records such as the log of pieces."""
     sequence = sequences(compress, LARGE_CACHE)
     config = sequence.begin(tmp_path / "out")
     kind, _, pattern = where.partition("/")
@@ -382,7 +382,7 @@ def wait_forever(mark, *_):
 
 
 def build_that_waits(config, mark):
-    """Build, but wait forever while the first batch is prepared."""
+    """Build, but wait forever instead of preparing the first batch."""
     prepare.prepare = partial(wait_forever, mark)
     build(config)
 

@@ -98,7 +98,7 @@ def test_killed_finish_can_be_run_again(source, expected, tmp_path, compress):
 
 
 def steps_with_prefixes(config):
-    """Return (function, prefix) for each step. The prefix is that of the shard files that the step writes, or None."""
+    """Return the function of each step and the prefix of the shard files that the step writes, or None."""
     return [
         (lambda: [prepare_shard(config, Shard(number, 2)) for number in (1, 2)], "prepared"),
         (lambda: decide_all(config), None),
@@ -377,7 +377,7 @@ def test_source_that_changes_between_shards_is_refused(source, tmp_path, change)
 
 
 def test_source_changes_after_decide_have_no_effect(source, expected, tmp_path):
-    """A source that changes or is deleted after step 2 does not change the dataset."""
+    """Files that are changed, added or deleted after decide do not change the dataset."""
     changed, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
     config = config_for(changed, out)
     prepare_shard(config, Shard(1, 1))
@@ -401,7 +401,10 @@ def test_invalid_shard_is_refused(text):
 
 def test_commands_report_errors_in_one_line(source, tmp_path):
     words = (source, "--out", tmp_path / "out", "--workers", 1)
-    assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. Use --shard 1/1 for all of the work.")
+    assert refusal(called("prepare", *words)) == (
+        2,
+        "prepare needs --shard I/N. Use --shard 1/1 to do this step on one machine.",
+    )
     assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2
     code, line = refusal(called("decide", *words))
     assert (code, line) == (4, "no results of gristmill prepare found. Run gristmill prepare --shard 1/1 first.")

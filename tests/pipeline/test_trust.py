@@ -1,4 +1,4 @@
-"""End-to-end tests of leakage, duplicates, secrets, rules and licenses, compared with slow and obvious code."""
+"""End-to-end tests of leakage, duplicates, secrets, rules and licenses. Slow, obvious code measures the leakage."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def table(folder):
 
 
 def window_contents(folder, split):
-    """Return the content of all windows of a split, including overlaps."""
+    """Return the ids of each window of a split, without special tokens. Windows may overlap."""
     return [row["input_ids"][1:-1] for row in open_dataset(folder)[split]]
 
 
@@ -51,7 +51,7 @@ def spans_of(ids):
 
 
 def leaked_share(folder, split):
-    """Return the share of tokens of a split that are in a leaked 50-gram.
+    """Return the share of the tokens of a split that are in a leaked 50-gram.
 
     A leaked 50-gram also occurs in train and has at least 8 distinct ids.
     """
@@ -73,7 +73,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def leaky(tmp_path_factory):
-    """Two hundred files that share passages of 10 to 200 words."""
+    """Two hundred files, many of which share passages of 10 to 200 words."""
     rng = random.Random(11)
     passages = [prose(rng, rng.randrange(10, 200)) for _ in range(30)]
     files = {}
@@ -504,7 +504,7 @@ def test_git_folder_of_another_owner_does_not_extend_the_license_search(tmp_path
 
 
 def test_near_duplicates_are_found_after_the_license_filter(tmp_path):
-    """Files that the license filter drops must not shift the signatures of the remaining files."""
+    """After the license filter drops files, each remaining file must still have its own signature."""
     rng = random.Random(12)
     base = prose(rng, 200)
     files = {f"{number:02d}.py": prose(rng, 100) for number in range(30)}
@@ -603,7 +603,7 @@ def test_dropped_file_that_changes_its_split_is_listed(tmp_path):
 
 
 def test_license_outside_the_source_is_not_read(tmp_path):
-    """A crafted git index lists the absolute path of a LICENSE."""
+    """A crafted git index lists the absolute path of a LICENSE file outside the source."""
     import hashlib
 
     outside = tmp_path / "LICENSE"

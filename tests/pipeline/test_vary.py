@@ -1,4 +1,4 @@
-"""Builds with variants of train files mark the variants, and files.jsonl gives a reason for each missing variant."""
+"""A build marks the rows of variants of train files, and files.jsonl gives a reason for each missing variant."""
 
 import json
 import os

@@ -113,7 +113,10 @@ def test_failed_build_leaves_only_the_earlier_dataset(tmp_path):
 
 @pytest.fixture
 def killed_at(tmp_path):
-    """Return a function that replaces a dataset with a user's file in its folder, and is killed at a given point."""
+    """Return a function that replaces a dataset in a process that is killed at a given point.
+
+    The folder of the dataset also contains a file of the user.
+    """
     out = tmp_path / "out"
     out.mkdir()
     fill(out, "old")
@@ -190,7 +193,7 @@ def write_dataset(folder, text):
 
 
 def fingerprint_of_complete(out):
-    """Return the fingerprint of a dataset. Assert that all files of the dataset and the user are present."""
+    """Assert that all files of the dataset and of the user are present. Return the fingerprint of the dataset."""
     text = fingerprint_of(out)
     assert {(out / name).read_text() for name in DATASET_FILES} == {text}
     assert [(out / name).read_text() for name in ("notes.txt", "parquet/notes.txt")] == ["mine", "mine"]
@@ -224,7 +227,7 @@ def test_build_killed_at_any_change_can_be_followed_by_build_or_clean(tmp_path, 
 
 
 def test_user_folders_with_the_name_of_discarded_data_are_kept(tmp_path):
-    """Data to be deleted is recognized only by its location in the work folder."""
+    """The build recognizes data to be deleted only by its location in the work folder."""
     out = tmp_path / "out"
     for name in ("discarded", "out.discarded"):
         (tmp_path / name).mkdir()
@@ -365,7 +368,7 @@ def test_check_result_is_deleted_with_its_dataset(tmp_path):
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def interrupted_in(request, monkeypatch):
-    """Return a function that patches a given function, so that a signal arrives just before its next call."""
+    """Return a function that patches a function so that a signal arrives just before the next call."""
 
     def raise_interrupt(*_):
         raise KeyboardInterrupt
@@ -386,7 +389,7 @@ def interrupted_in(request, monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "step"), [(shutil, "rmtree"), (os, "close")])
-def test_ctrl_c_waits_until_the_work_folder_is_deleted(tmp_path, interrupted_in, where, step):
+def test_interrupt_waits_until_the_work_folder_is_deleted(tmp_path, interrupted_in, where, step):
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out") as work:
         work.publish()
         interrupted_in(where, step)
@@ -394,7 +397,7 @@ def test_ctrl_c_waits_until_the_work_folder_is_deleted(tmp_path, interrupted_in,
 
 
 @pytest.mark.parametrize("step", ["mkdir", "open"])
-def test_ctrl_c_waits_until_the_work_folder_is_created(tmp_path, interrupted_in, step):
+def test_interrupt_waits_until_the_work_folder_is_created(tmp_path, interrupted_in, step):
     interrupted_in(os, step)
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out"):
         raise AssertionError

@@ -148,7 +148,7 @@ def test_files_with_added_variants_are_listed_as_reshaped(source, old_dataset, t
     assert difference.columns == ([], ["labels", "variant", "variant_seed"])
 
 
-def test_added_column_is_a_minor_step_and_a_removed_one_a_major_step(source, old_dataset, tmp_path):
+def test_added_column_is_a_minor_step_and_a_removed_column_is_a_major_step(source, old_dataset, tmp_path):
     new = make(source, tmp_path / "new", output=OutputConfig(with_text=True))
     forward, backward = gristmill.diff(old_dataset, new), gristmill.diff(new, old_dataset)
     assert forward.content_sha256[0] == forward.content_sha256[1]
@@ -164,7 +164,7 @@ def test_padding_is_a_major_step(source, old_dataset, tmp_path):
 
 
 def test_different_weights_are_a_major_step(source, tmp_path):
-    """The content digest does not cover weights, so it is the same."""
+    """The content digest does not cover weights, so the digest is the same."""
     weighted = [
         make(source, tmp_path / str(weight), sampling=SamplingConfig(weights={"f00.py": weight}, weights_only=True))
         for weight in (2.0, 3.0)
@@ -244,7 +244,7 @@ def test_usage_errors_and_dataset_errors_have_different_exit_codes(old_dataset, 
     assert failure(capsys, tmp_path, old_dataset)[0] == 4
 
 
-def test_rows_kept_by_bench_cannot_be_compared(old_dataset, tmp_path, capsys):
+def test_dataset_without_a_record_of_files_cannot_be_compared(old_dataset, tmp_path, capsys):
     bench = made_foreign(shutil.copytree(old_dataset, tmp_path / "bench"))
     code, line = failure(capsys, old_dataset, bench)
     assert code == 4

@@ -1,3 +1,5 @@
+"""explain() describes a file, line or row of a dataset: rules, license, duplicates, secrets, cuts and windows."""
+
 import json
 import random
 import subprocess
@@ -20,7 +22,7 @@ def prose(rng, count):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Forty files, many with a shared passage, a near-duplicate, a secret, a license and an excluded folder."""
+    """Forty files with a shared passage, and files for duplicates, secrets, licenses, rules and excluded folders."""
     rng = random.Random(2)
     token = "gh" + "p_" + "".join(rng.choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
     shared = prose(rng, 120)

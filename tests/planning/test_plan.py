@@ -251,7 +251,10 @@ def files_of(sizes):
 
 @pytest.mark.parametrize(("count", "of"), [(30, 300), (150, 1500)])
 def test_stated_error_is_exceeded_in_fewer_than_1_in_100_samples(monkeypatch, count, of):
-    """Windows are proportional to file size, with noise. One file in ten has none. Each sample is of new files."""
+    """The number of windows is proportional to file size, with noise. One file in ten has no windows.
+
+    Each sample is drawn from new files.
+    """
     monkeypatch.setattr(sample, "_missed_share", lambda *_: 0.0)
     rng = random.Random(1)
     num_outside = 0

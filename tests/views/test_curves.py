@@ -172,7 +172,7 @@ def test_picture_of_many_points_is_small_and_shows_the_spike():
 
 
 def test_same_input_gives_same_bytes_in_every_process(tmp_path):
-    """The result depends neither on the user's matplotlibrc nor on installed fonts, and pyplot is not imported."""
+    """The result does not depend on the user's matplotlibrc, and pyplot is not imported."""
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.fonttype: path\nlines.linewidth: 9\nbackend: pdf\n")
     script = (
         "from gristmill.views.curves import *; from gristmill.views.curves_svg import curves_svg; import sys;"
@@ -316,7 +316,7 @@ def test_page_reloads_only_if_requested():
     assert meta["content"] == "30"
 
 
-def test_page_loads_nothing_and_its_policy_forbids_it():
+def test_page_loads_nothing_and_its_policy_forbids_loading():
     html = page()
     parsed = Parsed(html)
     assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe", "object", "embed", "form", "a"}

@@ -62,7 +62,7 @@ def codebert_once():
 
 
 def displayed(text):
-    """Return the text as strokes display it."""
+    """Return the text as a view displays it, with escapes for unprintable characters."""
     return "".join(character if character in "\n\t" else printable(character) for character in text)
 
 
@@ -187,7 +187,7 @@ def test_repetitive_text_is_not_highlighted(pattern):
     for language in ("c", "c#", "asm", "python", "awk"):
         kind, plain = highlight(text, language, "")[0]
         assert kind == ""
-        assert len(plain) > MAX_TEXT_LENGTH - MAX_BLOCK_LENGTH  # the last block may be too short to skip
+        assert len(plain) > MAX_TEXT_LENGTH - MAX_BLOCK_LENGTH  # the last block may be too short to be skipped
 
 
 def test_view_has_all_facts_and_ids_of_the_row(plain):
@@ -225,7 +225,7 @@ def test_overlaps_are_tokens_shared_with_neighboring_windows(plain, varied):
 
 
 def positions(view):
-    """Return the positions of the tokens in the file."""
+    """Return the file positions of the tokens in a view."""
     return set() if view is None else {view.windows[0].start + index for index in range(view.windows[0].length)}
 
 

@@ -263,7 +263,7 @@ at the end: mill|1 is better than plain by 0.031 ± 0.003 bits per byte
 
 scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
 off by: own validation minus the test score; if it is far below 0, own validation is too optimistic
-the test set includes validation files, from which `at best validation` chose the model
+at best validation: the test set includes validation files, which were also used to choose the model
 verdicts also hold for other seeds, but only for these test files"""
 
 
@@ -294,7 +294,7 @@ PAGE = """\
 
 - scores are bits per byte on the frozen test set, lower is better; ±: 95% interval of Student's t over 3 seeds
 - off by: own validation minus the test score; if it is far below 0, own validation is too optimistic
-- the test set includes validation files, from which \\`at best validation\\` chose the model
+- at best validation: the test set includes validation files, which were also used to choose the model
 - verdicts also hold for other seeds, but only for these test files
 
 ## The test set

@@ -76,7 +76,7 @@ def source(corpus):
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory, source):
-    """Build two datasets of the same files with different splits. The windows of the second do not overlap."""
+    """Build two datasets of the same files with different splits. The windows of the second dataset do not overlap."""
     folder = tmp_path_factory.mktemp("seeds")
     make(source, folder / "one", split=SplitConfig(shares="60/20/20"))
     make(source, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
@@ -233,7 +233,7 @@ def test_files_with_different_text_are_not_the_same(tmp_path):
 
 
 def test_file_that_has_grown_is_not_the_same(tmp_path):
-    """The new file begins with the old text, so their rows do not differ where they overlap, but their digests do."""
+    """The new file begins with the old text, so the rows agree where they overlap, but the digests of the texts differ."""
     source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
     make(source, tmp_path / "one", split=ALL_TEST)
     (source / "b.py").write_text(lines(words(300, 2)) + lines(words(80, 3)))

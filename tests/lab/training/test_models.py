@@ -141,7 +141,7 @@ def test_tokenizer_error_names_the_differences(packed, llama, tmp_path):
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     assert_rejected(
-        r"has a different one \(500 ids\): 2 tokens with a different id \(.* has id 30\d in the dataset and 30\d in the model"
+        r"has a different tokenizer \(500 ids\): 2 tokens with a different id \(.* has id 30\d in the dataset and 30\d in the model"
     )
     vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
     vocabulary["of_the_model"] = vocabulary.pop(spare)

@@ -151,7 +151,7 @@ def test_resume_works_after_an_export_but_not_on_other_rows(small, tmp_path):
     assert "resuming after step 2" in logged
     lines = (dataset / "train.jsonl").read_bytes().splitlines(keepends=True)
     (dataset / "train.jsonl").write_bytes(b"".join([*lines[1:], lines[0]]))
-    with pytest.raises(ConfigError, match="was started on different rows than those of"):
+    with pytest.raises(ConfigError, match="was started on a different dataset than"):
         train(dataset, tmp_path / "run", config, resume=True)
 
 
@@ -563,7 +563,7 @@ def evaluations(*values, tokens=None):
     ]
 
 
-def test_small_gains_add_up_and_the_warm_up_does_not_count():
+def test_small_decreases_add_up_to_a_gain_and_the_warm_up_does_not_count():
     assert evaluations_without_gain(evaluations(5, 4, 3), 0) == 0
     assert evaluations_without_gain(evaluations(5, 3, 4, 3), 0) == 2
     assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.9975), 0) == 3
@@ -588,7 +588,7 @@ def recorded_runs():
 
 @pytest.mark.parametrize("patience", [MIN_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
 def test_early_stopping_loses_no_best_model_on_recorded_curves(patience):
-    """Clean runs stop after their best evaluation. Runs on copies or leaked files improve to the end and do not stop."""
+    """Runs on copies or leaked files improve to the end and do not stop. All other runs stop after their best model."""
     num_stopped = 0
     for run in recorded_runs():
         tokens, values, _ = zip(*run["curve"], strict=True)
@@ -844,7 +844,7 @@ def test_model_is_loaded_from_safetensors_only(small, tmp_path, stopped):
 
 
 def test_code_in_a_model_folder_is_not_run(small, tmp_path, stopped, monkeypatch):
-    """The user is not asked for permission either. Standard input contains the answer yes."""
+    """The user is not asked for permission either. If asked, standard input would answer yes."""
     folder = shutil.copytree(stopped / "model", tmp_path / "model")
     (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
     (folder / "custom_generate").mkdir()
@@ -895,7 +895,7 @@ def test_out_of_memory_error_suggests_a_smaller_batch(small, tmp_path, monkeypat
 
     monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden_states", greedy)
     with pytest.raises(
-        TrainingError, match=r"does not fit into memory\. Try --batch-size 8 --accumulate 2, or a smaller --model\."
+        TrainingError, match=r"does not fit into memory\. Try --batch-size 8 --accumulate 2, or use a smaller --model\."
     ):
         train(small, tmp_path / "run", config)
 
@@ -910,7 +910,8 @@ def test_missing_gpu_is_reported(small, tmp_path):
 def test_model_with_a_different_tokenizer_is_rejected(small, tmp_path, built):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
     with pytest.raises(
-        ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), but the model .* has a different one \(500 ids\)"
+        ConfigError,
+        match=r"tokenizer 'codebert' \(50,265 ids\), but the model .* has a different tokenizer \(500 ids\)",
     ):
         train(built[0], tmp_path / "other", TrainConfig(model=str(tmp_path / "run/model")))
     (tmp_path / "run/model/tokenizer.json").unlink()

@@ -37,7 +37,7 @@ def max_difference(one, other):
 
 
 def test_accumulated_batches_equal_one_large_batch(dataset, root, tmp_path):
-    """The last step has fewer windows than the others."""
+    """The last step has fewer windows than the other steps."""
     model = tiny_llama(tmp_path / "llama", root / "tokenizer")
     settings = {"model": str(model), "epochs": 1, "learning_rate": 1e-3, "eval_every": 1000, "early_stop": 0}
     for name, size, accumulate in (("eight", 8, 1), ("four", 4, 2), ("three", 3, 3), ("nine", 9, 1)):

@@ -145,7 +145,7 @@ def test_decontamination_is_described(facts, how, num_benchmarks, parts):
     assert all(part in section_text(changed, "splits") for part in parts)
 
 
-def test_kept_near_duplicates_are_counted_beside_exact_duplicates(facts):
+def test_near_duplicates_kept_in_the_same_split_are_counted(facts):
     text = section_text(msgspec.structs.replace(facts, num_grouped=4), "duplicates")
     assert " of duplicates. " in text
     assert "Near-duplicates kept in the same split: 4 files." in text
@@ -256,7 +256,7 @@ def test_two_datasets_are_compared_in_text_and_tables(dataset, tmp_path):
     assert str(tmp_path) not in path.read_text()
 
 
-def test_comparison_of_similar_datasets_with_one_name_is_distinguishable(dataset, facts):
+def test_similar_datasets_with_the_same_name_are_distinguishable(dataset, facts):
     nearly = msgspec.structs.replace(facts.fill, mean=facts.fill.mean - 0.004)
     section = section_from_diff(diff(dataset, dataset), msgspec.structs.replace(facts, fill=nearly), facts)
     assert section.title == "Compared with an earlier dataset"

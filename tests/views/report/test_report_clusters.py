@@ -74,7 +74,7 @@ def facts(root):
 
 @pytest.fixture
 def copied(root, tmp_path):
-    """Copy the dataset, its work folder and its source. The copies do not refer to each other."""
+    """Copy the dataset, its work folder and its source. Tests pass the copied source explicitly."""
     for name in ("repo", "out", "out.work"):
         shutil.copytree(root / name, tmp_path / name)
     return tmp_path

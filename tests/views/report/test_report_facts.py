@@ -54,7 +54,7 @@ def code(number, count=60):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Create two sources with files of various lengths, some of which are dropped."""
+    """Two sources with files of various lengths. A build drops some of the files."""
     root = tmp_path_factory.mktemp("sources")
     first = {f"src/part{number % 3}/{number:02}.py": code(number, 4 + 9 * (number % 9)) for number in range(24)}
     first |= {
@@ -284,7 +284,7 @@ def test_certificate_of_another_dataset_is_ignored(dataset, facts, tmp_path, sou
 
 
 def test_certificate_is_valid_for_the_same_rows_in_another_format(tmp_path, sources):
-    """After the export, rows are read from JSONL files, which have different sizes."""
+    """After the export, rows are read from the JSONL files, whose sizes differ from those of the bin files."""
     other = make(sources, tmp_path / "other", output=OutputConfig(formats=["bin"]))
     check(other, workers=1)
     export(other, "jsonl", workers=1)
@@ -342,7 +342,7 @@ def test_command_and_toml_give_the_same_settings(dataset, tmp_path, sections):
 
 
 def split_words(command):
-    r"""Split a command like bash, including $'\x1b'."""
+    r"""Split a command as bash does, including strings such as $'\x1b'."""
     words = shlex.split(command.replace("$'", "'"))
     return [
         word.encode().decode("unicode_escape").encode("latin-1").decode() if "\\x" in word else word for word in words

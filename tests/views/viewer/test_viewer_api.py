@@ -17,7 +17,7 @@ from support.viewers import HOSTILE, SECTIONS, built, viewer
 
 @pytest.fixture(scope="module", params=list(SECTIONS))
 def stored(request, tmp_path_factory):
-    """Build a dataset for each way of storing rows. Yield its folder and a client of its viewer."""
+    """Build a dataset for each way of storing rows. Yield the folder of the dataset and a client of its viewer."""
     folder = built(tmp_path_factory.mktemp("stored"), request.param)
     with viewer(folder) as client:
         yield folder, client.indexed()

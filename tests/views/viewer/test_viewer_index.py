@@ -84,7 +84,7 @@ def test_first_page_needs_no_index(folder, monkeypatch):
             released.set()
 
 
-def test_rows_after_the_front_of_a_file_wait_for_the_index(folder, monkeypatch):
+def test_rows_beyond_the_first_bytes_of_a_file_wait_for_the_index(folder, monkeypatch):
     monkeypatch.setattr(viewer_dataset, "FRONT_BYTES", 4000)
     released = threading.Event()
     original = window_index._write_block
@@ -328,7 +328,7 @@ def test_very_long_names_are_found_by_their_end(folder):
         assert time.monotonic() - started_at < 10
 
 
-def test_dataset_without_a_file_record_can_be_read_but_not_filtered(folder, monkeypatch):
+def test_dataset_without_files_jsonl_can_be_read_but_not_filtered(folder, monkeypatch):
     made_foreign(folder)
     monkeypatch.setattr(viewer_dataset, "FRONT_BYTES", 4000)
     released = threading.Event()

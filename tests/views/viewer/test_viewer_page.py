@@ -115,7 +115,7 @@ def address(dataset: Dataset) -> Iterator[str]:
 
 @contextmanager
 def open_tab(chromium: Browser, address: str, at: str = "/", **options: object) -> Iterator[WatchedPage]:
-    """Open a page at a path. The key in its address gives the tab a cookie."""
+    """Open a page at a path. The key in the address gives the tab a cookie."""
     base, key = address.split("?")
     with watched(chromium, base, **options) as tab:
         tab.page.goto(f"{base.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
@@ -490,7 +490,7 @@ def test_dropped_files_are_listed_with_their_reasons(chromium, address, dataset)
         page.wait_for_url("**/file?*")
         expect(page.locator(".status")).to_contain_text("Dropped as exact_duplicate")
         expect(page.locator(".facts").first).not_to_contain_text("Split")
-        # The same format as in the report and in the terminal.
+        # The page formats sizes as the report and the terminal do.
         assert page.evaluate("import('/format.js').then((format) => format.bytes(36_800))") == "36.8 KB"
         page.keyboard.press("u")
         page.wait_for_url("**/dropped?reason=exact_duplicate")
@@ -585,7 +585,7 @@ def test_errors_are_displayed_and_can_be_retried(chromium, address):
 
 
 def test_listed_row_omits_facts_that_are_unknown(chromium, address):
-    """A packed row has no single count of fresh tokens. Rows that no build made lack lines and fresh tokens."""
+    """A packed row has one count of fresh tokens per window. Rows that no build made lack lines and fresh tokens."""
 
     def changed(route: Route) -> None:
         answer = route.fetch().json()
@@ -608,7 +608,7 @@ def test_keys_step_from_hit_to_hit_after_a_search(chromium, address, dataset, te
     hits = [row for row, text in texts.items() if "bran" in text.lower()]
     gaps = [number for number, row in enumerate(texts) if row not in hits]
     assert len(hits) > 3
-    assert gaps, "at least one row must not contain the searched text"
+    assert gaps, "every row contains the searched text, so the keys skip no row"
     with open_tab(chromium, address) as tab:
         page = tab.page
         page.keyboard.press("/")

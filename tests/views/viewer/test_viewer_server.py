@@ -197,7 +197,7 @@ def test_malformed_requests_close_the_connection(client):
 
 
 def read_to_end(connection):
-    """Read until the connection is closed. Return no bytes if it was reset."""
+    """Read until the connection is closed. Return no bytes if the connection was reset."""
     try:
         return b"".join(iter(lambda: connection.recv(4096), b""))
     except ConnectionResetError:

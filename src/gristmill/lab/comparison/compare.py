@@ -31,7 +31,7 @@ from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
-# Budgets: all datasets get the same number of tokens, or each dataset gets the same number of its own epochs.
+# Budgets: either all datasets get the same number of tokens, or all datasets get the same number of epochs.
 
 BudgetKind = Literal["tokens", "epochs"]
 EVALUATIONS = 40
@@ -39,7 +39,7 @@ EVALUATIONS = 40
 
 
 def token_budgets(config: TrainConfig, trains: Sequence[TrainOverlap], kind: BudgetKind) -> list[int]:
-    """Return the token budget of each dataset. With kind `tokens`, all datasets get the budget of the first."""
+    """Return the token budget of each dataset. With kind `tokens`, all datasets get the budget of the first dataset."""
     if config.tokens is not None:
         return [config.tokens] * len(trains)
     epochs = config.recipe.epochs if config.epochs is None else config.epochs
@@ -68,13 +68,13 @@ class ComparedDataset(NamedTuple):
     name: str
     dataset: Dataset
     train: TrainOverlap
-    """Size of its train split, and the overlap with the frozen files."""
+    """Size of the train split, and its overlap with the frozen test set."""
     budget_tokens: int
     """Number of tokens to train on in each run."""
 
 
 class FinishedRun(NamedTuple):
-    """A finished run. Its score is the sum of `totals` over all frozen files, divided by the sum of `weights`."""
+    """A finished run. Its score is the sum of `totals` over all test files, divided by the sum of `weights`."""
 
     result: RunResult
     facts: RunFacts
@@ -99,9 +99,10 @@ def compare(
     """Train the same model on each dataset with several seeds, and score all runs on one frozen test set.
 
     The test set consists of the files that all datasets hold out, or of the test split of the dataset `test`. With the
-    budget `tokens`, all runs train on the same number of tokens. With `epochs`, each dataset gets the same number of
-    its own epochs. A test set with fewer than `min_test_tokens` tokens (default 100,000) raises ConfigError. `log`
-    receives the progress lines, and `command` is recorded in the result. `resume` continues a stopped comparison.
+    budget `tokens`, all runs train on the same number of tokens. With `epochs`, all runs train for the same number of
+    epochs, so a larger dataset gets more tokens. A test set with fewer than `min_test_tokens` tokens (default 100,000)
+    raises ConfigError. `log` receives the progress lines, and `command` is recorded in the result. `resume` continues a
+    stopped comparison.
     """
     _require_comparable(folders, config, seeds)
     min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
@@ -160,10 +161,11 @@ def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seed
     if len(folders) < MIN_DATASETS:
         raise ConfigError(f"compare needs at least two datasets, got {len(folders)}.")
     if seeds < 1:
-        raise ConfigError(f"--seeds must be at least 1, got {seeds}. Use 3 to get intervals.")
+        raise ConfigError(f"--seeds must be at least 1, got {seeds}. Use --seeds 3 to get intervals.")
     if config is not None and (config.early_stop or config.seed):
         raise ConfigError(
-            "compare gives every dataset its complete budget and the seeds from 0 on. Leave out early_stop and seed."
+            "compare trains every run to the end of its budget, with the seeds 0, 1, and so on. Leave out early_stop "
+            "and seed."
         )
 
 
@@ -173,7 +175,7 @@ def _unit(dataset: Dataset, config: TrainConfig) -> str:
 
 
 def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen: Frozen, log: Log) -> FinishedRun:
-    """Train on one dataset with one seed. The result of a finished run is read, and a stopped run is resumed."""
+    """Train on one dataset with one seed. A stopped run is resumed. For a finished run, only the result is read."""
     result = train(
         compared.dataset.folder,
         run.path,
@@ -192,7 +194,7 @@ def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen:
         or lines[-1].step < result.steps
     ):
         raise DatasetError(
-            f"the run in {str(run.path)!r} is damaged or from a different comparison. Delete its folder, then use "
+            f"the run in {str(run.path)!r} is damaged or from a different comparison. Delete this folder, then use "
             "--resume."
         )
     best = best_by_validation(curve)

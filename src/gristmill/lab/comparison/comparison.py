@@ -1,7 +1,8 @@
 """Records of a finished comparison: datasets, runs with their curves, facts about the frozen test set, and verdicts.
 
-Scores are in `unit`, and a lower score is better. Own validation is the score on the validation split of the run's own
-dataset. It has the same unit, so its difference from the score on the frozen test set is the error of own validation.
+All scores have the unit `Comparison.unit`, and a lower score is better. *Own validation* is the score on the validation
+split of the dataset that a run was trained on. Own validation is too optimistic if it is far below the score on the
+frozen test set.
 """
 
 import math
@@ -21,11 +22,11 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     windows: int
-    """Number of rows in train."""
+    """Number of rows in train that a run trains on."""
     tokens: int
     """Number of content tokens in train, with each token of a file counted once."""
     ids: int
-    """Number of token ids in all rows of train, including special tokens, without padding."""
+    """Number of token ids in the rows that a run trains on, including special tokens, without padding."""
     epochs: float
     """Number of epochs in the token budget."""
     padding: float
@@ -34,7 +35,7 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, dataset: Dataset, overlap: TrainOverlap, budget_tokens: int) -> "DatasetFacts":
-        """Make the facts of a dataset. `overlap` has the counts from comparing train with the frozen test set."""
+        """Make the facts of a dataset. `overlap` has the name of the dataset and the size of its train split."""
         record = dataset.record
         capacity = overlap.windows * record.window_length
         return cls(
@@ -68,8 +69,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     """Score on the frozen test set at the end of the budget."""
     at_best_validation: float | None
-    """Score on the frozen test set at the step with the best own validation. In practice, one would keep the model of
-    this step."""
+    """Score on the frozen test set at the step with the best own validation. `gristmill train` saves the model of this
+    step."""
     seconds: float
     tokens_per_second: float
 
@@ -90,8 +91,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     unit: str
     budget_tokens: int | None
-    """Token budget of every run. None if the budgets differ, because each dataset has the same number of its own
-    epochs."""
+    """Token budget of every run. None if the budgets differ, because all runs train for the same number of epochs."""
     datasets: tuple[DatasetFacts, ...]
     runs: tuple[RunResult, ...]
     frozen: FrozenFacts

@@ -90,7 +90,7 @@ class ComparisonFolder:
                 advice = (
                     "Continue the comparison with --resume, or choose" if (self.path / FACTS).is_file() else "Choose"
                 )
-                raise OutputError(f"{str(self.path)!r} is not empty. {advice} a new folder with --out.")
+                raise OutputError(f"{str(self.path)!r} is not an empty folder. {advice} a new folder with --out.")
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
@@ -98,8 +98,8 @@ class ComparisonFolder:
         """Write the frozen test set. Raises ConfigError if earlier runs used a different test set."""
         if (self.path / FACTS).is_file() and read_facts(self.path).sha256 != frozen.facts.sha256:
             raise ConfigError(
-                f"the comparison in {str(self.path)!r} was started with a different test set: a dataset has changed "
-                "since then. Compare into a new folder."
+                f"the comparison in {str(self.path)!r} was started with a different test set: a dataset or --test has "
+                "changed since then. Compare into a new folder."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class ComparisonFolder:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
     def run_folder(self, index: int, name: str, seed: int) -> Path:
-        """Return the folder of a run. The index keeps folders distinct if two dataset names give the same file name."""
+        """Return the folder of a run. The index makes folders distinct if two dataset names give the same file name."""
         return self.path / RUNS / f"{index}-{UNSAFE_CHARACTERS.sub('-', name)}-seed{seed}"
 
     def write(self, comparison: Comparison) -> None:

@@ -62,7 +62,7 @@ def frozen_text(facts: FrozenFacts) -> str:
 
 
 def overlap_lines(facts: FrozenFacts) -> list[str]:
-    """Describe the tokens removed from the test set, and the train splits that contain them, if any were removed."""
+    """Describe the tokens that were removed from the test set, and the train splits that contain them, if any."""
     removed = facts.tokens_before - facts.tokens
     if not removed:
         return []
@@ -120,7 +120,9 @@ def notes(comparison: Comparison) -> list[str]:
             "off by: own validation minus the test score; if it is far below 0, own validation is too optimistic"
         )
     if comparison.frozen.source is None:
-        lines.append("the test set includes validation files, from which `at best validation` chose the model")
+        lines.append(
+            "at best validation: the test set includes validation files, which were also used to choose the model"
+        )
     if len(comparison.verdicts) >= MIN_PAIRS_FOR_NOTE:
         confidence = comparison.verdicts[0].confidence
         count = len(comparison.verdicts)

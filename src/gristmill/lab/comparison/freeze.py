@@ -4,8 +4,9 @@
                              ├─►  duplicates of   ─►  that are also in train, and ─►  which each token
     or `test` of a test set ─┘    train files         remainders of under 32          is fresh once
 
-The train splits are streamed. Only the frozen files and about thirty bytes of keys per frozen token are in memory. For
-two train splits of the standard library with 14 million tokens each, this takes four seconds and 125 MB.
+The files of the test set are called frozen files. A token is fresh in the first window that contains it, and is scored
+only there. The train splits are streamed. Only the frozen files and about thirty bytes of keys per frozen token are in
+memory. For two train splits of the standard library with 14 million tokens each, this takes four seconds and 125 MB.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,10 +79,11 @@ def require_same_tokenizer(datasets: Sequence[Dataset]) -> None:
 def _compare_with_train(
     files: Sequence[HeldOutFile], datasets: Sequence[Dataset], step: Step
 ) -> tuple[list[TrainOverlap], list[Flags], set[int]]:
-    """Compare the frozen files with every train split.
+    """Compare the frozen files with every train split. Returns three values:
 
-    Returns the overlap with each dataset, flags for each frozen span that mark the tokens found in any train split, and
-    the indices of the frozen files that are near-duplicates of train files.
+    1. the overlap of each train split with the frozen files
+    2. an array of flags for each span of the frozen files, True for tokens that also occur in a train split
+    3. the indices of the frozen files that are near-duplicates of train files
     """
     grams = FrozenGrams([ids for file in files for _, ids in file.spans])
     finder = NearDuplicateFinder([np.concatenate([ids for _, ids in file.spans]) for file in files])

@@ -22,12 +22,13 @@ MIN_TOKENS = 100_000
 
 
 class TrainOverlap(msgspec.Struct, frozen=True, kw_only=True):
-    """Size of one dataset's train split, and its overlap with the frozen files."""
+    """Size of one dataset's train split, and its overlap with the files of the test set (frozen files)."""
 
     name: str
     windows: int
+    """Number of rows in train that a run trains on."""
     ids: int
-    """Number of token ids in all rows of train, including special tokens, without padding."""
+    """Number of token ids in these rows, including special tokens, without padding."""
     span_tokens: int
     """Number of frozen tokens in spans of 50 or more tokens that also occur in this train split."""
     near_duplicate_files: int
@@ -47,7 +48,7 @@ class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     tokens_before: int
-    """Number of tokens before removing the overlap with all train splits."""
+    """Number of tokens before the overlap with train splits was removed."""
     against: tuple[TrainOverlap, ...]
     """Overlap with the train split of each dataset."""
     sha256: str
@@ -61,8 +62,8 @@ class FrozenWindow(NamedTuple):
     path: str
     start: int
     fresh: int
-    """Number of content tokens to score, which are the last of the window. The others are scored in the previous
-    window."""
+    """Number of tokens to score: the last tokens of the window, not counting special tokens. Earlier windows score the
+    other tokens."""
     input_ids: Ids
     """Token ids, including special tokens."""
 
@@ -79,7 +80,7 @@ class Frozen(NamedTuple):
     facts: FrozenFacts
 
     def fresh_ids(self, window: FrozenWindow) -> Ids:
-        """Return those ids of a window that are scored."""
+        """Return the ids of a window that are scored."""
         end = len(window.input_ids) - len(self.facts.suffix)
         return window.input_ids[end - window.fresh : end]
 

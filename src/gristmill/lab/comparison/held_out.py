@@ -2,9 +2,9 @@
 
 A file is the same in two datasets if it has the same repo, path and text (`text_sha256` in files.jsonl). A dataset that
 gristmill did not build has no files.jsonl. In such a dataset, a file is held out if it has rows in validation or test
-and no rows in train, and its text counts as the same unless rows contradict each other. A token is included if any
-dataset contains it in a held-out row, even if other datasets do not, because they cut the token, did not sample it or
-dropped it at the end of a file. freeze.py later removes tokens that are also in train.
+and no rows in train, and its text counts as the same if no rows contradict each other. A token is included if any
+dataset contains it in a held-out row. Other datasets may lack the token, because they cut it out of the file, did not
+sample it or dropped it at the end of the file. freeze.py later removes tokens that are also in train.
 """
 
 from collections import defaultdict
@@ -79,7 +79,7 @@ def _held_out_digests(dataset: Dataset) -> dict[FileKey, str | None]:
 
 
 def _read_files(splits: Iterable[tuple[Dataset, Split]], keys: set[FileKey]) -> list[HeldOutFile]:
-    """Read the spans of these files, leaving out files whose rows contradict each other."""
+    """Read the spans of the files in `keys`, leaving out files whose rows contradict each other."""
     windows: defaultdict[FileKey, list[TokenSpan]] = defaultdict(list)
     for dataset, split in splits:
         for row in read_rows(dataset, split):

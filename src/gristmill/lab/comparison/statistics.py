@@ -6,9 +6,9 @@ Scores are bits per byte or a loss, and lower is better. Assumptions, and how th
   runs with different seeds are independent. Under this assumption, Student's t is valid for two or more seeds. With
   three seeds, there are 2 degrees of freedom, and the half-width is 4.3 standard errors, so small differences are not
   detected.
-- Two datasets are compared *by seed*: the interval is that of the mean difference between the two runs of each seed.
-  Effects that a seed has on both runs, for example through the initial weights, cancel out. The interval is also valid
-  if there are no such effects.
+- Two datasets are compared *by seed*: the interval is for the mean, over the seeds, of the difference between the two
+  runs with the same seed. Effects that a seed has on both runs, for example through the initial weights, cancel out.
+  The interval is also valid if there are no such effects.
 - The test set is a sample of files, too. If the scores per file are given, the interval also covers other samples of
   similar files: its half-width is the root of the sum of the squared half-widths over seeds and over files. Noise that
   depends on both the seed and the file is part of both half-widths, so the interval tends to be too wide. It is never
@@ -68,7 +68,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     second: str
     difference: Interval
-    """Score of the first dataset minus score of the second. If it is above 0, the second dataset is better."""
+    """Score of the first dataset minus score of the second. If above 0, the second dataset is better."""
     better: str | None
     """Name of the better dataset. None if there is no measurable difference."""
     confidence: float
@@ -126,9 +126,10 @@ def _verdict(
 def _half_width_over_files(
     first: DatasetScores, second: DatasetScores, weights: Floats | None, confidence: float
 ) -> float | None:
-    """Return the half-width over samples of files, for the difference in score between two datasets.
+    """Return the half-width over samples of files, for the difference in score between two datasets, or None.
 
-    The difference is the ratio of a sum of differences to a sum of weights, which is linearized (Cochran 1977, 6.3).
+    The difference in score is a sum of differences divided by a sum of weights. This ratio is linearized (Cochran 1977,
+    6.3).
     """
     if weights is None or len(weights) < MIN_FILES:
         return None

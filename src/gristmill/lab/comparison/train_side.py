@@ -1,11 +1,12 @@
-"""Overlap of the frozen files with a train split: shared 50-grams and near-duplicate files.
+"""Overlap of the test files (frozen files) with a train split: shared 50-grams and near-duplicate files.
 
 The keys of the frozen 50-grams are in a table, and the train split is streamed once. As in a build
 (splits.shared_spans), a shared span is a verbatim span of 50 or more tokens with 8 or more distinct ids.
 
 Only keys of 64 bits are compared, not the tokens. Equal spans have equal keys, so no shared span is missed. With 3
 million frozen and 100 million train 50-grams, one comparison in sixty thousand has two different spans with the same
-key. Such a collision removes 50 clean tokens from the frozen test set, which is the same for every dataset.
+key. Such a collision removes 50 tokens from the test set that are in no train split. All datasets still have the same
+test set.
 """
 
 from bisect import bisect_left, bisect_right
@@ -62,7 +63,7 @@ class FrozenGrams:
         self._table = KeyTable.of([self._keys], len(self._keys))
 
     def find_shared(self, train: Iterable[Ids]) -> list[Flags]:
-        """Return flags for each frozen span that mark the tokens in ranges that also occur in train."""
+        """Return an array of flags for each frozen span, True for tokens in ranges that also occur in train."""
         is_found = np.zeros(len(self._keys), np.bool_)
         for batch in _batches(train):
             is_found[self._matching_keys(batch)] = True
@@ -154,8 +155,8 @@ class TrainScan:
     def compare_with(self, grams: FrozenGrams, finder: NearDuplicateFinder) -> tuple[list[Flags], set[int]]:
         """Find the overlap with the frozen files.
 
-        Returns flags for each frozen span that mark the tokens that also occur in train, and the indices of the frozen
-        files with a near-duplicate in train.
+        Returns an array of flags for each frozen span, True for tokens in ranges that also occur in train, and the
+        indices of the frozen files with a near-duplicate in train.
 
         Near-duplicates are found only if gristmill built the dataset, because only then are the rows of a file
         consecutive.
@@ -166,7 +167,7 @@ class TrainScan:
         return grams.find_shared(span.ids for _, span in spans), found
 
     def _spans(self) -> Iterator[TrainSpan]:
-        """Join consecutive windows of a text, with parts of fill-in-the-middle documents in their original order."""
+        """Yield spans of joined windows. The parts of fill-in-the-middle documents are in their original order."""
         for _, windows in groupby(self._windows(), lambda entry: entry.window.file):
             by_text: defaultdict[TextKey, list[WindowWithIds]] = defaultdict(list)
             for entry in windows:
@@ -185,7 +186,10 @@ class TrainScan:
         return self._read_windows() if self._dataset.record.packing is None else _group_by_file(self._read_windows())
 
     def _read_windows(self) -> Iterator[WindowWithIds]:
-        """Yield the windows in stored order. The labels of a noisy window follow as a window of the original file."""
+        """Yield the windows in stored order.
+
+        After each noisy window, also yield its ids without noise, as a window of the file.
+        """
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in UNTRAINED_VARIANTS for window in row.windows):
                 self.num_windows += 1
@@ -211,7 +215,7 @@ def _group_by_file(entries: Iterable[WindowWithIds]) -> Iterator[WindowWithIds]:
 
 
 class Seams:
-    """Tokens around the boundary of two adjacent spans of a text, for the 50-grams that cross the boundary."""
+    """Tokens around the boundary of two adjacent or overlapping spans, for the 50-grams that cross the boundary."""
 
     def __init__(self) -> None:
         self._heads: dict[TextKey, dict[int, Ids]] = {}
@@ -232,7 +236,7 @@ class Seams:
 
 
 def _add_seams(spans: Iterable[TrainSpan]) -> Iterator[TrainSpan]:
-    """Yield the spans, and then the seams between the spans, for files whose rows are not consecutive."""
+    """Yield the spans, and then the tokens around their boundaries, for datasets whose rows are in any order."""
     seams = Seams()
     for text, span in spans:
         seams.add(text, span)

@@ -14,7 +14,10 @@ from gristmill.lab.training.train_config import TrainConfig
 
 
 def choose_device(config: TrainConfig) -> torch.device:
-    """Return the configured device, by default a GPU if available. Raises ConfigError if a required GPU is missing."""
+    """Return the configured device. The default is a GPU if available, otherwise the CPU.
+
+    Raises ConfigError if a GPU is configured but missing.
+    """
     if config.device == "cpu":
         return torch.device("cpu")
     if torch.cuda.is_available():
@@ -35,11 +38,14 @@ def explain_training_errors(config: TrainConfig, folder: Path) -> Iterator[None]
         raise TrainingError(_out_of_memory("memory", config)) from None
     except OSError as error:
         raise OutputError(
-            f"cannot continue in {str(folder)!r}: {error.strerror or error}. Fix this, then use --resume to continue "
-            "from the last checkpoint."
+            f"cannot continue in {str(folder)!r}: {error.strerror or error}. Fix the problem, then use --resume to "
+            "continue from the last checkpoint."
         ) from None
     except SafetensorError as error:
-        raise OutputError(f"cannot write into {str(folder)!r}: {error}. Free some space, then use --resume.") from None
+        raise OutputError(
+            f"cannot write into {str(folder)!r}: {error}. Free some space, then use --resume to continue from the last "
+            "checkpoint."
+        ) from None
     except RuntimeError as error:
         explanation = _explanation(error, config)
         if explanation is None:
@@ -54,7 +60,7 @@ def explain_checkpoint_errors(checkpoint: str | Path | None) -> Iterator[None]:
         yield
     except (GristmillError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001 - a damaged file may raise any error in its reader
+    except Exception as error:  # noqa: BLE001 - reading a damaged file may raise any error
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise DatasetError(
             f"the checkpoint {str(checkpoint)!r} cannot be read: {first}. Delete it, then use --resume to continue "
@@ -85,10 +91,10 @@ def _out_of_memory(memory: str, config: TrainConfig) -> str:
     smaller = max(1, config.batch_size // 2)
     times = config.accumulate * config.batch_size // smaller
     remedy = f"Try --batch-size {smaller} --accumulate {times}"
-    remedy = remedy if smaller < config.batch_size else "Try shorter windows (build --window)"
+    remedy = remedy if smaller < config.batch_size else "Build the dataset with shorter windows (--window)"
     return (
         f"the model {config.model!r} with {counted(config.batch_size, 'window')} per batch does not fit into {memory}. "
-        f"{remedy}, or a smaller --model."
+        f"{remedy}, or use a smaller --model."
     )
 
 

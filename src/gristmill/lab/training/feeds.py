@@ -26,14 +26,14 @@ MAX_CACHED_WINDOWS = 20_000
 """Held-out batches are the same at every evaluation. If they have at most this many windows (about 200 MB), they are
 kept in memory."""
 EVALUATION_MASK_SEED = 0
-"""Seed for the masks of evaluations, which are the same in every run, regardless of the run's seed."""
+"""Seed for the masks of evaluations. All runs are evaluated with the same masks, regardless of their seeds."""
 
 Batch = dict[str, torch.Tensor]
 Collate = Callable[[Sequence[Item]], Batch]
 
 
 class ScoredWindow(NamedTuple):
-    """A window whose last `fresh` content tokens are scored."""
+    """A window whose last `fresh` tokens are scored, not counting special tokens."""
 
     ids: npt.NDArray[Any]
     fresh: int
@@ -59,7 +59,7 @@ class TargetCollator:
         inputs = {"input_ids": batch["input_ids"], "tokens": targets.tokens}
         if targets.positions is not None:
             inputs["positions"] = targets.positions
-        # Without padding, no mask is needed, and the model uses a faster attention.
+        # Without padding, no attention mask is needed, and attention is faster.
         if not self._is_causal and not bool(batch["attention_mask"].all()):
             inputs["attention_mask"] = batch["attention_mask"]
         if POSITION_IDS in batch:  # position ids separate the files of packed rows
@@ -94,7 +94,7 @@ class Feeds:
     """Training and evaluation batches of one dataset."""
 
     def __init__(self, dataset: Dataset, config: TrainConfig, *, is_fixed_width: bool) -> None:
-        """Open all splits. With `is_fixed_width`, all batches have the full window length, to avoid compiling again.
+        """Open all splits. With `is_fixed_width`, all batches have the full window length, to avoid recompilation.
 
         Raises if train or validation has no windows, or if the processes cannot share a batch evenly.
         """
@@ -129,7 +129,7 @@ class Feeds:
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
-        """Number of bytes of each token, or 0 for a special token. Used to compute bits per byte.
+        """Number of bytes of each token, or 0 for a special token, to compute bits per byte.
 
         None if the objective is not causal or the lengths of the tokens are unknown.
         """
@@ -141,7 +141,7 @@ class Feeds:
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
         """Return the batches from `first_step` on. They do not depend on the number of workers or on resuming.
 
-        A step takes `accumulate` batches. The last step takes fewer batches if the last epoch ends earlier.
+        A step takes `accumulate` batches. The last step takes fewer batches if the last epoch has no more windows.
         """
         is_complete_epochs = budget.num_windows % budget.windows_per_epoch == 0
         loader = self._windows.loader(
@@ -199,6 +199,6 @@ class Feeds:
         columns, facts = self._dataset.record.columns, self._dataset.record.splits[Split.TRAIN]
         if not {"attention_mask", "weight"} & set(columns) and self.num_windows == facts.windows:
             return facts.emitted_tokens
-        # If windows are drawn by weight, epochs differ slightly. The first epoch represents all epochs.
+        # If windows are drawn by weight, epochs differ slightly. Only the first epoch is counted.
         draws = self._windows.order.draws(0, range(self.num_windows))
         return sum(len(self._windows[draw]["input_ids"]) for draw in draws)

@@ -13,7 +13,7 @@ from gristmill.core.plain_files import read_plain
 
 METRICS = "metrics.jsonl"
 MIN_GAIN = 0.001
-"""Relative decrease of the validation loss that counts as an improvement."""
+"""Relative decrease of the validation loss that counts as a gain."""
 StopReason = Literal["budget", "no_improvement"]
 
 
@@ -81,9 +81,10 @@ class Metrics:
 
 
 def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -> int:
-    """Count the evaluations after the warm-up since the last gain, which lowered the loss by more than MIN_GAIN.
+    """Count the evaluations since the last gain. Evaluations during the warm-up are not counted.
 
-    Small gains add up, because each loss is compared with the loss at the last gain, not with the previous loss.
+    An evaluation is a gain if its loss is more than MIN_GAIN below the loss at the previous gain, so several smaller
+    decreases can add up to a gain.
     """
     lowest, count = math.inf, 0
     for line in evaluations:

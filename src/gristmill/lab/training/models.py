@@ -140,16 +140,16 @@ def _load_pretrained(name: str, objective: ObjectiveName, requirements: ModelReq
             _require_safetensors(name, source)
         config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         _require_capacity(name, config, requirements)
-        # In these settings, a config.json may name kernels on the Hub, which are code.
+        # A config.json may name kernels on the Hub in these two settings. Kernels are code, so both are cleared.
         config._attn_implementation = config._experts_implementation = None  # noqa: SLF001
         model: PreTrainedModel = auto.from_pretrained(
             source, config=config, dtype=torch.float32, **SAFE_LOADING, **options
         )
     except (ConfigError, InputError):
         raise
-    except Exception as error:  # noqa: BLE001 - a folder may contain anything, and each part raises its own errors
+    except Exception as error:  # noqa: BLE001 - loading an arbitrary folder may raise any error
         first = str(error).strip().partition("\n")[0].rstrip(".")
-        raise InputError(f"cannot load the model {name!r} for {objective}: {first}.") from None
+        raise InputError(f"cannot load the model {name!r} for the objective {objective}: {first}.") from None
     return model
 
 
@@ -170,7 +170,7 @@ def _require_same_tokenizer(name: str, path: str, expected: Definition) -> None:
     if differences := list(_differences(expected, found)):
         raise ConfigError(
             f"the dataset was built with the tokenizer {expected.name!r} ({expected.vocab_size:,} ids), but the model "
-            f"{name!r} has a different one ({found.vocab_size:,} ids): {'; '.join(differences)}. "
+            f"{name!r} has a different tokenizer ({found.vocab_size:,} ids): {'; '.join(differences)}. "
             f"Build the dataset with --tokenizer {shell_quote(name)}."
         )
 
@@ -215,7 +215,8 @@ def _require_safetensors(name: str, folder: str) -> None:
     if pickled and not any(file.endswith(".safetensors") for file in files):
         raise InputError(
             f"cannot load the model {name!r}: its weights are pickled ({pickled[0]}), and loading a pickle may run "
-            "code. Only safetensors are supported: if you trust the model, load it and save it with save_pretrained()."
+            "code. Only safetensors are supported. If you trust the model, load it with transformers and save it again "
+            "with save_pretrained()."
         )
 
 
@@ -261,7 +262,7 @@ class Learner:
         write_atomically(folder / BASE_DIGEST, self._base_digest.encode(), is_synced=False)
 
     def save_with_tokenizer(self, requirements: ModelRequirements, folder: Path) -> None:
-        """Save the trained weights and the tokenizer, so that `AutoTokenizer` can load the folder, too."""
+        """Save the trained weights and the tokenizer, so that `AutoTokenizer` can also load the folder."""
         self.save(folder)
         # Callers that truncate texts to model_max_length get windows as long as in training.
         settings = {
@@ -331,7 +332,7 @@ def _weights_digest(model: PreTrainedModel) -> str:
 
 
 def load_weights(model: PreTrainedModel, folder: Path) -> None:
-    """Load the weights that `save_pretrained` wrote to a folder into the model."""
+    """Load weights into the model from a folder that `save_pretrained` wrote."""
     require_plain_files(folder)
     # Use the absolute path, because `run/model` could be an id on the Hub.
     saved = type(model).from_pretrained(folder.resolve(), config=model.config, local_files_only=True, **SAFE_LOADING)

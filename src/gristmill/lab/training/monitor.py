@@ -68,11 +68,12 @@ def make_table(lines: Sequence[Metric]) -> Table:
 SECONDS_BETWEEN_REFRESHES = 10
 SECONDS_BETWEEN_BEATS = 10
 TIMED_STEPS, TIMED_SECONDS = 20, 5
-"""Number of steps and seconds to time before the first estimate of the duration. Reaching one limit is enough."""
+"""The first estimate of the duration is logged after 20 timed steps, or earlier, after 5 seconds of timed steps."""
 Item = TypeVar("Item")
 MINUTE, HOUR = 60, 3600
 DRAWING_SHARE = 0.05
-"""Maximum share of the time spent drawing, so that runs with thousands of evaluations do not mostly draw curves."""
+"""Maximum share of the run time for drawing. Without this limit, a run with thousands of evaluations would spend most
+of its time on drawing."""
 Log = Callable[[str], None]
 """Callback that receives the progress lines."""
 
@@ -90,7 +91,7 @@ class Heartbeat:
             self._log(f"{'':>8} {text}")
 
     def over(self, items: Sequence[Item], text: str) -> Iterator[Item]:
-        """Yield the items, and log the position of the current item, from 1, from time to time."""
+        """Yield the items. Now and then, log the number of the current item, counted from 1."""
         for number, item in enumerate(items, 1):
             self.beat(f"{text} {number:,} of {len(items):,}")
             yield item
@@ -109,7 +110,7 @@ class RunMonitor:
         *,
         is_writer: bool,
     ) -> None:
-        """Start a monitor. `facts` are shown on the page of the run. Only the process with `is_writer` writes files."""
+        """Start a monitor. `facts` are shown in curves.html. Only the process with `is_writer` writes files."""
         self._is_writer = is_writer
         self._folder, self._metrics, self._budget, self._facts, self._log = folder, metrics, budget, facts, log
         self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
@@ -134,7 +135,7 @@ class RunMonitor:
         Also logs the remaining time once, as soon as enough steps are timed.
         """
         now = time.perf_counter()
-        if self._stepped_at is not None:  # the first step is not timed: it also warms up and compiles
+        if self._stepped_at is not None:  # the first step is not timed, because it includes compiling
             self._timed_steps += 1
             self._step_seconds += now - self._stepped_at
         self._stepped_at = now

@@ -1,9 +1,10 @@
-"""A model with its training objective as one module, and the scoring of held-out windows.
+"""A model and its training objective as one PyTorch module, and the scoring of held-out windows.
 
 The logits of a model are one number per vocabulary entry and position. They are by far the largest tensor of a small
 model, so they are computed only at positions where a token is predicted (15 % of the positions for mlm). If these
-logits would still fill the memory, they are computed in parts, and again during the backward pass. `Targets` selects
-the positions. The number of selected positions rarely changes, so compiled code is rarely compiled again.
+logits are still too large for the memory, they are computed in parts, and recomputed during the backward pass.
+`select_targets` selects the positions and rounds up their number, so the number rarely changes and code is rarely
+recompiled.
 """
 
 import math
@@ -31,7 +32,7 @@ class Targets(NamedTuple):
     positions: Tensor | None
     """Indices into the hidden states of the batch, flattened row by row. None means all positions."""
     tokens: Tensor
-    """Token to predict at each position, or -100 if there is none."""
+    """Token to predict at each position, or -100 if no token is predicted there."""
 
 
 def all_targets(labels: Tensor) -> Targets:
@@ -40,7 +41,10 @@ def all_targets(labels: Tensor) -> Targets:
 
 
 def select_targets(labels: Tensor, *, is_causal: bool) -> Targets:
-    """Return targets for the positions with a token to predict, padded with distinct positions without one."""
+    """Return targets for the positions where a token is predicted.
+
+    The targets are padded with distinct positions where no token is predicted.
+    """
     tokens = all_targets(labels).tokens if is_causal else labels.reshape(-1)
     is_target = tokens != IGNORED_LABEL
     found, others = is_target.nonzero().squeeze(1), (~is_target).nonzero().squeeze(1)
@@ -59,10 +63,10 @@ class Objective(nn.Module):
         self._has_plain_head = True
 
     def check_head(self) -> None:
-        """Check whether the head alone turns hidden states into the model's logits.
+        """Check whether the head (the last layer) alone turns hidden states into the model's logits.
 
-        Some models do more than the head, such as scaling the logits. Such a model must compute the logits at all
-        positions.
+        Some models also process the output of the head, for example by scaling it. Such a model must compute the logits
+        at all positions.
         """
         ids = torch.arange(8).unsqueeze(0)
         was_training = self.training
@@ -76,7 +80,7 @@ class Objective(nn.Module):
         )
 
     def isolates_segments(self) -> bool:
-        """Return True if the model processes each segment of a packed row as if it were alone.
+        """Return True if the model processes each segment of a packed row as if the segment were alone in the row.
 
         Most models in transformers separate segments by `position_ids`. Models that ignore `position_ids` attend to
         earlier segments.
@@ -94,7 +98,7 @@ class Objective(nn.Module):
         return is_isolated
 
     def compile_loss(self) -> None:
-        """Compile logits and loss into one pass over the memory. On a GPU, this saves time for every model."""
+        """Compile logits and loss together, into one pass over the memory. This speeds up every model on a GPU."""
         self._loss_sum = torch.compile(self._loss_sum)  # type: ignore[method-assign]
 
     def forward(
@@ -109,7 +113,8 @@ class Objective(nn.Module):
     ) -> Tensor:
         """Return the mean loss over all tokens to predict.
 
-        `num_predicted` replaces the number of these tokens as the divisor, for a batch that is only part of a step.
+        For a batch that is only a part of a step, the sum of the losses is divided by `num_predicted` instead of the
+        number of these tokens.
         """
         hidden = self._hidden_states(input_ids, attention_mask, position_ids, positions)
         parts = self._split_for_memory(hidden, tokens)
@@ -135,7 +140,7 @@ class Objective(nn.Module):
     def _hidden_states(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, positions: Tensor | None
     ) -> Tensor:
-        # A causal model never attends to the padding after its tokens. Without a mask, it uses a faster attention.
+        # A causal model never attends to the padding after its tokens. Without a mask, attention is faster.
         mask = None if self.is_causal else attention_mask
         body: Any = self.model.base_model if self._head is not None else self.model
         options: dict[str, Any] = {"use_cache": False} if self.is_causal else {}
@@ -147,7 +152,7 @@ class Objective(nn.Module):
 
     @property
     def _head(self) -> nn.Module | None:
-        """Layer that turns hidden states into logits. None if it is unknown, so the model computes all logits."""
+        """Layer that turns hidden states into logits. None if the model must compute all logits itself."""
         names = HEADS if self._has_plain_head else ()
         return next((getattr(self.model, name) for name in names if hasattr(self.model, name)), None)
 
@@ -172,7 +177,7 @@ def logits_bytes_limit(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory * GPU_SHARE_FOR_LOGITS)
 
 
-# Scores on held-out windows. Each token of a file is predicted once.
+# Scores on held-out windows. Each token of a file is predicted at most once.
 
 Batch = dict[str, torch.Tensor]
 Floats = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Several processes in one training run (torchrun). They make all decisions together, and the first writes the files.
+"""Several processes in one training run (torchrun). They decide together, and the first process writes the files.
 
 This module also handles the signals that stop a training run.
 """
@@ -49,9 +49,9 @@ class ProcessGroup:
         return self._sum_over_processes(value) / self.world_size
 
     def mean_count(self, count: int) -> torch.Tensor:
-        """Return the mean count over the processes, without syncing the device.
+        """Return the mean count over the processes, without waiting for the device.
 
-        If all counts are 0, their sum is taken as 1.
+        If all counts are 0, the sum is set to 1, because callers divide by the mean.
         """
         total = torch.tensor(float(count), device=self.device)
         if self.world_size > 1:

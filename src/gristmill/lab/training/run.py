@@ -38,9 +38,9 @@ LORA_PACKAGE = "peft"
 
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Return the configuration with an objective, chosen by the dataset if none is configured.
+    """Return the configuration with an objective. If none is configured, the dataset determines the objective.
 
-    The objective is `causal` for packed rows, for the presets `causal` and `fim`, and for tokenizers without a mask
+    The default is `causal` for packed rows, for the presets `causal` and `fim`, and for tokenizers without a mask
     token, otherwise `mlm`. Raises ConfigError if `mlm` is configured for packed rows.
     """
     if dataset.record.packing is not None:
@@ -74,8 +74,8 @@ def version_notes(run_folder: RunFolder, facts: RunFacts) -> list[str]:
     """Return a note for each package whose version has changed since the run started."""
     earlier = run_folder.facts().versions
     return [
-        f"note: the run was started with {name} {earlier.get(name)} and is resumed with {current}. The curve may "
-        "change."
+        f"note: the run was started with {name} {earlier.get(name)} and is resumed with {current}. The "
+        "results may change slightly."
         for name, current in facts.versions.items()
         if earlier.get(name) != current
     ]
@@ -85,7 +85,7 @@ def dataset_digest(dataset: Dataset) -> str:
     """Return the SHA-256 of everything that a run reads: the tokenizer, the window layout and all rows in stored order.
 
     Rows are hashed as JSON lines, which are the same in every format. The manifest's content_sha256 is not used,
-    because it does not cover weights, labels, variants and numbers of fresh tokens.
+    because it does not cover weights, labels, variants or numbers of fresh tokens.
     """
     tokenizer = dataset.record.tokenizer
     frame = [*Frame.of(dataset.record), tokenizer.sha256, tokenizer.prefix, tokenizer.suffix]
@@ -149,7 +149,7 @@ class Run:
         keep_model: bool,
     ) -> None:
         """Load the model and open the dataset. Raises before any file is written if the training cannot start."""
-        # Print only our own progress lines.
+        # Print only gristmill's progress lines.
         warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         set_verbosity_error()  # type: ignore[no-untyped-call]
         disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -214,11 +214,11 @@ class Run:
         self._last_step = trainer.restore(checkpoint) if checkpoint and is_over else trainer.run(checkpoint)
 
     def finish(self) -> Result:
-        """Score the model with the lowest validation loss on the test split, and write the result."""
+        """Score the saved model on the test split, if a model is saved, and write the result."""
         best = self._metrics.best
         assert best is not None
         if self._frozen is not None and self._frozen_scores is None:
-            # The run was stopped after its last evaluation, before it wrote its result.
+            # The run was stopped between its last evaluation and its result. This process has scored nothing yet.
             self._frozen_scores = FrozenScores.of(self._score(self._frozen))
         self._processes.wait()
         test = self._test(best) if self._keeps_model else None
@@ -252,7 +252,7 @@ class Run:
         self._closing.close()
 
     def _scoring_text(self) -> str:
-        """Describe the windows to score. In a short run, most of the time is spent on scoring."""
+        """Describe which windows are scored and how often, because a short run spends most of its time on scoring."""
         num_windows = len(self._dataset[Split.VALIDATION])
         num_scored = min(num_windows, self._config.eval_windows or num_windows)
         validation = f"{counted(num_scored, row_noun(self._dataset))} of validation"
@@ -273,7 +273,7 @@ class Run:
         found = self._score(self._feeds.held_out(Split.VALIDATION))
         if not found.num_tokens.any():
             raise DatasetError(
-                f"{str(self._dataset.folder)!r} has too few tokens in validation: none would be scored. "
+                f"{str(self._dataset.folder)!r} has too few tokens in validation: no token would be scored. "
                 "Build it from more files, or with a larger share for validation, for example --split 80/15/5."
             )
         line = self._monitor.make_metric(step, "validation", found)
@@ -289,9 +289,10 @@ class Run:
         return lines[0].stop_reason is not None
 
     def _stop_reason(self, line: Metric) -> StopReason | None:
-        """Return the reason to stop, or None. It depends only on the evaluations, which every checkpoint contains.
+        """Return the reason to stop, or None.
 
-        So a resumed run stops at the same step.
+        The reason depends only on the evaluations. Every checkpoint contains them, so a resumed run stops at the same
+        step.
         """
         if line.step >= self._budget.steps:
             return "budget"

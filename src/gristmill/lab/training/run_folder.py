@@ -4,8 +4,8 @@ RUN/lock              locked while the run is active
 RUN/run.json          dataset, settings and versions; written first
 RUN/metrics.jsonl     a line per measurement
 RUN/curves.svg, .html curves of the measurements, updated after evaluations
-RUN/checkpoints/      the last two checkpoints, each with the best model up to that step
-RUN/model/            the best model so far by validation, with its tokenizer
+RUN/checkpoints/      the last two checkpoints, each with the best model up to its step
+RUN/model/            the model with the lowest validation loss so far, with its tokenizer
 RUN/tensorboard/      event files, if TensorBoard is installed
 RUN/result.json       the result; written last, so its presence means that the run is finished
 """
@@ -33,9 +33,9 @@ CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 COMPLETE = "whole"
 """File in a checkpoint that is written last. Without it, the checkpoint is incomplete."""
 BEST = "best"
-"""Folder in a checkpoint with the best model up to that step. RUN/model may be from a later step."""
+"""Folder in a checkpoint with the best model up to the step of the checkpoint. RUN/model may be from a later step."""
 CHANGEABLE_ON_RESUME = ("save_every", "workers", "device", "compile")
-"""Settings that may differ when a run is resumed, because they do not change its result."""
+"""Settings that may differ when a run is resumed, because they affect its result at most by rounding."""
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class RunFolder:
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
             return
         for other in (self.path / CHECKPOINTS).iterdir():
-            if not _is_complete(other):  # the Trainer keeps two checkpoints and might delete a complete one instead
+            if not _is_complete(other):  # the Trainer would count it among the two checkpoints to retain
                 shutil.rmtree(other)
         if (checkpoint / BEST).is_dir():
             self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
@@ -112,7 +112,7 @@ class RunFolder:
             self._lock = None
 
     def keep_model(self, write: Callable[[Path], None]) -> None:
-        """Replace the saved model. `write` writes the new model to a folder, which is synced to disk and then moved."""
+        """Replace the saved model. `write` writes the new model to a folder that is synced to disk and then renamed."""
         new, old = (self.path / f"{MODEL}{suffix}{UNFINISHED}" for suffix in ("", "-before"))
         for leftover in (new, old):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -159,7 +159,6 @@ class RunFolder:
         return max(steps, key=steps.__getitem__, default=None)
 
     def drop_checkpoints(self) -> None:
-        """Delete all checkpoints."""
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
     def _require_free(self) -> None:
@@ -175,7 +174,7 @@ class RunFolder:
                     f"{str(self.path)!r} contains a stopped training run. Continue it with --resume, or choose a "
                     "new folder with --out."
                 )
-            return  # the earlier run has no checkpoint
+            return  # the earlier run has no checkpoint, so it cannot be resumed
         if any(path.name != LOCK and not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
             raise OutputError(
                 f"{str(self.path)!r} is not empty and contains no training run. Choose a new folder with --out."
@@ -185,8 +184,8 @@ class RunFolder:
         earlier = self.facts()
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
-                f"the run in {str(self.path)!r} was started on different rows than those of {facts.dataset!r}: on a "
-                "different dataset, or on an earlier build of this dataset. Train into a new folder."
+                f"the run in {str(self.path)!r} was started on a different dataset than {facts.dataset!r}, or on an "
+                "earlier build of this dataset. Train into a new folder."
             )
         for name in TrainConfig.__struct_fields__:
             old_value, new_value = earlier.settings.get(name), facts.settings.get(name)

@@ -1,4 +1,4 @@
-"""train(): train a model on a dataset folder and record its loss curves."""
+"""train(): train a model on a dataset and record the loss curves."""
 
 import os
 from collections.abc import Sequence

@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
 MASKED = Recipe(epochs=200, learning_rate=None, warmup_share=0.05, weight_decay=0.1, beta2=0.98)
 MASKED_PRETRAINED = MASKED._replace(learning_rate=5e-5)
 CAUSAL = MASKED
-"""Recipe for random initial weights. Its settings were measured in benchmarks/training."""
+"""Recipe for a causal model with random initial weights. Its settings were measured in benchmarks/training."""
 CAUSAL_PRETRAINED = Recipe(epochs=3, learning_rate=2e-5, warmup_share=0.03, weight_decay=0.1, beta2=0.95)
 LORA = Recipe(epochs=3, learning_rate=2e-4, warmup_share=0.03, weight_decay=0.0, beta2=0.95)
 
@@ -90,8 +90,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Number of steps between two evaluations. By default, a run is evaluated after each epoch, or 20 times if it has
     fewer than ten epochs."""
     eval_windows: int | None = None
-    """Number of validation windows to score, evenly spread, for faster evaluations. Defaults to all. The test split is
-    always scored completely."""
+    """Number of validation windows to score, spread evenly over the split. Fewer windows make evaluations faster. By
+    default, all windows are scored. The test split is always scored completely."""
     early_stop: int | None = None
     """Stop after this many evaluations in a row that together lower the validation loss by less than 0.1 %. 0 disables
     early stopping. Defaults to a tenth of all evaluations, but at least 10. Evaluations during the warm-up are not
@@ -130,7 +130,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         defaults = dict(zip(self.__struct_fields__, self.__struct_defaults__, strict=True))
         for name in ("lora_rank", "lora_alpha", "lora_dropout", "lora_targets"):
             if not self.lora and getattr(self, name) != defaults[name]:
-                raise ConfigError(f"--{name.replace('_', '-')} requires --lora. Add --lora, or leave out this option.")
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} requires --lora. Add --lora, or leave out {option}.")
         if not self.lora:
             return
         require_at_least(1, "--lora-rank", self.lora_rank, most=MAX_LORA_SETTING)
@@ -188,8 +189,7 @@ FEW_EPOCHS = 10
 EVALUATIONS_FOR_FEW_EPOCHS = 20
 PATIENCE_SHARE = 0.1
 MIN_PATIENCE = 10
-"""Lower limit of the default of `early_stop`. With this limit, no clean run in benchmarks/training stops before its
-best model."""
+"""Smallest default of `early_stop`. With this default, no run in benchmarks/training stops before its best model."""
 
 
 class Budget(NamedTuple):
@@ -215,8 +215,9 @@ class Budget(NamedTuple):
         epochs: float = recipe.epochs if config.epochs is None else config.epochs
         epochs = epochs if config.tokens is None else config.tokens / ids
         steps = max(1, math.ceil(round(windows * epochs, 6) / per_step))
-        # A run of complete epochs may end with a smaller step. Any other run is rounded up to full steps: with several
-        # processes, a smaller step could leave some processes without windows, and the others would wait for them.
+        # In a single process, a run of complete epochs may end with a smaller step. Any other run is rounded up to full
+        # steps. With several processes, a smaller step could leave some processes without windows, and the other
+        # processes would wait for them.
         is_complete_epochs = config.tokens is None and epochs == int(epochs) and world_size == 1
         num_windows = windows * int(epochs) if is_complete_epochs else steps * per_step
         every = config.eval_every

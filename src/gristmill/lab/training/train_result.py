@@ -21,7 +21,10 @@ STOP_TEXTS: dict[StopReason, str] = {
 
 
 class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores per frozen window. The total score is the sum of `totals` divided by the sum of `weights`."""
+    """Scores of the windows in the frozen test set of a comparison.
+
+    The total score is the sum of `totals` divided by the sum of `weights`.
+    """
 
     totals: list[float]
     """Bits of each window, or nats if the number of bytes is unknown."""
@@ -62,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     test: Metric | None
     """Score of the saved model on the test split. None if the test split has no windows or no model was saved."""
     frozen: FrozenScores | None = None
-    """Scores on the frozen windows at the end of the run. None if the run had no frozen windows."""
+    """Scores on the frozen test set at the end of the run. None if the run is not part of a comparison."""
 
 
 def write_result(result: Result, folder: Path) -> None:

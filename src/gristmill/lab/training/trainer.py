@@ -1,6 +1,6 @@
 """The Trainer of transformers, adapted to gristmill's windows and evaluations.
 
-The Trainer treats the complete run as one epoch. Our batches continue across epoch boundaries, and the index of a batch
+The Trainer treats the complete run as one epoch. Batches continue across epoch boundaries, and the index of a batch
 determines its contents, so a run resumed in the middle of an epoch continues as if it had never stopped. The order of
 windows and the masks depend only on the seed. Checkpoints contain the state of torch's generator, which dropout uses.
 
@@ -37,7 +37,7 @@ STEPS_BETWEEN_LOSS_CHECKS = 20
 """Reading the loss makes the CPU wait for the GPU, so the loss is not checked after every step."""
 
 LOSSES = "losses.safetensors"
-"""File in a checkpoint with the sum of the losses since the last train line in metrics.jsonl, and their number."""
+"""File in a checkpoint with the sum and the number of the losses since the last train line in metrics.jsonl."""
 
 
 def training_arguments(
@@ -81,7 +81,7 @@ def learning_rate_share(step: int, *, warmup: int, steps: int) -> float:
 
 
 class WindowTrainer(Trainer):
-    """Trainer that gets its batches, evaluations and checkpoints from callbacks."""
+    """Trainer that uses callbacks for batches, losses, evaluations and checkpoints."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class WindowTrainer(Trainer):
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Create a linear warm-up and cosine decay. The schedules of the Trainer waste the first step at rate 0."""
+        """Create a linear warm-up with cosine decay. The Trainer's own schedules waste the first step at rate 0."""
         chosen: Any = self.optimizer if optimizer is None else optimizer
         share = functools.partial(learning_rate_share, warmup=self._warmup_steps, steps=num_training_steps)
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, share)
@@ -174,7 +174,7 @@ class WindowTrainer(Trainer):
         if self.args.should_save:
             self._on_save(Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
 
-    def _save(self, output_dir: str = "", *_: Any, **__: Any) -> None:  # type: ignore[override] # always given
+    def _save(self, output_dir: str = "", *_: Any, **__: Any) -> None:  # type: ignore[override]
         self._learner.save(Path(output_dir))
         safetensors.torch.save_file(self._losses.state(), Path(output_dir) / LOSSES)
 
@@ -184,7 +184,8 @@ class WindowTrainer(Trainer):
             self._learner.load(checkpoint)
             self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
 
-    # The Trainer reads these files with torch's `weights_only`, which loads tensors and plain values and runs no code.
+    # The Trainer reads the optimizer, scheduler and generator states with torch's `weights_only`, which loads only
+    # tensors and plain values and runs no code.
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with explain_checkpoint_errors(checkpoint):
@@ -199,9 +200,9 @@ class WindowTrainer(Trainer):
 
 
 class _LossMean:
-    """Mean loss since the last train line in metrics.jsonl. Checkpoints contain its state.
+    """Mean loss since the last train line in metrics.jsonl. Checkpoints contain the sum and the number of the losses.
 
-    The Trainer does not save its own running loss, so with that loss, a resumed run would report a different mean.
+    The Trainer's own mean loss is not saved in checkpoints, so a resumed run would report a different mean.
     """
 
     def __init__(self) -> None:
@@ -209,7 +210,7 @@ class _LossMean:
         self._count = 0
 
     def add(self, loss: torch.Tensor) -> None:
-        self._sum = self._sum + loss  # the sum stays on the GPU, so that adding does not wait for it
+        self._sum = self._sum + loss  # the sum stays on the GPU, so adding does not wait for the GPU
         self._count += 1
 
     def take_mean(self) -> float:
