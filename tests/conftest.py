@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 set_up_environment()
 disable_tqdm_monitor()
-# Tests must not fail on slow machines, so neither the generation of examples nor their run has a time limit.
+# Tests must not fail on slow machines, so Hypothesis limits neither the time of a test nor of generating examples.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -101,7 +101,7 @@ SLOW_FIXTURES = {"chromium", "cluster", "moto"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """If only quick tests run, do not load files in which all tests are slow."""
+    """If only quick tests run, do not load files in which all tests are slow or need PyTorch."""
     is_skipped = config.option.markexpr == "not slow" and _path_in_tests(collection_path) in {*SLOW, *NEED_TORCH}
     return is_skipped or None
 
@@ -117,8 +117,8 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 def _sort_key(item: pytest.Function) -> int:
     """Return a sort key that puts tests with Ray and PyTorch first, so that one pytest-xdist process runs all of them.
 
-    In several processes, each would start a Ray cluster, and PyTorch slows forks down. An idle process takes tests from
-    the end of another process's queue, so the first tests remain in the first process.
+    Otherwise, each process would start a Ray cluster, and PyTorch would slow down forks in all of them. An idle process
+    takes tests from the end of another process's queue, so the first tests remain in the first process.
     """
     return 0 if "cluster" in item.fixturenames else 1 if _path_in_tests(item.path) in NEED_TORCH else 2
 
@@ -138,7 +138,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs a GPU or a browser if it is missing. For other tests, load neither CUDA nor Playwright."""
+    """Skip a test if it needs a GPU or a browser that is missing. For other tests, load neither CUDA nor Playwright."""
     if item.get_closest_marker("gpu") is not None:
         try:
             require_cuda()
@@ -147,5 +147,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "chromium" in item.fixturenames:
         from support.browser import chromium_path
 
-        if chromium_path() is None:  # with the test name, so that the summary lists each skipped test
+        if chromium_path() is None:  # the reason contains the test name, so that the summary lists each skipped test
             pytest.skip(f"SKIPPED because neither Chromium nor Chrome is installed: {item.name}")

@@ -1,4 +1,4 @@
-"""The public API, and the modules that importing it loads. `lint-imports` checks the layers."""
+"""Tests of the public API and of the modules that `import gristmill` loads. `lint-imports` checks the layers."""
 
 import ast
 import subprocess
@@ -78,7 +78,7 @@ def test_importing_loads_nothing_heavy(module):
     assert not loaded & heavy
 
 
-def test_a_build_never_loads_awkward(tmp_path):
+def test_build_does_not_load_heavy_libraries(tmp_path):
     code = (
         "import sys, gristmill\n"
         "gristmill.build(gristmill.Config(sources=[sys.argv[1]], out=sys.argv[2]))\n"

@@ -1,4 +1,4 @@
-"""mlcroissant accepts croissant.json as valid Croissant 1.1 and reads the rows of the dataset with it."""
+"""mlcroissant accepts croissant.json as valid Croissant 1.1 and uses the file to read the rows of the dataset."""
 
 import json
 from itertools import islice
@@ -56,7 +56,7 @@ def open_card(folder: Path, manifest):
 
 
 def to_row(record):
-    """Convert a record of mlcroissant to a row, with text as str."""
+    """Convert a record of mlcroissant to a row. Texts become str."""
     return {
         name.removeprefix("rows/"): value.decode() if isinstance(value, bytes) else value
         for name, value in record.items()

@@ -1,4 +1,4 @@
-"""`datasets` and the Hub accept the README.md of a dataset, and no name in a repository can break the file."""
+"""`datasets` loads a dataset with its README.md, and no name in a repository can break the file."""
 
 import json
 import re
@@ -341,7 +341,7 @@ def test_every_column_is_described():
 
     assert all(map(describe_column, COLUMNS))
     assert features([IDS, "segments"]) is None, (
-        "columns of objects need no features, because `datasets` infers their type"
+        "features() must return None if a column contains objects, because `datasets` infers their type"
     )
     simple = [name for name, column in COLUMNS.items() if column.kind is not Kind.OBJECTS]
     assert [one["name"] for one in features(simple)] == simple

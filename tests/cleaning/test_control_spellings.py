@@ -1,4 +1,4 @@
-"""Tests of finding, respelling and restoring control tokens, with a slow reference."""
+"""Tests that spellings of control tokens are found, changed and restored, compared with a slow reference."""
 
 import re
 
@@ -39,7 +39,7 @@ texts = st.lists(PARTS, max_size=14).map("".join)
 
 
 def find_spellings(text):
-    """Return the offsets of all spellings, even if they overlap, found with regular expressions of Python."""
+    """Find all spellings, including overlapping ones, with the `re` module. Return their offsets."""
     shapes = [r"<\|[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*｜>"]
     shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>", r"<SPECIAL_[0-9]+>"]
     pattern = "|".join((*map(re.escape, SPELLINGS.names), *shapes))
@@ -70,7 +70,7 @@ def test_texts_with_spellings_are_found_in_a_batch(texts_in_batch):
 
 @given(st.text(alphabet="ab< ", max_size=12))
 def test_spellings_created_by_inserted_spaces_are_respelled(text):
-    """Use names that contain spaces, and names that begin with the character before which a space is inserted."""
+    """A space inserted into the spelling `<a` makes `< a`, which is also a spelling."""
     overlapping = Spellings(("<a", "< a", " a<", "ab"), ())
     respelled = respell(text.encode(), overlapping)
     if respelled is not None:

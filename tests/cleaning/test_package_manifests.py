@@ -34,9 +34,9 @@ def package_json(license):  # noqa: A002
 
 
 def folder_licenses(files, num_above=0):
-    """Return the licenses of the folders that contain `files`, a dict of contents by path.
+    """Return the licenses of the folders that contain `files`, a dict from paths to contents.
 
-    A file that has neither the name of a manifest nor of a license file is a text to which a manifest refers.
+    A file that is named neither like a manifest nor like a license is a text to which a manifest refers.
     """
     names = {path: path.rpartition("/")[2] for path in files}
     manifests = {path: read_manifest(names[path], files[path]) for path in files if names[path] in MANIFEST_NAMES}
@@ -300,7 +300,7 @@ def test_folders_above_the_source_are_searched_up_to_the_limit():
     assert folder_licenses(files, num_above=2).of("src/a.rs") == License("ISC", "../../Cargo.toml")
     assert folder_licenses({"../LICENSE": MIT}, num_above=1).of("a.py") == License("MIT", "../LICENSE")
     assert folder_licenses({"../../LICENSE": MIT}, num_above=1).of("a.py") == License(NOASSERTION, None)
-    # In a table, the `..` in a path does not refer to the parent folder.
+    # With num_above=0, as in a table, `..` in a path does not refer to a parent folder.
     assert folder_licenses({"../LICENSE": MIT}).of("a.py") == License(NOASSERTION, None)
 
 

@@ -366,7 +366,7 @@ def test_is_minimum_matches_the_check():
         assert is_defect == (rule.is_minimum and value is not None), rule.name
 
 
-def test_benchmark_settings_without_rules_turn_off_every_rule():
+def test_plain_benchmark_settings_turn_off_every_rule():
     config = load_config({"sources": ["src"], "out": "out"}, ROOT / "benchmarks/plain.toml")
     for rule in RULES:
         assert getattr(config.rules, rule.name) is False, rule.name
@@ -402,7 +402,7 @@ HUGE = {
     "base64 lines": in_lines(base64_of(76_000) * 12, 76),
     "rulers": (b"-" * 60 + b"\n") * 16_000,
     "almost pieces": (b"A1b" * 18 + b"\n") * 18_000,
-    "pieces apart": (b"A1b" * 20 + b",") * 16_000,
+    "separate pieces": (b"A1b" * 20 + b",") * 16_000,
     "escapes": b"\\x41" * 250_000,
     "backslashes": b"\\" * 1_000_000,
     "bytes": b"0x1f, " * 160_000,

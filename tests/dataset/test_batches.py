@@ -1,4 +1,4 @@
-"""An epoch draws every row once, or in proportion to its weight, and divides the draws among all ranks."""
+"""An epoch draws every row once, or rows in proportion to their weights, and divides the draws among all ranks."""
 
 from collections import Counter
 
@@ -74,7 +74,7 @@ def test_ranks_together_cover_every_epoch_once(num_rows, world_size, batch_size,
 
 
 @given(st.integers(1, 40), worlds, batch_sizes)
-def test_batches_of_all_ranks_equal_those_of_one_larger_rank(num_rows, world_size, batch_size):
+def test_batches_of_all_ranks_equal_the_larger_batches_of_a_single_rank(num_rows, world_size, batch_size):
     order = Order(num_rows)
     sampler = Batches(order, batch_size * world_size, epochs=None, across_epochs=True, num_batches=7)
     ranks = [

@@ -1,4 +1,4 @@
-"""Masking selects tokens at the requested rate, never selects special tokens, and leaves other tokens unchanged."""
+"""Masking selects tokens at the requested rate, never selects special tokens, and changes only selected tokens."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_mask_depends_on_the_draw_and_not_on_the_batch(codebert, ids):
 
 
 def mix_bits(state):
-    """Mix the bits of a number as SplitMix64 does, with Python integers."""
+    """Mix the bits of a number as in SplitMix64, with Python integers."""
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
     return state ^ (state >> 31)
@@ -151,7 +151,7 @@ def test_batches_are_padded_to_the_longest_item_a_multiple_or_the_window_length(
     assert (batch["input_ids"][1, 5:] == 1).all()
 
 
-def test_vocabulary_has_the_bytes_of_the_text(codebert, ids):
+def test_token_properties_match_the_tokenizer(codebert, ids):
     vocabulary = TokenProperties.of(codebert)
     assert vocabulary.num_bytes[ids].sum() == len(codebert.decode(ids))
     assert set(np.flatnonzero(vocabulary.is_control)) == codebert.definition.control_ids

@@ -1,4 +1,4 @@
-"""If a dataset is rebuilt while it is read, readers return the rows of a single build or raise an error."""
+"""If a dataset is rebuilt during reading, readers return the rows of a single build or raise an error."""
 
 import os
 import pickle
@@ -32,7 +32,7 @@ FORMATS = {"plain": {}, "zstd": {"compress": "zstd"}, "parquet": {"formats": ["p
 
 
 def distinct_text(seed):
-    """Return a text. Texts of different seeds have the same size and are not near-duplicates."""
+    """Return a text of fixed size. Texts of different seeds are not near-duplicates."""
     words = random.Random(seed)
     return "".join(f"{word} = {word[::-1]}\n" for word in ("".join(words.choices("abcdefgh", k=9)) for _ in range(60)))
 
@@ -103,10 +103,10 @@ READERS = {
 }
 
 
-def read_and_replace(reader, out, other, last):
-    """Run a reader and replace the dataset when the reader opens its `last`-th file, or never if `last` is 0.
+def read_and_replace(reader, out, other, replace_at):
+    """Run a reader, and replace the dataset when the reader opens file number `replace_at`. 0 means never.
 
-    Return the result or the error of the reader, and the number of files that it opened.
+    Return the result or the error of the reader, and the number of files that the reader opened.
     """
     num_opened = 0
     is_replacing = False
@@ -118,7 +118,7 @@ def read_and_replace(reader, out, other, last):
             return
         if os.fsdecode(arguments[0]).startswith(f"{out}/"):
             num_opened += 1
-            if num_opened == last:
+            if num_opened == replace_at:
                 is_replacing = True
                 replace(out, other)
                 is_replacing = False
@@ -147,10 +147,10 @@ def test_every_reader_returns_one_build_or_fails(copied, tmp_path, reader, name)
     assert first != second or reader == "tokenizer"
     num_errors = 0
     moments = range(1, num_opened + 1)
-    for last in random.Random(reader).sample(moments, min(num_opened, MAX_MOMENTS)):
-        out, other = copied(name, str(last))
+    for replace_at in random.Random(reader).sample(moments, min(num_opened, MAX_MOMENTS)):
+        out, other = copied(name, str(replace_at))
         shutil.copytree(out, out.with_name("kept"))
-        found, _ = in_a_process(read_and_replace, reader, out, other, last)
+        found, _ = in_a_process(read_and_replace, reader, out, other, replace_at)
         if isinstance(found, GristmillError):
             num_errors += 1
             assert isinstance(found, DatasetError), found
@@ -160,7 +160,7 @@ def test_every_reader_returns_one_build_or_fails(copied, tmp_path, reader, name)
     assert num_errors or reader == "tokenizer"
 
 
-def test_open_rows_remain_readable_and_others_are_rejected(copied):
+def test_open_file_remains_readable_and_other_reads_are_rejected(copied):
     out, other = copied()
     dataset = open_dataset(out)
     before = dict(dataset["train"][0])
@@ -177,7 +177,7 @@ def test_open_rows_remain_readable_and_others_are_rejected(copied):
     assert dict(open_dataset(out)["train"][0]) != before
 
 
-def test_added_format_or_identical_build_is_the_same_edition(copied):
+def test_rows_remain_readable_after_an_export_or_an_identical_build(copied):
     out, _ = copied()
     dataset = open_dataset(out)
     export(out, "npy", workers=1)

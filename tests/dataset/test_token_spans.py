@@ -1,4 +1,4 @@
-"""Windows of a text are joined into spans."""
+"""Tests that the windows of a text are joined into spans of consecutive ids."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from gristmill.dataset.token_spans import TokenSpan, join_spans
 
 
 @given(st.integers(1, 300), st.lists(st.tuples(st.integers(0, 280), st.integers(1, 60)), max_size=12), st.randoms())
-def test_windows_in_any_order_are_joined_to_the_text(size, ranges, rng):
+def test_windows_in_any_order_are_joined_into_spans(size, ranges, rng):
     ids = np.arange(size, dtype=np.uint32)
     windows = [TokenSpan(start, ids[start : start + length]) for start, length in ranges if start < size]
     rng.shuffle(windows)

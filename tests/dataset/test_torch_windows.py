@@ -159,7 +159,7 @@ def test_state_after_set_epoch_is_at_the_beginning_of_that_epoch(dataset):
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_loading_does_not_use_the_global_generator(dataset, num_workers, streaming):
+def test_loading_does_not_use_the_global_random_generator(dataset, num_workers, streaming):
     windows = dataset.torch("test", streaming=streaming)
     before = torch.random.get_rng_state()
     list(windows.loader(8, windows.masked_collator(), num_workers=num_workers))
@@ -211,7 +211,7 @@ def test_variants_are_left_out_on_request(package, tmp_path):
         noisy.torch("train", without=["noisy"])
 
 
-def test_compressed_windows_are_the_same(dataset, corpus, tmp_path):
+def test_compression_does_not_change_the_windows(dataset, corpus, tmp_path):
     output = OutputConfig(compress="zstd", shard_bytes=9_000_000)
     packed = built_from(corpus, tmp_path / "packed", output=output)
     assert len([name for name in packed.manifest.files if name.startswith("train")]) > 1
@@ -290,15 +290,12 @@ def test_stream_resumes_within_an_epoch(dataset, num_delivered, monkeypatch):
 
 @pytest.mark.usefixtures("small_blocks")
 def test_each_worker_of_a_stream_has_its_own_state(dataset, monkeypatch):
-    """The split is large enough for several pools of several blocks per worker."""
+    """The split is so large that each worker reads several pools, each of several blocks."""
     monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 3)
     num_rows = len(dataset["validation"])
     assert num_rows > 4 * 2 * 3 * 8
-    options = {
-        "batch_size": None,
-        "num_workers": 2,
-        "multiprocessing_context": "fork",
-    }  # forked workers inherit the patched constants
+    # Forked workers inherit the patched constants.
+    options = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}
     complete = list(DataLoader(StateReportingStream(dataset.torch("validation", streaming=True)), **options))
     assert sorted(row for _, row, _ in complete) == list(range(num_rows))
     num_delivered = num_rows // 2 + 1
@@ -394,7 +391,7 @@ def test_empty_split_has_no_batches(tree, tmp_path, streaming):
     assert not list(windows.loader(8, windows.causal_collator(), num_workers=1))
 
 
-def test_two_ranks_see_the_masks_of_one(dataset):
+def test_two_ranks_see_the_masks_of_one_rank(dataset):
     def masked(batch_size, **options):
         windows = dataset.torch("test", **options)
         return list(windows.loader(batch_size, windows.masked_collator(), across_epochs=True, epochs=2, drop_last=True))

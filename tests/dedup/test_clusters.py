@@ -73,7 +73,7 @@ def test_recall_is_at_least_099_at_jaccard_08_and_no_pair_below_the_limit_is_joi
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 12), st.integers(1, 40))
-def test_clusters_hold_only_documents_connected_by_similar_pairs(seed, count, length):
+def test_clusters_contain_only_documents_connected_by_similar_pairs(seed, count, length):
     rng = random.Random(seed)
     base = [rng.randrange(6) for _ in range(length)]
     documents = [mutated(rng, base, rng.choice([0, 0.02, 0.1, 0.5])) for _ in range(count)]
@@ -115,7 +115,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
 
 
 def test_tiny_files_cost_a_few_comparisons_each():
-    """Many files are half similar, but each is compared with only a few others."""
+    """Many pairs of files are half similar, but each file is compared with only a few other files."""
     rng = random.Random(3)
     arrays = [
         np.array([1, 2, 3, 4, rng.randrange(600), 5, rng.randrange(50), 6][: rng.randrange(5, 9)], np.uint16)
@@ -134,7 +134,7 @@ def test_tiny_files_cost_a_few_comparisons_each():
     assert num_reads < 60_000, num_reads
 
 
-def test_dissimilar_documents_with_one_key_are_not_all_compared(monkeypatch):
+def test_dissimilar_documents_with_equal_keys_are_not_all_compared(monkeypatch):
     """A thousand dissimilar documents have the same key in every band."""
     rng = random.Random(4)
     arrays = [np.array(random_ids(rng, 30), np.uint16) for _ in range(1000)]

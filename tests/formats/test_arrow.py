@@ -103,7 +103,7 @@ def test_no_empty_file_follows_a_file_filled_by_the_last_row(tmp_path, monkeypat
 
 @settings(max_examples=150, deadline=None)
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 255))
-def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byte):
+def test_truncated_file_is_reported_and_changed_byte_does_not_crash(fraction, byte):
     schema, batch = plain_schema(), plain_batch(40)
     with tempfile.TemporaryDirectory() as name:
         ARROW.write([batch], Target(Path(name), Split.TRAIN, schema))
@@ -119,7 +119,7 @@ def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byt
             rows.read(0, len(rows))
 
 
-def test_file_without_end_marker_is_damaged(tmp_path):
+def test_file_without_end_marker_is_reported(tmp_path):
     schema = plain_schema()
     ARROW.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, schema))
     path = tmp_path / ONE_FILE[0]
@@ -129,7 +129,7 @@ def test_file_without_end_marker_is_damaged(tmp_path):
         ARROW.open(tmp_path, Split.TRAIN, schema)
 
 
-def test_other_columns_are_refused(tmp_path):
+def test_file_with_different_columns_is_refused(tmp_path):
     ARROW.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
         with pytest.raises(DatasetError, match="its columns differ from those of the dataset"):

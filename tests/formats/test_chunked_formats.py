@@ -1,4 +1,4 @@
-"""Behavior that MDS and LitData share: rows are in chunks with an index, and damaged files are reported."""
+"""Tests of what MDS and LitData share: rows are in chunks with an index, and damaged files are reported."""
 
 import json
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ class ChunkedFormat(NamedTuple):
     format_: Format
     module: Any
     first_chunk: str
-    """Name of the first chunk."""
+    """File name of the first chunk."""
     chunks: str
     """Key of the list of chunks in the index."""
     num_rows: str
-    """Key of the number of rows in the entry of a chunk."""
+    """Key of the number of rows in the index entry of a chunk."""
 
     def write(self, folder, schema, *parts):
         return self.format_.write(iter(parts), Target(folder, Split.TRAIN, schema))
@@ -80,7 +80,7 @@ def test_split_without_rows_has_no_files(tmp_path, chunked):
 def change_index(change):
     """Return a function that damages the index of a split.
 
-    `change` is called with the index, its list of chunks and the format. It changes the index in place or returns a new one.
+    `change` is called with the index, its list of chunks and the format. It changes the index or returns a new index.
     """
 
     def damage(folder, chunked):
@@ -154,7 +154,7 @@ SCHEMAS = {
 @every_format
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_changed_byte_gives_rows_or_dataset_error(tmp_path, chunked, schema):
-    """Change one byte at a time: first anywhere in the file, then in its first 200 bytes, which hold counts and sizes."""
+    """Change one byte at a time: first anywhere in the file, then in its first 200 bytes, with counts and sizes."""
     chunked.write(tmp_path, schema, make_batch(schema, 2))
     path = tmp_path / "train" / chunked.first_chunk
     content = path.read_bytes()

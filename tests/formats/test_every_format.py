@@ -1,4 +1,4 @@
-"""Requirements that every format in the table FORMATS must meet."""
+"""Tests of the requirements that every format in the table FORMATS must meet."""
 
 import json
 import tempfile
@@ -79,7 +79,7 @@ def test_several_tasks_write_the_same_split_as_one_task(name, case, cuts):
 
 def test_generated_rows_have_every_column():
     assert {*EVERY, *PACKED, "attention_mask"} == set(COLUMNS) - {"tokens"}, (
-        "generate every column except tokens, which only documents have"
+        "EVERY and PACKED must contain every column except attention_mask and tokens"
     )
 
 
@@ -137,7 +137,7 @@ READERS = {
     "mds": lambda folder, _schema: read_with_library(folder, "read_mds"),
     "litdata": lambda folder, _schema: read_with_library(folder, "read_litdata"),
 }
-"""Functions that read the rows of train without gristmill: with the library of the format, or manually."""
+"""Functions that read the rows of the train split without the readers of gristmill."""
 
 
 @pytest.mark.parametrize("name", FORMATS)

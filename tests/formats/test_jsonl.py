@@ -67,12 +67,12 @@ class DocumentCase(NamedTuple):
     fim: list[FimWindow]
     """One entry per window."""
     closes: list[bool]
-    """True for windows that end their document."""
+    """One entry per window: True if the window ends its document."""
 
 
 @st.composite
 def documents(draw, schema):
-    """Generate a random text, and cut it into tokens at random bytes, even inside characters."""
+    """Generate a random text, and cut the text into tokens at random bytes, even inside characters."""
     utf8 = draw(st.text(min_size=1, max_size=150)).encode()
     cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
     num_tokens = len(cuts) - 1
@@ -161,7 +161,7 @@ def expected_rows(schema, made):
 
 
 def text_between(one, start, end):
-    """Return the text of tokens `start` to `end`. A character that two tokens share belongs to the first of them."""
+    """Return the text of tokens `start` to `end`. A character split between two tokens belongs to the first of them."""
     at, to = one.starts[start], one.starts[end]
     while at < len(one.utf8) and one.utf8[at] & 0xC0 == 0x80:
         at += 1
@@ -248,7 +248,7 @@ def test_rows_are_read_by_number(tmp_path):
     assert list(file) == lines
 
 
-def test_file_with_wrong_number_of_rows_is_damaged(tmp_path):
+def test_file_with_wrong_number_of_rows_is_reported(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n{}\n")
     with pytest.raises(DatasetError, match="damaged: it has 2 rows, but the manifest records 3"):

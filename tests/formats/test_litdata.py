@@ -1,4 +1,4 @@
-"""LitData files are byte-identical to those of the library, which can read them. Damaged files are reported."""
+"""Tests of LitData: the litdata library writes the same bytes and reads the files. Damaged files are reported."""
 
 import json
 

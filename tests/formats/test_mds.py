@@ -1,4 +1,4 @@
-"""MDS files are byte-identical to those of the library, which can read them. Damaged files are reported."""
+"""Tests of MDS: the streaming library writes the same bytes and reads the files. Damaged files are reported."""
 
 import json
 
@@ -86,7 +86,7 @@ def test_id_outside_the_vocabulary_is_refused(tmp_path):
 
 
 class Damage:
-    """Make functions that damage the index or the first shard. The reader must report each damage."""
+    """Factories of functions that damage the index or the first shard."""
 
     @staticmethod
     def index(change):

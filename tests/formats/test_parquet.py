@@ -108,7 +108,7 @@ def test_only_needed_row_groups_are_read(tmp_path):
 
 @settings(max_examples=80, deadline=None)
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 255))
-def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byte):
+def test_truncated_file_is_reported_and_changed_byte_does_not_crash(fraction, byte):
     schema, batch = plain_schema(), plain_batch(40)
     with tempfile.TemporaryDirectory() as name:
         PARQUET.write([batch], Target(Path(name), Split.TRAIN, schema))
@@ -124,7 +124,7 @@ def test_truncated_file_is_damaged_and_changed_byte_does_not_crash(fraction, byt
             rows.read(0, len(rows))
 
 
-def test_other_columns_are_refused(tmp_path):
+def test_file_with_different_columns_is_refused(tmp_path):
     PARQUET.write([plain_batch(3)], Target(tmp_path, Split.TRAIN, plain_schema()))
     for schema in (plain_schema(vocab_size=1 << 20), plain_schema(columns=("input_ids", "path"))):
         with pytest.raises(DatasetError, match="its columns differ from those of the dataset"):
@@ -164,7 +164,7 @@ def test_values_that_do_not_fit_the_type_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "bad_segment", [{"repo": "r"}, {"repo": "r", "start": 1, "path": "p"}, {"repo": "r", "start": "x"}]
 )
-def test_segments_must_have_the_keys_of_the_first(tmp_path, bad_segment):
+def test_segments_must_have_the_keys_of_the_first_segment(tmp_path, bad_segment):
     schema = plain_schema(columns=("input_ids", "segments"))
     rows = [[{"repo": "r", "start": 1}], [bad_segment]]
     with pytest.raises(OutputError, match="segments"):

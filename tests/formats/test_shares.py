@@ -1,4 +1,4 @@
-"""Division of the rows of a split into tasks."""
+"""Tests of the division of a split into shares. One task writes one share."""
 
 from itertools import accumulate
 

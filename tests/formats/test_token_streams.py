@@ -79,7 +79,10 @@ def read_files(folder):
 
 
 def reference_stream(rows, schema):
-    """Return the stream, the ends of documents, and (offset, count, is_framed) of each row. Slow and simple."""
+    """Return the stream, the ends of documents, and (offset, count, is_framed) of each row. Slow, obvious reference.
+
+    `is_framed` is true if the stream stores the row without its special ids.
+    """
     documents, windows, last = [], [], None
     for one in rows:
         ids = one["input_ids"]
@@ -250,7 +253,7 @@ def test_document_can_span_several_batches(tmp_path):
     assert stream_and_ends(BIN, tmp_path / "out") == ([*ids[:89], 3], [90])
 
 
-def test_batch_can_be_a_view_into_another(tmp_path):
+def test_batch_can_be_a_view_into_another_batch(tmp_path):
     rows = [row(framed([number]), path=str(number)) for number in range(5)]
     whole = to_batch(rows)
     part = WindowBatch(Ragged(whole.ids.values, whole.ids.offsets[1:4]), slice_batch(whole, 1, 3).columns)
@@ -318,7 +321,7 @@ def read_all(format_, folder):
         ("frame", 255),
     ],
 )
-def test_positions_outside_the_stream_are_damage(format_, tmp_path, column, value):
+def test_positions_outside_the_stream_are_reported(format_, tmp_path, column, value):
     write_rows(format_, tmp_path / "out", [row(framed(range(4, 10)))])
     windows = np.load(tmp_path / "out/train.windows.npy", mmap_mode="r+")
     windows[column] = value
@@ -330,7 +333,7 @@ def test_positions_outside_the_stream_are_damage(format_, tmp_path, column, valu
 
 
 @EACH_FORMAT
-def test_files_of_different_builds_are_damaged(format_, tmp_path):
+def test_mixed_files_of_different_builds_are_reported(format_, tmp_path):
     write_rows(format_, tmp_path / "one", [row(framed([5])), row(framed([6]), path="b.py")])
     write_rows(format_, tmp_path / "other", [row(framed([5, 5, 5, 5]))])
     for name in read_files(tmp_path / "one"):
@@ -348,7 +351,7 @@ def test_files_of_different_builds_are_damaged(format_, tmp_path):
 
 
 @EACH_FORMAT
-def test_truncated_or_extended_files_are_damaged(format_, tmp_path):
+def test_truncated_or_extended_files_are_reported(format_, tmp_path):
     write_rows(format_, tmp_path / "out", [row(framed([5])), row(framed([6]), path="b.py")])
     for name, content in read_files(tmp_path / "out").items():
         if name == "train.stream.json":
@@ -394,7 +397,7 @@ def test_changed_byte_gives_rows_or_dataset_error(format_, tmp_path):
         ("lines", [None]),
     ],
 )
-def test_columns_of_the_wrong_type_are_damaged(tmp_path, column, value):
+def test_columns_of_the_wrong_type_are_reported(tmp_path, column, value):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     path = tmp_path / "out/train.rows.jsonl"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {column: value}) + "\n")
@@ -403,14 +406,14 @@ def test_columns_of_the_wrong_type_are_damaged(tmp_path, column, value):
 
 
 @pytest.mark.parametrize("line", ["", "{}", "null", "[]", "{", "[" * 100_000, '{"path": "a"}\r'])
-def test_lines_that_are_not_rows_are_damaged(tmp_path, line):
+def test_lines_that_are_not_rows_are_reported(tmp_path, line):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     (tmp_path / "out/train.rows.jsonl").write_text(line + "\n")
     with pytest.raises(DatasetError, match=r"'.*train.rows.jsonl' is damaged"):
         read_all(BIN, tmp_path / "out")
 
 
-def test_negative_ids_are_damage(tmp_path):
+def test_negative_ids_are_reported(tmp_path):
     schema = SCHEMA._replace(vocab_size=100_000)
     write_rows(MEGATRON, tmp_path / "out", [row(framed([5]))], schema)
     (tmp_path / "out/train.bin").write_bytes(np.array([-1, 3], "<i4").tobytes())
@@ -418,7 +421,7 @@ def test_negative_ids_are_damage(tmp_path):
         MEGATRON.open(tmp_path / "out", Split.TRAIN, schema).read(0, 1)
 
 
-def test_impossible_special_ids_or_columns_are_damage(tmp_path):
+def test_impossible_special_ids_or_columns_are_reported(tmp_path):
     write_rows(BIN, tmp_path / "out", [row(framed([5]))])
     for bad_value in ({"prefix": (2**70,)}, {"suffix": (-1,)}, {"columns": ("input_ids", "other")}):
         with pytest.raises(DatasetError, match="is damaged"):

@@ -78,7 +78,7 @@ def test_same_rows_give_the_same_bytes(batch):
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: raw[-9:]])
-def test_truncated_file_is_damaged(tmp_path, damage):
+def test_truncated_file_is_reported(tmp_path, damage):
     path = write(tmp_path / "a.zst", rows(300))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DatasetError, match="damaged"):
@@ -86,7 +86,7 @@ def test_truncated_file_is_damaged(tmp_path, damage):
 
 
 @pytest.mark.parametrize("at", range(3, 3000, 97))
-def test_file_with_a_flipped_bit_is_damaged(tmp_path, at):
+def test_file_with_a_flipped_bit_is_reported(tmp_path, at):
     path = write(tmp_path / "a.zst", rows(300))
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -105,7 +105,7 @@ def test_huge_size_in_the_table_is_not_allocated(tmp_path):
         ZstdJsonlFile(path, 300)[0]
 
 
-def test_file_with_wrong_number_of_rows_is_damaged(tmp_path):
+def test_file_with_wrong_number_of_rows_is_reported(tmp_path):
     with pytest.raises(DatasetError, match="300 rows, but the manifest records 301"):
         ZstdJsonlFile(write(tmp_path / "a.zst", rows(300)), 301)[0]
 

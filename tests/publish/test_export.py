@@ -1,4 +1,4 @@
-"""In every format, an export writes the same windows as a build."""
+"""Tests of gristmill export: in every format, an export writes the same windows as a build."""
 
 import fcntl
 import hashlib
@@ -79,7 +79,7 @@ def test_format_is_the_same_from_a_build_and_from_an_export(make_dataset, tmp_pa
 
 
 @pytest.mark.parametrize("sections", [{}, {"window": WindowConfig(pack="best-fit")}])
-def test_many_tasks_write_the_same_files_as_one(source, tmp_path, monkeypatch, sections):
+def test_many_tasks_write_the_same_files_as_one_task(source, tmp_path, monkeypatch, sections):
     names = [name for name in FORMATS if name != "jsonl"]
     joined = {name for name in names if formats.get_format(name).has_own_writer}
 
@@ -323,7 +323,7 @@ def test_interrupted_export_is_rolled_back(make_dataset, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out").iterdir()} == before | {"bin", "npy"}
 
 
-def test_nothing_is_moved_if_one_name_exists(make_dataset, tmp_path):
+def test_nothing_is_written_if_one_file_already_exists(make_dataset, tmp_path):
     make_dataset(tmp_path / "out", formats=["bin"])
     (tmp_path / "out/train.jsonl").write_text("my notes")
     (tmp_path / "out/parquet").mkdir()

@@ -1,4 +1,4 @@
-"""The library of each trainer reads the rows of the dataset from the exported folder."""
+"""Tests of exports for trainers: the library of each trainer reads the rows of the dataset from the exported folder."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def contents(folder):
 
 
 def segments(row):
-    """Return the ids of each segment in segment_ids."""
+    """Return the ids of each segment of a row."""
     pairs = zip(row["segment_ids"], row["input_ids"], strict=True)
     return [[token for _, token in segment] for _, segment in groupby(pairs, key=lambda pair: pair[0])]
 
@@ -95,7 +95,7 @@ def labels(parts):
 
 
 def documents(dataset, split):
-    """Return the ids of each document, with its end token."""
+    """Return the ids of each document of a split, with the end tokens."""
     rows = groupby(dataset[split], key=lambda row: row["path"])
     return [[token for row in document for token in row["input_ids"]] for _, document in rows]
 
@@ -165,7 +165,7 @@ def test_litgpt_reads_blocks_of_the_stream(datasets, exported, tmp_path):
 
 
 @pytest.mark.skipif(not (READERS / "megatron").is_dir(), reason="megatron-core has wheels for Linux only")
-def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_path):
+def test_megatron_resets_positions_and_attention_at_each_document(datasets, exported, tmp_path):
     [loaded] = run_and_read(tmp_path, {"do": "load_with_megatron", "folder": exported / "megatron", "length": 64})
     dataset = open_dataset(datasets / "whole")
     for split, result in zip(dataset, loaded, strict=True):
@@ -182,7 +182,7 @@ def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_pat
     assert sum(len(result["samples"]) for result in loaded) > 10
 
 
-def test_torchtitan_restarts_at_each_document(datasets, exported, tmp_path):
+def test_torchtitan_restarts_positions_at_each_document(datasets, exported, tmp_path):
     import tokenizers
 
     [loaded] = run_and_read(tmp_path, {"do": "load_with_torchtitan", "folder": exported / "torchtitan", "length": 64})
@@ -217,7 +217,7 @@ def test_nanogpt_reads_a_stream_of_uint16(datasets, exported):
 
 
 def texts_of_rank(path, rank, num_ranks):
-    """Return the texts that nanochat reads from a shard on one rank: every n-th row group."""
+    """Return the texts that nanochat reads from a shard on one of n ranks: the texts of every n-th row group."""
     file = parquet.ParquetFile(path)
     groups = range(rank, file.num_row_groups, num_ranks)
     return [text for group in groups for text in file.read_row_group(group)["text"].to_pylist()]
@@ -237,7 +237,7 @@ def test_nanochat_uses_the_last_shard_for_validation(datasets, tmp_path, monkeyp
     assert all(texts_of_rank(validation, rank, 2) for rank in range(2))
 
 
-def test_many_files_contain_the_same_rows_as_one(datasets, exported, tmp_path, monkeypatch):
+def test_many_files_contain_the_same_rows_as_one_file(datasets, exported, tmp_path, monkeypatch):
     import datasets as library
 
     monkeypatch.setattr(trainer_files, "FILE_IDS", 10 * LENGTH)

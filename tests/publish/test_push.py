@@ -37,7 +37,7 @@ def add_to_readme(dataset, text):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """Dataset that passes all safety checks. Tests change only copies of it."""
+    """Dataset that passes all safety checks. Tests change only copies of the dataset."""
     root = tmp_path_factory.mktemp("made")
     build(Config(sources=[str(write_source(root / "repo"))], out=str(root / "dataset")))
     return root / "dataset"
@@ -356,7 +356,7 @@ def test_hub_error_is_reported_in_one_line(hub, push, dataset, fault, message):
     assert ID not in hub.repos or set(hub.repos[ID].files()) == {".gitattributes"}
 
 
-def test_push_after_an_error_uploads_the_rest(hub, push, dataset):
+def test_push_after_an_error_does_not_repeat_finished_uploads(hub, push, dataset):
     hub.acts.append(("POST", "/commit/", hub_server.hangs_up))
     assert push("--upload")[0] == 3
     hub.acts.clear()

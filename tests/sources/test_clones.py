@@ -1,4 +1,4 @@
-"""Tests of clones from `git http-backend`, in a small web server on the loopback interface, and from file URLs."""
+"""Tests of clones from file URLs, and from a web server on the loopback interface that runs `git http-backend`."""
 
 import base64
 import os
@@ -58,7 +58,7 @@ def file_url(work):
 
 
 class GitHandler(BaseHTTPRequestHandler):
-    """CGI host for `git http-backend`."""
+    """Handler that answers requests with the CGI program `git http-backend`."""
 
     def do_GET(self):
         server = self.server
@@ -251,7 +251,7 @@ def test_no_code_of_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
     write_tree(upstream, {".gitattributes": "*.big filter=evil\n", "x.big": "x", "hooks/post-checkout": "touch x"})
     commit(upstream, "hostile")
     push(upstream)
-    # Hooks and configuration of the served repository must not run either.
+    # Hooks and configured commands of the served repository must not run either.
     served = upstream.parent / "served/project.git"
     write_tree(served, {"hooks/post-checkout": f"#!/bin/sh\ntouch {marker}\n"})
     (served / "hooks/post-checkout").chmod(0o755)

@@ -38,7 +38,7 @@ def copies(tmp_path_factory):
 
 
 def lines_by_git(root, paths):
-    """Return, for each path, the number of the .gitignore line that decides whether git ignores the path, or None."""
+    """Map each path to the number of the .gitignore line that decides if git ignores the path, or to None."""
     request = b"".join(os.fsencode(path) + b"\0" for path in paths)
     command = ["git", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n"]
     result = subprocess.run(command, cwd=root, input=request, stdout=subprocess.PIPE, check=False)
@@ -48,7 +48,7 @@ def lines_by_git(root, paths):
 
 
 def lines_by_gristmill(root, content, names):
-    """Yield each path and the number of the .gitignore line that decides whether gristmill ignores the path, or None.
+    """Yield each path and the number of the .gitignore line that decides if gristmill ignores the path, or None.
 
     For a path in an ignored folder, the line that ignores the folder decides.
     """

@@ -1,4 +1,4 @@
-"""Tests of finding imports and resolving them to files of the repository, with a small tree for each language."""
+"""Tests that imports are found and resolved to files of the same repository, with a small tree for each language."""
 
 import pytest
 
@@ -104,12 +104,12 @@ def imported_files(tree):
     """Return the files that each file of a tree imports. Files without imports are left out."""
     paths = sorted(tree)
     languages = {path: language_of(path, tree[path].encode()) for path in paths}
-    read = {path: find_imports(tree[path].encode(), languages[path]) for path in paths}
+    imports = {path: find_imports(tree[path].encode(), languages[path]) for path in paths}
     files = RepoFiles(paths)
     for number, path in enumerate(paths):
         if languages[path] == "go-mod":
-            files.add_go_module(number, read[path])
-    found = {path: files.imported_by(number, languages[path], read[path]) for number, path in enumerate(paths)}
+            files.add_go_module(number, imports[path])
+    found = {path: files.imported_by(number, languages[path], imports[path]) for number, path in enumerate(paths)}
     return {path: [paths[number] for number in numbers] for path, numbers in found.items() if numbers}
 
 
@@ -120,7 +120,7 @@ def test_imports_resolve_to_files_of_the_repository(language):
 
 
 @pytest.mark.parametrize("language", EXPECTED)
-def test_windows_line_ends_do_not_matter(language):
+def test_crlf_line_ends_do_not_change_the_imports(language):
     tree, expected = EXPECTED[language]
     assert imported_files({path: text.replace("\n", "\r\n") for path, text in tree.items()}) == expected
 
@@ -170,6 +170,6 @@ HOSTILE = (
 @pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES))
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_is_read_in_linear_time(language, piece):
-    """Read a million bytes on one line, and on many lines. In quadratic time, this test would not finish."""
+    """Read a million bytes on one line, and on many lines. In quadratic time, find_imports() would not finish."""
     for end in (b"", b"\n"):
         find_imports((piece + end) * (1_000_000 // len(piece + end)), language)

@@ -32,7 +32,7 @@ def test_source_files_are_kept(path):
     assert drop_reason(path) is None
 
 
-def test_tracked_files_are_source_in_build_but_not_in_node_modules():
+def test_tracked_files_are_kept_in_build_but_not_in_node_modules():
     assert drop_reason("tools/build/make.py", is_tracked=True) is None
     assert drop_reason("node_modules/a.js", is_tracked=True) is DropReason.EXCLUDED
 

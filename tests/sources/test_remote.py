@@ -1,4 +1,4 @@
-"""Tests with a real S3 server on the loopback interface, behind a proxy that can drop or stall connections."""
+"""Tests of remote files with a local S3 server, behind a proxy that can drop or stall connections."""
 
 import json
 import socket
@@ -94,7 +94,7 @@ def test_download_fails_after_all_attempts(s3, proxy, tmp_path):
     with pytest.raises(InputError, match=r"cannot download 's3://bucket/x.bin': ") as caught:
         download(file, tmp_path / "x")
     assert "\n" not in str(caught.value)
-    # The HTTP library may replace a closed connection once per attempt, so an attempt can use up two entries.
+    # The HTTP library may replace a closed connection once per attempt, so an attempt can use two drops.
     assert remote.ATTEMPTS <= 50 - len(proxy.drop_after) <= 2 * remote.ATTEMPTS
     assert not (tmp_path / "x").exists()
 

@@ -62,7 +62,7 @@ def fetch_sources(names, cache, **settings):
 
 
 def read_texts(names, cache, scan=None, **settings):
-    """Return the texts of all rows, keyed by repo and path, and the drops."""
+    """Return the text of each row, keyed by repo and path, and the drops."""
     found = fetch_sources(names, cache, **settings)
     files, drops = scan_rows(found.tables, found.sources, scan or ScanConfig())
     return {(file.repo, file.path): read_bytes(file, 1 << 20) for file in files}, drops
@@ -497,7 +497,7 @@ def test_table_that_takes_too_much_memory_is_reported(tmp_path):
 
 @pytest.mark.parametrize("max_bytes", [0, 64 << 20])
 def test_large_columns_are_not_read_as_dictionaries(tmp_path, monkeypatch, max_bytes):
-    """A dictionary would keep all texts of a row group in memory. The rows are the same with and without it."""
+    """A dictionary would keep all texts of a row group in memory. A dictionary does not change the rows."""
     monkeypatch.setattr(tables_module, "MAX_DICTIONARY_BYTES", max_bytes)
     table = write_parquet(tmp_path / "t.parquet", [*STACK, {**STACK[0], "content": None}])
     names = ["content", "max_stars_repo_path"]
@@ -511,12 +511,12 @@ def test_large_columns_are_not_read_as_dictionaries(tmp_path, monkeypatch, max_b
 def test_memory_limit_can_be_renewed():
     with table_cache.bounded_memory(1 << 30) as renew:
         before = resource.getrlimit(resource.RLIMIT_AS)[0]
-        with mmap.mmap(-1, 200_000_000) as held:  # a bytearray could reuse freed memory
+        with mmap.mmap(-1, 200_000_000) as held:  # not a bytearray, which could reuse freed memory
             renew()
             assert resource.getrlimit(resource.RLIMIT_AS)[0] >= before + len(held) // 2
 
 
-def test_memory_limit_is_removed_afterwards():
+def test_memory_limit_is_removed_at_the_end():
     before = resource.getrlimit(resource.RLIMIT_AS)
     with table_cache.bounded_memory(1 << 30):
         pass

@@ -137,7 +137,7 @@ def test_deleted_file_that_git_still_lists_is_dropped_as_vanished(tmp_path):
     assert drop_reasons(root) == {"a.py": DropReason.VANISHED}
 
 
-def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path):
+def test_submodules_and_nested_repositories_are_listed_by_git(tmp_path):
     library = write_tree(tmp_path / "library", {"lib.py": "l", ".gitignore": "*.log\n"})
     git(library, "init", "-q")
     git(library, "add", ".")
@@ -157,9 +157,8 @@ def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path
         "sub/.gitignore",
         "sub/lib.py",
     ]
-    git(
-        root / "sub", "sparse-checkout", "set", "--no-cone", "/*"
-    )  # this command moves core.worktree into config.worktree
+    # This command moves core.worktree to the file config.worktree.
+    git(root / "sub", "sparse-checkout", "set", "--no-cone", "/*")
     assert scanned_paths(root / "sub") == [".gitignore", "lib.py"]
     git(root, "submodule", "--quiet", "deinit", "-f", "sub")
     assert drop_reasons(root) == {"sub": DropReason.NOT_A_FILE}
@@ -305,7 +304,7 @@ def test_unusual_file_names_are_kept(tree):
 
 
 def crafted_index(entries):
-    """Return a valid index with arbitrary paths, which git itself would not write."""
+    """Return a valid git index with the given paths, including paths that git itself would not write."""
     body = b""
     for path, mode in sorted((name.encode(), mode) for name, mode in entries.items()):
         entry = struct.pack(">10L20sH", 0, 0, 0, 0, 0, 0, mode, 0, 0, 0, bytes(20), min(len(path), 0xFFF)) + path
@@ -337,7 +336,7 @@ def test_crafted_index_does_not_leave_the_source(tmp_path):
 
 
 def link_to_repository(root, other, method):
-    """Make git in `root` use files of the repository `other`, in a way that an unpacked archive could do."""
+    """Make git in `root` use files of the repository `other`, as an unpacked archive could."""
     match method:
         case "gitdir":
             (root / ".git").write_text(f"gitdir: {other}/.git\n")
@@ -407,7 +406,7 @@ def test_linked_work_tree_is_listed_by_git(tmp_path):
     assert found.commits["linked"]
 
 
-def test_separate_repository_that_points_back_is_used(tmp_path):
+def test_separate_git_folder_that_points_back_is_used(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": "b.py\n", "b.py": "b"})
     git(root, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"))
     git(root, "config", "core.worktree", str(root))

@@ -25,7 +25,7 @@ def content():
 
 
 class Server(ThreadingHTTPServer):
-    """Web server that sends `content` at every path. Its attributes control how the server misbehaves."""
+    """Web server that sends `content` for every path. The attributes control how the server misbehaves."""
 
     daemon_threads = True
 
@@ -36,6 +36,7 @@ class Server(ThreadingHTTPServer):
         self.drops: list[int] = []
         """For each of the next responses, the number of body bytes after which the server closes the connection."""
         self.announced: int | None = None
+        """Size that the server announces instead of the size of the body."""
         self.refuses_head = False
         self.head_is_empty = False
         self.redirects_to: str | None = None

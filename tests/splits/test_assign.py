@@ -69,8 +69,8 @@ def test_large_and_small_files_are_in_every_split():
         assert sizes == {10_000, 10}
 
 
-def test_group_size_is_that_of_all_its_documents():
-    """A group of ten files is assigned as a whole, and its size is that of all ten files."""
+def test_group_size_is_the_sum_over_its_documents():
+    """A group of ten files is assigned as a whole, and its size is the total size of the files."""
     large = [Group(f"g{n}", tuple(document(f"{n}/{i}.py", tokens=100) for i in range(10))) for n in range(30)]
     assigned = assign_splits(large, DEFAULT, 0)
     assert shares(large, assigned)[Split.VALIDATION] == pytest.approx(0.1, abs=0.034)
@@ -121,7 +121,7 @@ def paths_by_group(groups):
     return {group.name: [member.path for member in group.documents] for group in groups}
 
 
-def test_near_duplicates_share_a_group_named_after_the_first():
+def test_near_duplicates_share_a_group_named_after_the_first_file():
     files = [document(f"{name}.py") for name in "abcde"]
     groups = make_groups(files, [(1, 3), (3, 4)], {3}, "file")
     assert paths_by_group(groups) == {"repo/a.py": ["a.py"], "repo/b.py": ["b.py", "e.py"], "repo/c.py": ["c.py"]}
@@ -140,7 +140,7 @@ def test_folder_or_source_is_never_divided():
     assert [*paths_by_group(make_groups(files, [], (), "repo"))] == ["repo", "other"]
 
 
-def test_cluster_across_two_folders_joins_them():
+def test_cluster_across_two_folders_joins_the_folders():
     files = [document(path) for path in ("a/1.py", "a/2.py", "b/1.py", "b/2.py", "c/1.py")]
     groups = make_groups(files, [(1, 2)], (), "directory")
     assert paths_by_group(groups) == {"repo/a/": ["a/1.py", "a/2.py", "b/1.py", "b/2.py"], "repo/c/": ["c/1.py"]}

@@ -33,13 +33,13 @@ def naive_ranges(ids, other_grams):
 
 
 def naive_small_ranges(ids, large):
-    """Return the ranges of a small text that a large text contains and that have 8 or more distinct ids."""
+    """Return the ranges of a small text whose 50-grams are in the large texts and that have 8 or more distinct ids."""
     ranges = naive_ranges(ids, grams(large))
     return [(start, end) for start, end in ranges if len(set(ids[start:end])) >= MIN_DISTINCT_IDS]
 
 
 def naive_large_ranges(ids, small, large):
-    """Return the ranges of a large text that contain 50-grams of the ranges from naive_small_ranges()."""
+    """Return the ranges of a large text whose 50-grams are in the ranges from naive_small_ranges()."""
     grams_to_cut = grams(text[start:end] for text in small for start, end in naive_small_ranges(text, large))
     return naive_ranges(ids, grams_to_cut)
 
@@ -126,7 +126,7 @@ def test_span_with_few_distinct_ids_is_not_cut(tmp_path):
 
 
 def test_common_header_causes_no_quadratic_number_of_matches(tmp_path, monkeypatch):
-    """1,000 held-out and 2,000 train files share a header. Matches grow with held-out tokens, not with pairs of files."""
+    """1,000 held-out and 2,000 train files share a header. Each held-out 50-gram matches only once."""
     rng = random.Random(9)
     header = [rng.randrange(VOCAB_SIZE) for _ in range(80)]
     num_matches = 0
@@ -146,7 +146,7 @@ def test_common_header_causes_no_quadratic_number_of_matches(tmp_path, monkeypat
     assert num_matches == 1000 * (80 - SPAN_TOKENS + 1)
 
 
-def test_long_texts_in_parts_give_the_same_result(tmp_path, monkeypatch):
+def test_long_texts_split_into_parts_give_the_same_result(tmp_path, monkeypatch):
     from gristmill.splits import shared_spans
 
     rng = random.Random(1)
@@ -163,7 +163,7 @@ def test_long_texts_in_parts_give_the_same_result(tmp_path, monkeypatch):
     assert [(one.start, one.end) for one in unsplit[0]] == [(100, 190), (300, 700)]
 
 
-def test_colliding_keys_cut_only_shared_spans(tmp_path, monkeypatch):
+def test_only_equal_spans_are_cut_if_keys_collide(tmp_path, monkeypatch):
     """With one key for all spans, only spans that are equal token by token are cut."""
     rng = random.Random(2)
     small = [[rng.randrange(VOCAB_SIZE) for _ in range(120)] for _ in range(3)]
@@ -177,7 +177,7 @@ def test_colliding_keys_cut_only_shared_spans(tmp_path, monkeypatch):
 @pytest.mark.parametrize("max_steps", [0, span_join.MAX_STEPS])
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 8))
 def test_key_index_finds_the_existing_keys(max_steps, keys, others, num_common_bits):
-    """With max_steps 0, all keys are found by the search for keys that share too many leading bits."""
+    """With max_steps 0, every search is binary. Otherwise, only many keys with equal leading bits cause a binary search."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_join, "MAX_STEPS", max_steps)
         check_key_index(keys, others, num_common_bits)
@@ -193,6 +193,6 @@ def check_key_index(keys, others, num_common_bits):
 
 
 @given(st.lists(st.integers(0, 40).map(lambda number: number * 0x9E3779B97F4A7C15 % 2**64)))
-def test_first_of_equal_keys_is_always_kept(keys):
+def test_first_of_equal_keys_is_always_marked(keys):
     is_first = span_join._is_first(np.array(keys, np.uint64))
     assert all(is_first[keys.index(key)] for key in keys)

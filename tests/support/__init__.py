@@ -1,1 +1,1 @@
-"""Helpers that tests share: generated code, tokenizers, loopback servers, a browser, and readers from other libraries."""
+"""Helpers that tests share: generated code, tokenizers, loopback servers, a browser and readers of other libraries."""

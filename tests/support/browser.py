@@ -91,7 +91,7 @@ class WatchedPage:
 
 
 _idle: dict[Browser, list[WatchedPage]] = {}
-"""Pages for reuse. A new browser context takes 1.5 s, a new address in an existing context 0.3 s."""
+"""Pages for reuse. A new browser context takes 1.5 s, and a new address in an existing context takes 0.3 s."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Run and kill commands and builds, in this process or in a separate process, and read the files that they leave."""
+"""Run and kill commands and builds, in this process or in a separate process, and read the files that they write."""
 
 import hashlib
 import io
@@ -75,7 +75,7 @@ def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
 def everything(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the digests of the data files, and the manifest without the section `run`.
 
-    The cards contain parts of the manifest, so their digests are in the manifest under `cards`.
+    The cards contain parts of the manifest, so their digests are returned as part of the manifest, under `cards`.
     """
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
@@ -139,7 +139,7 @@ def run_until_killed(function: Callable[..., Any], *arguments: Any) -> None:
 
 @contextmanager
 def started(function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """Start the function in a separate process, and yield the process. Kill it at the end if it still runs."""
+    """Start the function in a separate process, and yield the process. Kill the process at the end if it still runs."""
     process = _forkserver().Process(target=function, args=arguments)
     process.start()
     try:
@@ -218,7 +218,7 @@ def count_changes(folder: Path, kill_before: int | None, function: Callable[...,
                 count_change()
         elif event in CHANGE_EVENTS and (
             _is_in(folder, arguments[0]) or arguments[-1] != -1
-        ):  # relative to an open folder
+        ):  # the path is relative to an open folder
             count_change()
 
     exchange = Workspace._exchange

@@ -33,8 +33,9 @@ def unfenced(name):
 class ChatServer(http.server.ThreadingHTTPServer):
     """Server that answers requests as `script` defines.
 
-    For each function name in a prompt, the script lists the functions that answer the first requests. Later requests get
-    good answers.
+    `script` maps the name NAME of a function area_NAME to a list of acts. An act is a function that answers a request.
+    The acts answer the first requests with prompts about this function, in order. Later requests get good answers. The
+    acts of the name "models" answer requests for the list of models.
     """
 
     daemon_threads = True
@@ -69,7 +70,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
         return [request["messages"][0]["content"] for _, _, request in self.requests if request is not None]
 
     def handle_error(self, request, client_address):
-        """Print nothing, because tests hang up on purpose."""
+        """Print nothing, because tests close connections on purpose."""
 
     def __enter__(self):
         self._thread.start()
@@ -108,7 +109,7 @@ class ChatHandler(http.server.BaseHTTPRequestHandler):
             acts = self.server.script.get(name) or []
             act = acts.pop(0) if acts else good
         time.sleep(self.server.seconds)
-        with self.server.lock:  # before the answer, because the client may send the next request after it
+        with self.server.lock:  # before the answer, because an answer lets the client send its next request
             self.server.num_active -= 1
         if prompt.startswith("Describe") and act is good:
             act = answers_with(f"A function area_{name} that multiplies.")

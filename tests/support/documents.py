@@ -36,7 +36,7 @@ def placed(document, split):
 
 
 def documents_in(folder, part):
-    """Return all documents that step 1 wrote to a part, with the split train."""
+    """Return all documents that step 1 of a build wrote to the file `part`, each placed in the split train."""
     offset, documents = 0, []
     for row, one in enumerate(PartReader(folder, part).documents()):
         facts = msgspec.structs.asdict(one)

@@ -39,7 +39,7 @@ USER_HOME = pwd.getpwuid(os.getuid()).pw_dir
 CAPABILITY_VERSION_3 = 0x20080522
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1 << 1, 1 << 2
 PR_SET_SECUREBITS, SECBIT_NOROOT = 28, 1
-"""These constants are from Linux's capability.h, prctl.h and securebits.h."""
+"""The constants from CAPABILITY_VERSION_3 on are from Linux's capability.h, prctl.h and securebits.h."""
 
 
 def set_up_environment() -> None:
@@ -56,8 +56,8 @@ def _is_kept(name: str) -> bool:
 def disable_tqdm_monitor() -> None:
     """Stop tqdm from starting a thread that monitors progress bars and never ends.
 
-    If a second thread runs, a build does not fork its workers, but starts a new interpreter for each. This takes 20 times
-    as long.
+    If a second thread runs, a build does not fork its workers, but starts a new interpreter for each worker, which
+    takes 20 times as long.
     """
     with suppress(ImportError):
         from tqdm import tqdm
@@ -70,7 +70,7 @@ def stop_library_threads() -> None:
     fsspec = sys.modules.get("fsspec.asyn")
     if fsspec is not None and fsspec.loop[0] is not None:
         _clear_instances(fsspec.AsyncFileSystem)
-        gc.collect()  # deleted instances close their connections, and this needs the running loop
+        gc.collect()  # deleted instances close their connections, which needs the running loop
         (loop,), (thread,) = fsspec.loop, fsspec.iothread
         asyncio.run_coroutine_threadsafe(_finish_tasks(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
@@ -93,7 +93,7 @@ def release_memory() -> None:
 
 
 def _clear_instances(file_system: Any) -> None:
-    """Clear the cached instances of a file system class and its subclasses. Each instance is bound to the event loop."""
+    """Clear the cached instances of a file system class and its subclasses. All instances use the event loop."""
     file_system.clear_instance_cache()
     for kind in file_system.__subclasses__():
         _clear_instances(kind)

@@ -1,4 +1,4 @@
-"""Datasets of foreign rows, which a different program made, derived from builds."""
+"""Turn builds into datasets of foreign rows. Foreign rows are rows that a different program made."""
 
 from pathlib import Path
 

@@ -49,7 +49,7 @@ class BuiltDataset(NamedTuple):
 
 
 def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
-    """Return the content digest of a dataset from the row digests of each split, in row order."""
+    """Compute the content digest of a dataset from the row digests of each split, which must be in row order."""
     content = ContentDigest()
     for split, digests in rows.items():
         for rows_digest in digests:

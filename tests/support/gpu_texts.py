@@ -71,9 +71,10 @@ def definition_named(name: str) -> Definition:
 def revealing(trained: Definition, name: str) -> Definition:
     """Return the tokenizer with a vocabulary whose ids show where words start.
 
-    Two neighboring bytes of a word merge if one of them is `a`, `7`, `!`, a space, a line feed or an apostrophe. The last
-    byte of a character and the first byte of the next character also merge, if neither character is ASCII. A trained
-    vocabulary has no merged tokens of rare characters or digits, so its ids do not show where such words start.
+    Two neighboring bytes of a word merge if one of them is `a`, `7`, `!`, a space, a line feed or an apostrophe. The
+    last byte of a character and the first byte of the next character also merge, if neither character is ASCII. A
+    trained vocabulary has no merged tokens of rare characters or digits, so its ids do not show where words with such
+    characters start.
     """
     characters, around = byte_characters(), [byte_characters()[byte] for byte in b"a7! \n'"]
     leads, continuations = characters[0xC2:0xF5], characters[0x80:0xC0]
@@ -83,7 +84,7 @@ def revealing(trained: Definition, name: str) -> Definition:
     return definition_of(json.dumps(tree | {"added_tokens": []}), name)
 
 
-@lru_cache(maxsize=12)  # enough for the named definitions; most other definitions are used by one test
+@lru_cache(maxsize=12)  # enough for the named definitions, because most other definitions are used by one test
 def reference_for(definition: Definition) -> ReferenceTokenizer:
     return ReferenceTokenizer(definition)
 
@@ -115,7 +116,10 @@ def _first_difference(batch, documents, expected):
     for number, ((start, end), document, ids) in enumerate(zip(ranges, documents, expected, strict=True)):
         if not np.array_equal(batch.ids[start:end], ids):
             return _difference(number, document, batch.ids[start:end], ids)
-    return f"the ids are equal, but offsets from {batch.offsets[0]} to {batch.offsets[-1]} do not cover all {len(batch.ids)} ids"
+    return (
+        f"the ids are equal, but offsets from {batch.offsets[0]} to {batch.offsets[-1]} "
+        f"do not cover all {len(batch.ids)} ids"
+    )
 
 
 def _difference(number, document, found, expected):
@@ -129,7 +133,7 @@ def _difference(number, document, found, expected):
 
 
 def scalars_in_context(step=1, all_below=0):
-    """Return one document per character, in which it is next to every class of character and before contractions."""
+    """Return one document per character, with the character next to every class of characters and to contractions."""
     chosen = [*SCALARS[:all_below], *SCALARS[all_below::step]]
     return [f"a{one}a7{one}7!{one}! {one} \n{one}\n{one}{one}'s{one}'VE".encode() for one in chosen]
 
@@ -146,7 +150,7 @@ def apostrophes():
 
 
 def runs_of(lengths):
-    """Return runs of one or two alternating characters between other characters, for each class with its own rule."""
+    """Return runs of characters with special rules, alone or alternating in pairs, between other characters."""
     repeated = (" ", "\n", "\t", "\r\n", " \n", "\n ", "7", "\u0663", "'", "!", "\u2003", "\u3000", "a", "é")
     contexts = (("", ""), ("x", "y"), ("! ", "\n"), ("7", "'s"), ("}\n", " 1"), ("x\n", "\ny"))
     return [
@@ -231,7 +235,7 @@ def code_like(num_bytes, seed=0):
 
 
 def words_of_one_id(definition, num_words, first=0):
-    """Return a text with words that are one token together with the space before the word. Each word occurs twice."""
+    """Return a text of words, each of which is one token together with the space before it. Each word occurs twice."""
     words = (token for token in definition.ids_by_token if token.startswith("Ġ") and token[1:].isascii())
     chosen = islice((word for word in words if word[1:].isalpha() and len(word) >= 3), first, first + num_words)
     return 2 * "".join(chosen).replace("Ġ", " ").encode()
@@ -292,10 +296,10 @@ def with_ids_above(definition, first_id):
 
 
 EXCEPTION_BYTES = (2, 3, 4, 7, 8, 9, 14, 15, 16, 17, 63, 64, 65, 300, 512, 513, 1500)
-"""Lengths around the limits of the kernels.
+"""Lengths of exceptional words, around the limits of the kernels.
 
-Words of up to 15, 64 and 512 bytes and longer words are stored by different kernels. Eight bytes are hashed and
-compared at once.
+An exceptional word is one token although no merges produce the token, as in Llama 3. The kernels treat words of up to
+15, up to 64, up to 512 and more bytes in different ways. Eight bytes are hashed and compared at once.
 """
 
 
@@ -314,7 +318,7 @@ def around_exceptions():
 
 
 def with_exceptions(definition, words):
-    """Return the tokenizer with added words that are one token although no merges produce them, as in Llama 3."""
+    """Return the tokenizer with added exceptional words."""
     tree, alphabet = json.loads(definition.json), byte_characters()
     vocabulary = tree["model"]["vocab"]
     first_id = 1 + max(vocabulary.values())
@@ -327,7 +331,8 @@ def with_exceptions(definition, words):
 def with_random_merges(seed, num_merges=40, *, is_shuffled=False):
     """Return a tokenizer with long tokens of `a` and `b`, each of which needs many merges.
 
-    With such tokens, windows of a word often disagree about where tokens start.
+    A kernel merges a long word in overlapping windows. With such tokens, neighboring windows often disagree about where
+    tokens start.
     """
     generator, tokens, merges = random.Random(seed), ["a", "b"], dict[tuple[str, str], None]()
     while len(merges) < num_merges:
@@ -357,9 +362,9 @@ def with_nfc(definition, *, in_sequence=False):
 
 
 def changed_by_nfc():
-    """Return documents, and the number of documents that NFC may change. NFC may change every second document.
+    """Return documents, and the number of documents that NFC may change.
 
-    Characters that change come after 0 to 30 other bytes.
+    NFC may change every second document. The characters that may change come after 0 to 30 other bytes.
     """
     marks = ("e\u0301", "A\u030a", "\u212b", "\u2126", "q\u0323\u0307", "q\u0307\u0323", "\u0301", "=\u0338", "x\u0335")
     others = (
@@ -379,7 +384,7 @@ def changed_by_nfc():
 
 
 def with_merges_out_of_order(definition, seed=0):
-    """Return the tokenizer with shuffled merges, so that many merges come before the merges that produce their parts."""
+    """Return the tokenizer with shuffled merges. Many merges then precede the merges that produce their parts."""
     tree = json.loads(definition.json)
     random.Random(seed).shuffle(tree["model"]["merges"])
     return definition_of(json.dumps(tree), f"{definition.name} out of order")

@@ -41,10 +41,10 @@ class HubServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.repos = {}
         self.large = {}
-        """Contents that were uploaded to large file storage, keyed by digest. A commit refers to them."""
+        """Contents that were uploaded to large file storage, keyed by digest. Commits refer to these contents."""
         self.requests = []
         self.acts = []
-        """Tuples (method, part of the path, function). The function is called instead of answering matching requests."""
+        """Tuples (method, part of the path, function). The function answers matching requests. `*` is any method."""
         self.lock = threading.Lock()
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Late:
-    """A module or a name in a module. It is imported when it is first called or when one of its attributes is read."""
+    """A module or a name in a module. The first call, or the first read of an attribute, imports the module."""
 
     def __init__(self, module: str, name: str | None = None) -> None:
         self.__dict__.update(_module=module, _name=name)

@@ -1,7 +1,8 @@
 """Write and read MDS and LitData with the libraries of these formats, in a separate process that runs all jobs.
 
-Jobs for the libraries of trainers are in trainer_batches. readers.txt lists all these libraries. They are installed into
-a separate folder of the environment, without their dependencies, which conflict with the dependencies of this project.
+Jobs for the libraries of trainers are in trainer_batches.py. readers.txt lists all these libraries. They are installed
+into a separate folder of the environment, without most of their dependencies, which conflict with those of this
+project.
 """
 
 import atexit
@@ -70,7 +71,8 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
 
 
 def read_mds(folder: str, rows: str) -> None:
-    # clean_stale_shared_memory is not called: it would delete memory of other processes, and this process leaves none.
+    # clean_stale_shared_memory is not called, because it would delete memory of other processes. This process leaves no
+    # stale memory.
     dataset = streaming().StreamingDataset(local=folder, batch_size=1, shuffle=False)
     write_rows(rows, dataset, len(dataset))
 
@@ -122,7 +124,7 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Run the jobs in each line of stdin, and answer with null or a traceback. Output of the libraries goes to stderr."""
+    """Run the jobs in each line of stdin, and answer with null or a traceback. The libraries print to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:

@@ -1,10 +1,10 @@
-"""A generated library in several languages, with the same bytes on every machine and in every version of Python.
+"""A generated code library with the same bytes on every machine and in every version of Python.
 
 Tests do not use the standard library as a corpus, because it differs between Python versions. The content of a
 generated file depends only on the name of the file and on `Random.random()`, which Python guarantees not to change.
 
-Most folders, file names and sizes are taken from Python 3.11's standard library. Like real code, the files include exact copies,
-tables that differ in a few lines, the same license text and the same helper in many files, and several languages.
+Most folders, file names and sizes are taken from Python 3.11's standard library. As in real code, there are several
+languages, exact copies, tables that differ in a few lines, and a license text and a helper that many files repeat.
 """
 
 from collections.abc import Sequence
@@ -123,7 +123,7 @@ CODECS = _words("""
     raw_unicode_escape rot_13 shift_jis shift_jis_2004 shift_jisx0213 undefined unicode_escape utf_16 utf_16_be
     utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8 utf_8_sig uu_codec zlib_codec
 """)
-"""Further modules of the folder `encodings`."""
+"""Modules of the folder `encodings` that are not tables."""
 COPIES = {
     "importlib/resources/_itertools.py": "importlib/metadata/_itertools.py",
     "xml/parsers/expat.py": "email/mime/base.py",
@@ -406,7 +406,7 @@ class BraceAuthor:
 
 
 def made_module(name: str, num_bytes: int) -> str:
-    """Return a module of at least `num_bytes` bytes, in the language of the suffix. Each name gives a different text."""
+    """Return a module of at least `num_bytes` bytes. The name decides the text, and its suffix the language."""
     chance, suffix = Chance(name), Path(name).suffix
     if suffix == ".py":
         return PythonAuthor(chance).module(num_bytes)

@@ -4,7 +4,10 @@ VOCAB_SIZE = 50_000
 
 
 def made_texts(rng):
-    """Return two lists of texts that share spans. The texts have few distinct ids, so that spans also repeat by chance."""
+    """Return two lists of texts that share spans. A text is a list of ids.
+
+    The texts have few distinct ids, so spans also repeat by chance.
+    """
     pool = [[rng.randrange(rng.choice([3, 12, 400])) for _ in range(rng.randrange(1, 140))] for _ in range(4)]
 
     def text():

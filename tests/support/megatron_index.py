@@ -6,7 +6,7 @@ import numpy as np
 
 
 def parsed_idx(content):
-    """Return (data type, lengths, pointers, documents) of an index, according to Megatron-Core's description of the layout."""
+    """Return (data type, lengths, pointers, documents) of an index, read as Megatron-Core describes the layout."""
     assert content[:9] == b"MMIDIDX\x00\x00"
     assert struct.unpack_from("<Q", content, 9) == (1,)
     (code,) = struct.unpack_from("<B", content, 17)

@@ -1,4 +1,4 @@
-"""Texts and shapes in an SVG by matplotlib. Shapes are found by the ids that the drawing code gave them."""
+"""Texts and shapes in an SVG by matplotlib. Shapes are found by the ids that the drawing code sets."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -22,12 +22,12 @@ class Picture:
         return [text.text or "" for text in self.root.iter(f"{SVG}text")]
 
     def text_positions(self) -> list[tuple[str, float, float]]:
-        """Return each text with its position, which is the start or the end of the text."""
+        """Return each text with the position of its anchor, such as the start or the end of the text."""
         found = self.root.iter(f"{SVG}text")
         return [(text.text or "", float(text.attrib["x"]), float(text.attrib["y"])) for text in found]
 
     def shapes(self, pattern: str) -> dict[str, list[Run]]:
-        """Return the shapes whose ids match, keyed by id. A shape is a list of runs. A run starts at an M of the path."""
+        """Return the shapes whose ids match, keyed by id. A shape is a list of runs. Each M of a path starts a run."""
         groups = [group for group in self.root.iter(f"{SVG}g") if re.fullmatch(pattern, group.get("id", ""))]
         return {group.attrib["id"]: _runs(group) for group in groups}
 

@@ -1,4 +1,4 @@
-"""Import the modules and load the data that every build needs, so that processes forked for tests need not."""
+"""Import the modules and load the data that every build needs, once for all processes that are forked for tests."""
 
 import rensa  # noqa: F401
 

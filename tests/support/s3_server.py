@@ -18,7 +18,7 @@ class Proxy:
     def __init__(self, port):
         self.target = port
         self.drop_after: list[int] = []
-        """Numbers of bytes, one per answer, after which the next answers with partial content are cut."""
+        """Numbers of bytes. Each number cuts one of the next answers with partial content, after this many bytes."""
         self.num_to_stall = 0
         """Number of connections to stall from now on. A stalled connection gets no answer until the proxy is closed."""
         self.num_stalled = 0

@@ -58,7 +58,8 @@ def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Pa
     The archive is kept in `cache` and unpacked in `work`, which must be a new folder.
     """
     with tarfile.open(fetch(sdist, cache)) as archive:
-        # Python 3.12 warns if no filter is given, and versions before 3.11.4 have no filters. The known digest makes it safe.
+        # Python 3.12 warns if no filter is given, and versions before 3.11.4 have no filters. Without a filter, the
+        # archive is still safe, because its digest is known.
         archive.extractall(work, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     root = work / sdist.stem
     for path in sorted((root / sdist.package).rglob("*.py")):

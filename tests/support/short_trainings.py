@@ -18,7 +18,7 @@ NUM_REPOS = 5
 
 
 def small_dataset(root: Path, **sections: Any) -> Path:
-    """Build a dataset with 785 windows in train, 86 in validation and 41 in test, and with a vocabulary of 500 tokens."""
+    """Build a dataset with 785 windows in train, 86 in validation and 41 in test. The vocabulary has 500 tokens."""
     (root / "tokenizer.json").write_text(roberta_like())
     folders = ("http", "json")
     modules = {
@@ -36,7 +36,7 @@ def small_dataset(root: Path, **sections: Any) -> Path:
 
 
 def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Path:
-    """Build a dataset for a causal model from files shorter and longer than a window, with 500 tokens.
+    """Build a dataset for a causal model, with a vocabulary of 500 tokens, from files shorter and longer than a window.
 
     If `window.special_tokens` is "template", the tokenizer is that of a masked model.
     """
@@ -61,7 +61,7 @@ def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Pat
 
 
 def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
-    """Save a model without dropout in `folder`, with the tokenizer from the folder `tokenizer`.
+    """Save a tiny Llama model without dropout in `folder`, with the tokenizer from the folder `tokenizer`.
 
     The random weights are large, so that an adapter can change the predictions of the model.
     """

@@ -1,4 +1,4 @@
-"""A stream of windows that yields the state of its worker with every row."""
+"""A stream that yields every row together with the state of the worker that read the row."""
 
 from torch.utils.data import IterableDataset, get_worker_info
 

@@ -1,4 +1,4 @@
-"""Test that the browser helper reports the faults of a page, and that the next test gets a clean page."""
+"""Test that browser.py reports the faults of a page, and that the next test gets a clean page."""
 
 import pytest
 

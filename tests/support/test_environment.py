@@ -76,7 +76,8 @@ def test_failed_test_leaves_no_running_command():
 def test_background_commands_are_started_by_one_function():
     """Only `running` in builds.py starts background commands.
 
-    It restores the default signal handlers for the command, and ends the command with the test."""
+    `running` restores the default signal handlers for the command, and ends the command with the test.
+    """
     calls = {
         path.name: ast.unparse(node.func)
         for path in sorted(TESTS.rglob("*.py"))

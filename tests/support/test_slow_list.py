@@ -1,4 +1,4 @@
-"""Test that the list of slow tests names only existing tests, and that each folder has tests that are not in the list."""
+"""Test that the list of slow tests names only existing tests, and that each folder has tests outside the list."""
 
 import re
 

@@ -153,7 +153,8 @@ def roberta_like(vocab_size: int = 500) -> str:
 def starcoder_like(vocab_size: int = 500) -> str:
     """Train a tokenizer for causal models.
 
-    The tokenizer adds no tokens around a text. It has an end token, and markers for repositories and fill-in-the-middle.
+    The tokenizer adds no tokens around a text. It has an end token, and markers for repositories, files and
+    fill-in-the-middle.
     """
     tokenizer = _trained(
         models.BPE(),

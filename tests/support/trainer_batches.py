@@ -66,7 +66,7 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
 
 
 def pack_with_axolotl(folder: str, answer: str) -> None:
-    """Load the datasets in config.yaml like axolotl's prepare_datasets, and collate four rows into a packed sequence."""
+    """Load the datasets in config.yaml as axolotl's prepare_datasets does. Collate four rows into a packed sequence."""
     import yaml
     from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
     from axolotl.utils.data.shared import load_dataset_with_config

@@ -44,7 +44,7 @@ def prose(rng: random.Random, count: int) -> str:
 
 
 def sources(root: Path, num_files: int = 24) -> Path:
-    """Write files in three languages with several licenses. One has a hostile name, and a build drops some of them."""
+    """Write files in three languages with several licenses. One has a hostile name. A build drops some of the files."""
     rng = random.Random(7)
     files: dict[str, str | bytes] = {}
     for number in range(num_files):

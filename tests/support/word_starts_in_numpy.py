@@ -1,4 +1,4 @@
-"""Find word starts with rules about neighboring characters, in slow and obvious code that the kernels are compared with.
+"""Find word starts by rules about neighboring characters, in slow and obvious code, for comparison with the kernels.
 
 A text may consist of several documents. No rule reads across an *edge*: the start or end of a document and, if digits
 are split apart, the start and end of each number character.
@@ -96,9 +96,10 @@ def _cl100k_whitespace_starts(row, is_newline):
 
 
 def _belongs_to_other(row, is_newline):
-    """Return a mask of the newlines that belong to the word of an OTHER character.
+    """Return a mask of the newlines that follow an OTHER character with only newlines in between.
 
-    These are newlines that follow the OTHER character, with only newlines in between."""
+    Such a newline belongs to the word of the OTHER character.
+    """
     belongs = np.zeros(len(is_newline), bool)
     for at in np.flatnonzero(is_newline & ~row.is_first):
         belongs[at] = row.classes[at - 1] == OTHER or belongs[at - 1]

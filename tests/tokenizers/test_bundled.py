@@ -55,7 +55,7 @@ def test_no_space_is_prepended(codebert):
 
 
 def test_a_wheel_contains_the_kernels(tmp_path):
-    """Building without network access needs hatchling from the extra `test`."""
+    """Build a wheel without network access. This needs hatchling, which is in the extra `test`."""
     pytest.importorskip("hatchling")
     code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True)

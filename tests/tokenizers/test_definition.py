@@ -128,7 +128,10 @@ CONTROL += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
 
 
 def with_added(base, names):
-    """Add tokens that are not marked as special. `tokenizers` numbers them by position, so list plain tokens first."""
+    """Add tokens that are not marked as special.
+
+    List plain tokens first, because `tokenizers` numbers added tokens by position.
+    """
     tree = json.loads(base)
     taken = tree["model"]["vocab"]
     taken = set(taken) if isinstance(taken, dict) else {token for token, _ in taken}

@@ -44,7 +44,7 @@ def test_codebert_runs_on_the_fast_engine(codebert):
 
 
 def test_every_code_point_in_context(codebert):
-    """Test all code points of planes 0 to 3, and a sixteenth of the others, few of which are assigned.
+    """Test all code points of planes 0 to 3, and every 16th code point of the other planes, which are mostly unassigned.
 
     test_patterns.py tests where each character is split from its neighbors.
     """

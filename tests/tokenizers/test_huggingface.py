@@ -36,7 +36,7 @@ def test_control_tokens_in_text_are_encoded_as_text(text):
 
 
 def test_an_unmodified_tokenizer_produces_control_tokens():
-    """The unmodified tokenizer encodes the text as a control token, so the previous test can fail."""
+    """Show that the previous test can fail: the unmodified tokenizer encodes the text as a control token."""
     unmodified = Tokenizer.from_str(made.unigram())
     unmodified.encode_special_tokens = True
     assert unmodified.token_to_id("<mask>") in unmodified.encode("a <mask> b").ids

@@ -22,7 +22,7 @@ LOWER, UPPER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 
 
 def cased(contractions, numbers):
-    """Return a pattern in which a word ends where an uppercase letter follows a lowercase one."""
+    """Return a pattern in which a word ends where an uppercase letter follows a lowercase letter."""
     words = (
         rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{contractions}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{contractions}"
     )

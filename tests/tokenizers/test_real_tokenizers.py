@@ -1,4 +1,4 @@
-"""Compare the fast engine with the reference for Qwen, DeepSeek, Llama, Gemma, GPT-4o and Mistral NeMo."""
+"""Compare gigatoken with `tokenizers` for Qwen, DeepSeek, Llama, Gemma, GPT-4o and Mistral NeMo."""
 
 import random
 
@@ -33,7 +33,7 @@ PIECES = [
 def engines(request):
     path = tokenizer_path(request.param)
     if not path.exists():
-        pytest.skip(f"the tokenizer {request.param} is missing; npm downloads it")
+        pytest.skip(f"the tokenizer {request.param} was not downloaded")
     fast = load_tokenizer(str(path))
     return fast, ReferenceTokenizer(fast.definition)
 
@@ -69,7 +69,7 @@ def test_random_texts(engines):
 
 
 def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
-    """Encode with the unmodified tokenizer, as trainers do. HTML tags are respelled only if they are its control tokens."""
+    """Encode with the unmodified tokenizer, as trainers do. HTML tags are respelled only if the tokenizer has them."""
     tokenizers = pytest.importorskip("tokenizers")
     definition = engines[0].definition
     unmodified = tokenizers.Tokenizer.from_str(definition.json.decode())
@@ -80,6 +80,6 @@ def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
     done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *spellings), SPELLING_SHAPES))
     assert not is_special & set(unmodified.encode(done.text.decode(), add_special_tokens=False).ids)
     assert restore(done.text, done.respellings) == text.encode()
-    by_others = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
-    left = set(unmodified.encode(by_others.text.decode(), add_special_tokens=False).ids) & is_special
+    with_known_names = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
+    left = set(unmodified.encode(with_known_names.text.decode(), add_special_tokens=False).ids) & is_special
     assert {unmodified.id_to_token(one) for one in left} <= {"<s>", "</s>", "<unk>", "<mask>"}

@@ -68,7 +68,7 @@ def test_the_template_of_a_masked_model_is_around_every_window():
 
 
 FIM_FAMILIES = {
-    # Columns: (prefix, middle, suffix) tokens, end token, share of SPM. From the paper or model card of each family.
+    # Columns: (prefix, middle, suffix) tokens, end token, share of SPM. Source: the paper or model card of each family.
     "StarCoder 2": (("<fim_prefix>", "<fim_middle>", "<fim_suffix>"), "<|endoftext|>", 0.5),
     "Qwen coder": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|endoftext|>", 0.0),
     "CodeGemma": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|file_separator|>", 0.0),
@@ -85,9 +85,9 @@ def test_fim_tokens_depend_on_the_family(family):
     frame = fim_frame(DOCUMENTS, definition)
     assert (frame.prefix, frame.middle, frame.suffix) == tuple(map(definition.id_of, names))
     assert frame.spm_share == spm_share
-    has_own = end != eos
-    assert frame.closes is not has_own
-    assert frame.end == (definition.id_of(end) if has_own else None)
+    has_fim_end = end != eos
+    assert frame.closes is not has_fim_end
+    assert frame.end == (definition.id_of(end) if has_fim_end else None)
     in_text = fim_frame(DOCUMENTS, definition, has_documents=True)
     assert (in_text.end, in_text.closes) == (frame.end, False)
     in_repository = fim_frame(WindowConfig(special_tokens="documents", pack="repo"), definition)

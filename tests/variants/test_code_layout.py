@@ -1,4 +1,4 @@
-"""A change of layout keeps the tokens of a program."""
+"""A change of layout preserves the tokens of a program."""
 
 import ast
 import random
@@ -19,7 +19,7 @@ def variants(text, language):
 
 
 def list_tokens(text, language):
-    """Return the tokens of a text. Strings are listed without quotes, and JSX text as words, as a browser displays it."""
+    """Return the tokens of a text. Strings are listed without quotes, and JSX text as words."""
     found, nodes = [], [parse(text, language).tree.root_node]
     while nodes:
         node = nodes.pop()

@@ -1,4 +1,4 @@
-"""Fill-in-the-middle windows: in both orders and for all characters, the parts join to exactly the source."""
+"""The parts of fill-in-the-middle windows join to exactly the source, in both orders and for all characters."""
 
 import json
 
@@ -191,19 +191,19 @@ def test_text_of_a_row_encodes_to_its_ids(tokenizer_json, text, seed):
 
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
-def test_sentinels_that_a_text_does_not_spell_are_refused_with_texts(flag):
+def test_sentinels_that_cannot_be_written_as_text_are_refused_with_texts(flag):
     with pytest.raises(ConfigError, match=r"--with-text cannot be combined with --fim .*does not recognize its"):
-        refuse_spelled(with_fim(made.byte_level(), **{flag: True}), "--with-text")
+        require_sentinels_as_text(with_fim(made.byte_level(), **{flag: True}), "--with-text")
     with pytest.raises(ConfigError, match=r"--rows documents cannot be combined with --fim .*adds a space before"):
-        refuse_spelled(with_fim(made.sentence_piece_bpe()), "--rows documents")
+        require_sentinels_as_text(with_fim(made.sentence_piece_bpe()), "--rows documents")
 
 
-def refuse_spelled(definition, option):
+def require_sentinels_as_text(definition, option):
     require_fim_as_text(definition, fim_ids(definition), option)
 
 
 def test_rows_with_text_have_about_the_requested_spm_share():
-    """If the tokenizer would merge the prefix with the middle, as it often would, a different middle is tried."""
+    """The tokenizer would often merge the prefix with the middle. In this case, a different middle is tried."""
     text = made_module("long.py", 60_000).encode()
     windows = infiller(128, with_text=True, shares=Shares(0, 0, 1)).infill(document(text), SeededRandom(1))
     assert 0.35 < sum(one.window.form is FimForm.SPM for one in windows) / len(windows) < 0.65

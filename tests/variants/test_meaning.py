@@ -25,7 +25,7 @@ def program(request, tmp_path_factory):
 
 
 def test_varied_program_passes_its_tests(program, tmp_path_factory):
-    """All kinds are applied one after the other, because no kind can repair what a different kind breaks."""
+    """Three kinds are applied one after the other, because no kind can repair what a different kind breaks."""
     sdist, before = program
     num_varied = Counter()
 

@@ -1,4 +1,4 @@
-"""Middles are inside their piece, begin and end between characters, and have the kinds that the shares request."""
+"""Middles are inside their piece, begin and end between characters, and are chosen by method in the given shares."""
 
 from collections import Counter
 
@@ -439,7 +439,7 @@ def test_shares_are_respected(shares, expected):
     text, nodes = sample_text("go"), sample_nodes("go")
     kinds = [choose_middle(text, (0, len(text)), nodes, shares, 1000, SeededRandom(seed)).kind for seed in range(4000)]
     counts = Counter("syntax" if kind in SYNTAX_KINDS else kind for kind in kinds)
-    found = [counts[sort] / 4000 for sort in ("syntax", MiddleKind.LINES, MiddleKind.CHARACTERS)]
+    found = [counts[method] / 4000 for method in ("syntax", MiddleKind.LINES, MiddleKind.CHARACTERS)]
     assert found == pytest.approx(expected, abs=0.03)
     assert [bool(one) for one in found] == [bool(one) for one in expected]
 

@@ -100,8 +100,8 @@ def test_answer_limit_is_twice_the_text_within_the_context(tmp_path):
     )
     with ChatServer() as server:
         rewritten(server, tasks, tmp_path / "large", context_tokens=24_000)
-        (less,) = [asked["max_tokens"] for _, _, asked in server.requests if asked["max_tokens"] > 4096]
-    assert 13_000 < less < 14_000
+        (reduced_limit,) = [asked["max_tokens"] for _, _, asked in server.requests if asked["max_tokens"] > 4096]
+    assert 13_000 < reduced_limit < 14_000
     with ChatServer() as server:
         rewritten(server, tasks, tmp_path / "set", context_tokens=15_000, max_tokens=500)
         assert [asked["max_tokens"] for _, _, asked in server.requests] == [500, 500]
@@ -215,7 +215,7 @@ def test_rerun_sends_no_requests(tmp_path):
         assert num_asked == 5 + 2 * 5 + 2
         assert rewritten(server, tasks, tmp_path) == first
         assert server.num_asked == num_asked
-    # Cached results need no server and do not depend on its address.
+    # Cached results need no server and do not depend on the address of the server.
     assert rewritten(server, tasks, tmp_path, url="http://127.0.0.1:9/v1") == first
 
 
@@ -380,7 +380,7 @@ def test_retry_delays_grow_up_to_a_limit():
 
 @pytest.mark.parametrize("act", [acts.is_silent, acts.drips, acts.drips_headers])
 def test_slow_server_is_abandoned_at_the_deadline(tmp_path, act):
-    """Each answer would take at least ten seconds, so the server has finished none."""
+    """Each answer would take at least ten seconds, so the server does not finish any answer."""
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=0.6)
         assert server.num_acted == 0
@@ -722,7 +722,7 @@ def test_answer_may_have_as_many_errors_as_its_parent():
     assert "syntax errors and its parent has 1" in find_refusal_reason(broken, b"def f(b:\n    return b\ny = )(\n")
 
 
-# Signatures that a description must keep.
+# Signatures, which code written from a description must keep.
 
 SOURCES = {
     "python": (b"X: int = [1, 2]\n@d\nclass A(B):\n    y = 1\n    def m(self) -> str:\n        z = 1\nasync def f(x):\n    pass\nfor i in x:\n    pass\n", ["X: int", "class A(B):", "  y", "  def m(self) -> str:", "async def f(x):"]),

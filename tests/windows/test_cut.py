@@ -27,13 +27,13 @@ def naive_windows(num_tokens, shape):
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_windows_with_kept_tails_equal_the_naive_ones(num_tokens, shape):
+def test_windows_with_kept_tails_equal_the_reference(num_tokens, shape):
     windows = cut(num_tokens, shape._replace(tail="keep"))
     assert list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)) == naive_windows(num_tokens, shape)
 
 
 @given(st.integers(1, 500), SHAPES)
-def test_every_token_is_in_a_window_except_a_counted_tail(num_tokens, shape):
+def test_every_token_is_in_a_window_or_in_the_counted_tail(num_tokens, shape):
     windows = cut(num_tokens, shape)
     covered = np.zeros(num_tokens, bool)
     for start, end, fresh in zip(windows.starts, windows.ends, windows.fresh, strict=True):
@@ -84,7 +84,7 @@ def test_overlap_or_special_tokens_without_room_for_content_are_refused():
 
 
 @given(st.integers(1, 200), SHAPES, st.lists(st.integers(0, 199)))
-def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines):
+def test_lines_range_from_the_first_to_the_last_token(num_tokens, shape, newlines):
     newline_tokens = np.array(sorted(index for index in newlines if index < num_tokens), np.int32)
     windows = cut(num_tokens, shape)
     line_of = [1 + sum(newline < token for newline in newline_tokens.tolist()) for token in range(num_tokens)]
@@ -95,7 +95,7 @@ def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines
 
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.integers(1, 400), st.integers(0, 20), st.sampled_from(["keep", "shift", "drop"]))
-def test_cut_ranges_are_in_no_window_and_other_tokens_are(data, num_tokens, overlap, tail):
+def test_windows_cover_only_tokens_outside_the_cut_ranges(data, num_tokens, overlap, tail):
     shape = WindowShape(num_content=40, overlap=overlap, tail=tail, min_fresh=5)
     edges = sorted(data.draw(st.sets(st.integers(0, num_tokens), max_size=8)))
     ranges = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=False)] or [(0, num_tokens)]

@@ -1,4 +1,4 @@
-"""Windows are sampled in proportion, or by weights with a limit. A new file changes the sample of other files little."""
+"""Tests of sampling by size and by weight. A new file changes few draws of other files."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,10 @@ def test_probability_of_rounding_up_is_the_fractional_part():
 
 
 def water_fill(groups, num_windows, max_epochs):
-    """Return the epochs of each group, with the level found by bisection. Slow, obvious reference."""
+    """Return the epochs of each group: `level * weight`, but at most `max_epochs`. Slow, obvious reference.
+
+    The level is found by bisection, so that all groups together have `num_windows` windows.
+    """
     low, high = 0.0, 1e9
     for _ in range(300):
         level = (low + high) / 2
@@ -99,9 +102,9 @@ def test_groups_and_files_get_their_share_of_a_sample(sizes, num_windows, seed):
     counts = [one.passes * size + one.extra for one, size in zip(draws, sizes, strict=True)]
     assert sum(counts) == (num_windows if num_all else 0)
     for group in {file.group for file in members}:
-        own = [number for number, file in enumerate(members) if file.group == group]
-        exact = num_windows * sum(sizes[number] for number in own) / max(num_all, 1)
-        assert abs(sum(counts[number] for number in own) - exact) < 1 + 1e-9
+        in_group = [number for number, file in enumerate(members) if file.group == group]
+        exact = num_windows * sum(sizes[number] for number in in_group) / max(num_all, 1)
+        assert abs(sum(counts[number] for number in in_group) - exact) < 1 + 1e-9
 
 
 def test_different_seed_draws_different_windows_and_a_new_file_changes_few():

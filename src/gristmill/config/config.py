@@ -165,7 +165,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds_shared_spans(self) -> bool:
-        """True if the build searches for shared spans, for decontamination or to reject variants with new ones."""
+        """True if the build searches for shared spans, to decontaminate splits or to reject variants."""
         return self.split.finds_shared_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:

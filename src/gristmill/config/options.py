@@ -477,7 +477,7 @@ def all_options() -> list[Option]:
 
 
 def add_options(parser: argparse.ArgumentParser, replacements: Mapping[str, Option] = NO_REPLACEMENTS) -> None:
-    """Add the options to a parser. Options in `replacements`, keyed by setting, replace those of the table."""
+    """Add the build options to a parser. An option in `replacements`, keyed by setting, replaces the build option."""
     for title, options in BUILD_OPTIONS.items():
         group = parser.add_argument_group(title)
         for build_option in options:

@@ -64,6 +64,6 @@ def default_preset(*, has_mask: bool) -> PresetName:
 
 
 def preset_text(name: str, *, has_mask: bool) -> str:
-    """Return the name of a preset with the reason for using it."""
+    """Return the name of a preset, and why the build uses this preset."""
     why = f"the default for a tokenizer with{'' if has_mask else 'out'} a mask token"
     return f"{name} ({why if name == default_preset(has_mask=has_mask) else 'as configured'})"

@@ -1,4 +1,4 @@
-"""Optional dependencies: before anything slow starts, raise an error with the install command if one is missing."""
+"""Optional dependencies. A missing package raises an error with the install command before anything slow starts."""
 
 from importlib.util import find_spec
 
@@ -17,7 +17,7 @@ def require(feature: str, extra: str, *packages: str) -> None:
 
 
 def require_torch() -> None:
-    require("feeding training batches", "train", "torch")
+    require("loading training batches", "train", "torch")
 
 
 def require_training() -> None:

@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 8 << 20
 CONNECT_SECONDS = 10.0
 """Maximum time to connect to one address of the host. The deadline is not checked while connecting."""
 POLL_SECONDS = 0.2
-"""Maximum wait on a socket before checking whether to stop."""
+"""Maximum time to wait on a socket before the deadline and the stop event are checked again."""
 
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 TEXT_STATUSES = frozenset({400, 413, 422})
@@ -35,7 +35,7 @@ KEY_STATUSES = frozenset({401, 403})
 
 
 class Fault(StrEnum):
-    """Kind of failure. It decides whether the caller tries again."""
+    """Kind of failure. The kind decides whether the caller sends the request again."""
 
     TRANSIENT = "passing"
     """A retry may succeed."""
@@ -77,7 +77,7 @@ class Request(NamedTuple):
 
 
 def send_request(request: Request, stop: threading.Event) -> bytes:
-    """Send the request and return the complete body of the answer. Raise NoAnswerError if there is none."""
+    """Send the request and return the complete body of the answer. Raise NoAnswerError if there is no usable answer."""
     address = urlsplit(request.url)
     deadline = _Deadline(request.timeout_seconds, stop)
     try:
@@ -169,7 +169,7 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """Socket with one deadline, for http.client. The timeout of a plain socket restarts with each byte received."""
+    """Socket for http.client with one deadline for all calls. The timeout of a plain socket restarts with each byte."""
 
     def __init__(self, plain_socket: socket, deadline: _Deadline) -> None:
         self._socket = plain_socket
@@ -186,7 +186,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._socket, self._deadline))
 
     def close(self) -> None:
-        """Do nothing. http.client calls this before the body is read, and `send_request` closes the socket."""
+        """Do nothing. http.client calls this method before the body is read, and `send_request` closes the socket."""
 
 
 class _BoundedReader(io.RawIOBase):

@@ -151,7 +151,7 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Flush the folder's entries to disk. Do nothing if access is denied or the file system does not support it."""
+    """Flush the folder's entries to disk. Do nothing if access is denied or the file system cannot sync folders."""
     try:
         _sync_and_close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:

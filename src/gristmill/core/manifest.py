@@ -124,8 +124,8 @@ class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Average number of rows per window."""
     largest_repeat: int
     shadowed_files: int
-    """For a group without files: the number of files that match this group, but are in a later group that matches
-    too."""
+    """For a group without files: the number of files that match this group, but are in a later group that also
+    matches."""
 
 
 class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
     middles: dict[MiddleKind, int]
     """Number of rewritten windows by kind of middle."""
     plain: int
-    """Number of windows in rewritten files that have no middle, because they are too short or only whitespace."""
+    """Number of windows without a middle in rewritten files. Such a window is too short or only whitespace."""
     missing: dict[WhyNotRewritten, int]
     """Number of chosen files that are not rewritten, by reason."""
 
@@ -380,7 +380,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of rows that were not made by a build. Reading, training and comparing accept it instead of a manifest."""
+    """Record of rows that no build made. Reading, training and comparing accept this record instead of a manifest."""
 
     format: int
     gristmill: str
@@ -447,7 +447,7 @@ def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
 
 
 class OpenedBuild:
-    """The build of a dataset that a reader opened. A later build may replace the dataset in the folder at any time."""
+    """A build that a reader opened. A later build may replace the dataset in the folder at any time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -462,7 +462,7 @@ class OpenedBuild:
 
     @contextmanager
     def guard_reading(self) -> Iterator[None]:
-        """Raise DatasetError on exit if a later build has replaced this one."""
+        """Raise DatasetError on exit if a later build has replaced this build."""
         try:
             yield
         except Exception:
@@ -515,7 +515,7 @@ def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
 
 @contextmanager
 def open_data_file(path: Path, edition: OpenedBuild | None) -> Iterator[BinaryIO]:
-    """Open a data file, and check that it belongs to `edition`. It stays readable even if it is replaced later."""
+    """Open a data file of the build `edition`. The open file stays readable even if a later build replaces it."""
     with ExitStack() as stack:
         with guard_reading(edition):
             stream = stack.enter_context(open_plain(path))
@@ -528,7 +528,7 @@ def _identity_of(record: RowsRecord) -> tuple[str, str]:
 
 
 def write_manifest(manifest: RowsRecord, folder: Path, *, is_synced: bool = True) -> None:
-    """Write manifest.json. Use `is_synced=False` if the complete folder is synced before it is used."""
+    """Write manifest.json. Use `is_synced=False` if the complete folder is synced before the file is used."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     write_atomically(folder / MANIFEST, content, is_synced=is_synced)
 
@@ -543,7 +543,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_record(folder: Path) -> RowsRecord:
-    """Read the record of a folder's rows, whether or not a build made them. Raise DatasetError if it is damaged."""
+    """Read the record of a folder's rows: a Manifest or a ForeignRows. Raise DatasetError if the record is damaged."""
     head, path = _read_json(folder), folder / MANIFEST
     if head.get("made_by", BUILD) == BUILD:
         return _parse_manifest(head, path)

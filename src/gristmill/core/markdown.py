@@ -39,7 +39,7 @@ def table_lines(
 
 
 def numbers_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a table with names in its first column and numbers in the others."""
+    """Format a table with names in the first column and numbers in the other columns."""
     return "\n".join(table_lines(headings, rows, [LEFT, *[RIGHT] * (len(headings) - 1)]))
 
 
@@ -72,7 +72,7 @@ def display_name(name: str) -> str:
 
 
 def name_as_code(name: object) -> str:
-    """Format a name as code: `my-repo`. Backticks and bars are escaped as in a path (core/names.py)."""
+    """Format a name as code: `my-repo`. Backticks and bars are escaped like invalid bytes in a path (core/names.py)."""
     text = display_name(str(name)).replace("`", "\\x60").replace("|", "\\x7c")
     return f"`{text}`" if text.strip() else "(no name)"
 

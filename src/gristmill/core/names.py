@@ -51,7 +51,7 @@ def system_path(text: str) -> str:
 
 
 def counted(num: int | str, one: str, many: str = "") -> str:
-    """Format a count: `1 file`, `2,075 files`. `many` is the plural, if irregular. A string `num` is used as it is."""
+    """Format a count: `1 file`, `2,075 files`. `many` is the plural, if irregular. A string `num` is not formatted."""
     number = num if isinstance(num, str) else f"{num:,}"
     return f"{number} {one if number == '1' else many or f'{one}s'}"
 

@@ -23,7 +23,7 @@ class OutputFormat(NamedTuple):
     datasets_builder: str | None = None
     """Name of the format in `datasets.load_dataset`. None if `load_dataset` does not read the correct column types.
 
-    If a dataset has several formats, `load_dataset(DIR)` reads the one that comes first in this table."""
+    If a dataset has several formats, `load_dataset(DIR)` reads the format that comes first in this table."""
     media_type: str | None = None
     """Media type of the format's files, for croissant.json."""
     takes_documents: bool = False
@@ -98,5 +98,5 @@ _FORMATS = (
     ),
 )
 FORMATS = {one.name: one for one in _FORMATS}
-"""All formats, keyed by name. If a dataset has several formats, gristmill reads the one that is first in this table."""
+"""All formats, keyed by name. If a dataset has several formats, gristmill reads the format that is first here."""
 DOCUMENT_FORMATS = tuple(one.name for one in _FORMATS if one.takes_documents)

@@ -104,7 +104,7 @@ class Progress:
     """Display of a long operation's progress, for functions such as `build` and `check`.
 
     `Progress(quiet=False)` shows bars on a terminal and prints lines to a log. The default prints nothing. `stream`
-    defaults to stderr. Afterwards, `seconds` has the time of each phase.
+    defaults to stderr. After the operation, `seconds` has the time of each phase.
     """
 
     def __init__(self, *, quiet: bool = True, stream: TextIO | None = None) -> None:

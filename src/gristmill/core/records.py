@@ -197,7 +197,7 @@ class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class VariantKind(StrEnum):
-    """Kind of variant. The rows of a file come first, then those of its variants, in the order of this enum."""
+    """Kind of variant. The rows of a file precede the rows of its variants, which are in the order of this enum."""
 
     RENAME = "rename"
     COMMENTS = "comments"
@@ -541,7 +541,7 @@ class TokenizedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, arra
 
 
 class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Facts about a document that stay in memory, a few hundred bytes. The part stores everything else."""
+    """Facts about a document that stay in memory: a few hundred bytes. The part stores all other facts."""
 
     part: str
     part_offset: int

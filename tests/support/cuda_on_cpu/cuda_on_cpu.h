@@ -100,7 +100,7 @@ inline void make_fibers() {
     }
 }
 
-// Runs a fiber until it hands over.
+// Runs a fiber until it calls hand_over.
 __attribute__((noinline)) inline void run(Fiber& fiber) {
     if (_setjmp(scheduler)) return;
     if (fiber.is_begun) _longjmp(fiber.position, 1);

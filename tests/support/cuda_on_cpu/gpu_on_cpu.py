@@ -23,7 +23,7 @@ STRUCTURES = ("Engine", "Chunk", "Result", "Counters", "TableState", "Entry")
 
 
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
-    """Return the compiled kernels. Compile them unless the folder has them for the same sources, options and compiler."""
+    """Return the library of kernels. Compile it only if the sources, options or compiler have changed."""
     command = [*COMPILE, *options]
     library = folder / f"kernels-{_digest(*command)}.so"
     with library.with_suffix(".lock").open("w") as lock:

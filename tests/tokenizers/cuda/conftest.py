@@ -13,7 +13,7 @@ def make_gpu(
 ) -> Callable[[tuple[str, ...]], GpuOnCpu]:
     """Return a function that simulates a GPU for given compile options.
 
-    The kernels are compiled once for all workers and cached for the next run.
+    The kernels are compiled once for all pytest workers, and cached for the next run.
     """
     if shutil.which("g++") is None:
         pytest.skip("compiling the kernels needs g++")

@@ -1,4 +1,4 @@
-"""Test the table of characters that NFC does not change with `unicodedata` and with the normalizer of `tokenizers`."""
+"""Compare the table of characters that NFC leaves unchanged with `unicodedata` and with `tokenizers`."""
 
 import random
 import unicodedata
@@ -37,7 +37,7 @@ def test_stable_characters_in_any_order():
 
 
 def test_no_stable_character_composes_with_a_preceding_one():
-    """Put each character that can start a composition before every 7th stable character, and before those close to it."""
+    """Put each character that can start a composition before every 7th stable character and before adjacent ones."""
     decomposed = {unicodedata.normalize("NFD", one) for one in SCALARS}
     first = sorted({one[0] for one in decomposed if len(one) > 1}.union("\uac00\ud788").intersection(stable()))
     candidates = np.array([one for one in stable() if unicodedata.category(one) != "Co"])
@@ -67,7 +67,7 @@ def test_characters_that_the_normalizer_changes_are_not_stable():
         "Hangul's first vowel": "\u1161",
         "Hangul's last final": "\u11c2",
         "not assigned": "\u0378",
-        "not assigned, the last": "\U0010ffff",
+        "the last code point, not assigned": "\U0010ffff",
         "a surrogate": "\ud800",
     }.items(),
     ids=lambda named: named[0],

@@ -1,4 +1,4 @@
-"""Test that cutting documents for the GPU and joining the results loses, repeats and changes nothing."""
+"""Test that no text is lost, repeated or changed if documents are cut for the GPU and the results are joined."""
 
 from itertools import pairwise
 
@@ -51,7 +51,7 @@ def test_documents_are_cut_only_where_no_word_can_cross(documents, chunk_bytes):
 
 
 def is_safe(text, at):
-    """True after a line feed between two visible ASCII characters."""
+    """Return True if the position follows a line feed between two visible ASCII characters."""
     around = text[at - 2 : at + 1]
     return at >= 2 and len(around) == 3 and around[1:2] == b"\n" and all(0x20 < byte < 0x7F for byte in around[::2])
 

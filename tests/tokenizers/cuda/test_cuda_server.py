@@ -1,4 +1,4 @@
-"""Test the GPU process: builds with it write the same bytes, even if it fails, and it leaves nothing behind."""
+"""Test that a GPU process never changes the bytes of a build, even if the process fails, and leaves nothing in use."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def config_for(source, out, *, output=None, **options):
 
 
 class OnceReady(Progress):
-    """Delay step 1 until the GPU process has started, listens or has ended, because step 1 could finish earlier."""
+    """Delay step 1 until the GPU process has started, listens or has ended, because step 1 could end before."""
 
     def __init__(self, marks, *, waits_for="socket"):
         super().__init__()
@@ -190,7 +190,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):
-    """The GPU process hangs for ten minutes, but each worker waits only for a quarter of its own time limit."""
+    """The GPU process hangs for ten minutes, but each worker waits only for a quarter of its time limit."""
     gpu, notes = built(fake_encoders.HangingEncoder)
     assert everything(tmp_path / "out") == expected
     assert gpu.trouble == "the GPU process no longer answers"

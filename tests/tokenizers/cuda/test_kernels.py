@@ -1,6 +1,6 @@
 """Test the GPU kernels without a GPU: compile them for the CPU and compare their ids with the reference.
 
-Threads run one at a time here, so these tests cannot find races or measure speed. test_on_gpu.py can.
+Threads run one at a time here, so these tests cannot find races. test_on_gpu.py can, because it uses a real GPU.
 """
 
 import json
@@ -40,10 +40,10 @@ from support.word_pieces import PIECES
 CHUNK_BYTES = 1 << 17
 """Size of 16 tiles. It is small because three kernels run a block for every tile, even if the tile is empty."""
 LARGE_CHUNK_BYTES = 1 << 20
-BY_TURNS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
+DOCUMENTS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
 
 SETTLED = [piece for piece in PIECES if piece not in {"\U00011de0", "\U00016ff4"}]
-"""Pieces without two characters that only gigatoken treats as numbers, because its Unicode version is newer.
+"""PIECES without the two characters that only gigatoken treats as numbers, because its Unicode version is newer.
 
 gigatoken treats 4,655 more characters as letters or numbers than the reference. The kernels follow the reference.
 """
@@ -256,7 +256,7 @@ def test_a_character_split_between_two_documents_is_an_error(loaded):
 
 def test_invalid_utf8_is_found_in_a_piece_of_a_large_document(fresh):
     large = b"x = 1\n" * 300
-    with pytest.raises(TokenizerError, match=r"^document 1, from byte 996 on: .*: byte 806 \(0xff\)"):
+    with pytest.raises(TokenizerError, match=r"^document 1, in the part from byte 996 on: .*: byte 806 \(0xff\)"):
         fresh("codebert", chunk_bytes=1000).encode_batch([large, large + b"ok\xff", b"y"])
 
 
@@ -337,7 +337,7 @@ def test_windows_are_not_joined_at_tokens_that_only_start_at_the_same_byte(under
 
 
 def test_a_word_whose_start_depends_on_its_end_is_left_to_the_cpu(under_merges):
-    """Units are merged in pairs, starting at the end of the word. If their number is odd, the first unit is not merged."""
+    """Units are merged in pairs from the end of the word. If the number of units is odd, the first is not merged."""
     units = [left + right for left in "abcdefghijklmnop" for right in "qrstuvwxyz"] + ["AB"]
     pairs = [(left, right) for left, right in pairwise(units)]
     words = ["".join(units[:num_units]).encode() for num_units in (3, 20, 41, 160, 161)]
@@ -488,7 +488,7 @@ def test_a_full_word_table_is_cleared_and_the_cpu_encodes_the_rest(make_gpu, nam
 
 
 def test_a_cleared_table_has_no_ids_of_earlier_words(make_gpu):
-    """If a new word occurs twice in a chunk, its second occurrence is looked up before its ids are known."""
+    """If a new word occurs twice in a chunk, the second occurrence is looked up before the word has ids."""
     definition = definition_named("codebert")
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES, num_slots=1024)
     for turn in range(12):
@@ -574,7 +574,7 @@ def test_a_word_is_merged_once_unless_forgotten(fresh):
 
 def test_two_tokenizers_alternate(fresh):
     tokenizers = [fresh("codebert"), fresh("codebert"), fresh("cl100k")]
-    for documents in (BY_TURNS, BY_TURNS[::-1], [code_like(2000)]):
+    for documents in (DOCUMENTS, DOCUMENTS[::-1], [code_like(2000)]):
         for tokenizer in tokenizers:
             assert_on_card(tokenizer, documents)
 

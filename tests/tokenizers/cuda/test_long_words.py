@@ -1,10 +1,11 @@
-"""Test two ways to tokenize a long word: in overlapping byte windows that are then joined, and with many merges at once.
+"""Test two ways to tokenize a long word: in overlapping windows that are then joined, and with many merges at once.
 
-Joining is exact for any order of merges. Proof: Take a span of the word whose edges no merge has crossed so far. The next
-merge inside the span is of its pair with the lowest rank, leftmost first, regardless of the bytes outside the span. So
-the span goes through the same merges as if it were a word of its own. Therefore a sequence of tokens is the word's
-encoding if and only if every pair of adjacent tokens is the encoding of its own bytes. If two windows share a token, this
-holds for all pairs of the first window up to that token, and for all pairs of the second window from that token on.
+Joining is exact for any order of merges. Proof: Take a span of the word whose edges no merge has crossed so far. The
+next merge inside the span joins the pair with the lowest rank in the span, leftmost first, regardless of the bytes
+outside the span. The span therefore goes through the same merges as a separate word with these bytes. It follows that a
+sequence of tokens is the word's encoding if and only if every pair of adjacent tokens is the encoding of the bytes of
+the pair. If two windows share a token, this is true for every pair of the first window up to the token, and for every
+pair of the second window from the token on.
 """
 
 import random

@@ -145,7 +145,7 @@ def test_merges_may_be_pairs_or_strings():
 
 def test_exceptions_are_tokens_that_merges_do_not_produce():
     merges = [("b", "c"), ("a", "b"), ("ab", "c"), ("x", "y")]
-    tokens = ["qz", "Ġqzx", "▁", "q z", "\xadq"]  # the last three cannot occur in text
+    tokens = ["qz", "Ġqzx", "▁", "q z", "\xadq"]  # the last three contain characters that represent no byte
     content = made.byte_level_with(merges, tokens, ignore_merges=True)
     tables = MergeTables.of(definition(content))
     assert {token.content for token in tables.exceptions} == {b"abc", b"qz", b" qzx"}

@@ -48,13 +48,13 @@ SECONDS_TO_LOAD = 60
 SLOTS_FOR_ALL = 1 << 22
 """Number of entries of a word table that has space for all words of a test.
 
-If the table is full, the CPU encodes some documents. Which ones depends on the order of the GPU's threads.
+If the table is full, the CPU encodes some documents. The order of the GPU's threads decides which documents.
 """
 
 
 @cache
 def on_card(name):
-    """Load a tokenizer, but only once. Its word table keeps the words of earlier tests."""
+    """Load each tokenizer once. Its word table keeps the words of earlier tests."""
     return load_tokenizer(name, device="cuda") if name == "codebert" else CudaTokenizer.load(definition_named(name))
 
 
@@ -86,7 +86,7 @@ def assert_for_each_pattern(documents, *, num_on_cpu=None):
 
 
 def assert_revealed(documents, num_documents):
-    """Encode `num_documents` at a time, with an empty word table. With a full table, the CPU would encode documents."""
+    """Encode `num_documents` at a time with an empty word table. If the table were full, the CPU would encode some."""
     for tokenizer in map(on_card, REVEALING):
         tokenizer.forget()
         for at in range(0, len(documents), num_documents):
@@ -415,7 +415,7 @@ def test_a_build_gives_the_same_bytes_with_and_without_a_gpu():
 
 
 def _write_source(root):
-    """Write files of all sizes, one of them in Latin-1, and one with a single line."""
+    """Write files of many sizes, a file in Latin-1, and a file with a single line."""
     root.mkdir()
     for number in range(400):
         (root / f"module_{number}.py").write_bytes(code_like(100 * number, number))
@@ -424,7 +424,7 @@ def _write_source(root):
 
 
 class _OnceReady(Progress):
-    """Delay step 1 until the GPU process listens, because step 1 could finish earlier."""
+    """Delay step 1 until the GPU process listens, because step 1 could otherwise finish earlier."""
 
     @contextmanager
     def phase(self, name, total=0, unit="files"):

@@ -1,4 +1,4 @@
-"""Compare the rules for word starts with the regexes of `tokenizers` on short texts, all characters and random texts."""
+"""Compare the rules for word starts with the regexes of `tokenizers`: short texts, all characters, random texts."""
 
 import importlib.util
 import itertools
@@ -29,9 +29,9 @@ from support.source_trees import ROOT
 from support.word_pieces import PIECES
 from support.word_starts_in_numpy import word_starts
 
-# Most characters are unassigned, for private use, or letters without case, such as Chinese. Only every 64th of these is
-# tested in context, because the rules depend only on character classes, and another test compares the class of every
-# character.
+# Most characters are unassigned, for private use, or letters without case, such as Chinese characters. Only every 64th
+# of these is tested in context, because the rules depend only on character classes, and another test compares the class
+# of every character.
 ALIKE = {"Cn", "Co", "Lo"}
 STRUCTURE = "s'1!é \t\n\r\u00a0"
 APOSTROPHES = f"'srelvdSL{LONG_S}! "
@@ -60,13 +60,13 @@ def assert_same(splitter, pattern, texts):
 
 @lru_cache(maxsize=4)
 def starts_by_rules(pattern, texts):
-    """Return the word starts by the rules. They are cached, because several regexes have the same pattern."""
+    """Return the word starts by the rules. The results are cached, because several regexes have the same pattern."""
     ends = itertools.accumulate(len(text.encode()) for text in texts[:-1])
     return word_starts("".join(texts).encode(), pattern, classes_of(pattern), [0, *ends])
 
 
 def starts_by_regex(splitter, texts):
-    """Return whether a word starts at each byte. `tokenizers` returns positions in characters."""
+    """Return, for each byte, True if a word starts at the byte. `tokenizers` returns positions in characters."""
     positions, first = list[int](), 0
     for text in texts:
         positions += [first + start for _, (start, _) in splitter.pre_tokenize_str(text)]
