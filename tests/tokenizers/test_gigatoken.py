@@ -123,7 +123,7 @@ def test_sentence_piece_with_literal_meta_spaces():
 
 
 def test_sentence_piece_with_added_tokens_and_a_split_that_finds_nothing():
-    """As in Gemma, spaces are replaced with ▁ before the text is split at spaces, and some added tokens are plain text."""
+    """As in Gemma, ▁ replaces spaces before the text is split at spaces, and some added tokens are plain text."""
     tree = json.loads(made.sentence_piece_bpe())
     tree["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}

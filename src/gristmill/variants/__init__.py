@@ -1,1 +1,1 @@
-"""Variants of a source text: new names, comments, layout, fill-in-the-middle, noise, or rewriting by a model."""
+"""Make variants of source texts, and rewrite source texts for fill-in-the-middle."""

@@ -17,9 +17,10 @@ Decoded = TypeVar("Decoded")
 FENCE_OPENING = re.compile(r"^ {0,3}(`{3,}+)[^`\n]*+$\n?", re.MULTILINE)
 CUT_OFF_REASON = "length"
 MAX_LENGTH_RATIO = 4
-"""Maximum ratio of the lengths of an answer and its parent, the text to rewrite, in either direction.
+"""Maximum ratio between the longer and the shorter of two texts: an answer and its parent.
 
-With a larger ratio, the answer is probably a different text or only a part.
+The parent is the text that the model rewrites. If the ratio is larger, the answer is probably a different text, or only
+a part of the text.
 """
 MAX_NAME_CHARACTERS = 500
 
@@ -29,9 +30,9 @@ class UnusableAnswerError(Exception):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Answer of a model, as the cache stores it.
+    """Answer of a model, in the form that the cache stores.
 
-    Unusable answers are stored too, because asking again would cost the same and give the same answer.
+    Unusable answers are also stored, so that later runs do not pay for the same request again.
     """
 
     content: str
@@ -73,7 +74,7 @@ def read_reply(body: bytes) -> Reply:
 
 
 def read_model_names(body: bytes) -> list[str]:
-    """Read the names of the models that a server lists. Raise NoAnswerError if there are no valid names."""
+    """Read the model names that a server lists. Raise NoAnswerError if the list is empty or a name is invalid."""
     names = [model.id for model in _decode(body, _MODELS, "list of models").data]
     if not names:
         raise NoAnswerError(Fault.PERMANENT, "the list of models is empty")
@@ -83,7 +84,7 @@ def read_model_names(body: bytes) -> list[str]:
 
 
 def require_usable_text(reply: Reply) -> str:
-    """Return the text of a reply. Raise UnusableAnswerError if the text is empty, is cut off or has a NUL."""
+    """Return the text of a reply. Raise UnusableAnswerError if the text is empty, is cut off or contains NUL."""
     if reply.finish_reason == CUT_OFF_REASON:
         raise UnusableAnswerError("the answer is cut off at max_tokens")
     if not reply.content.strip():
@@ -94,7 +95,7 @@ def require_usable_text(reply: Reply) -> str:
 
 
 def extract_code(answer: str) -> str:
-    """Return the first fenced block of an answer, or the complete answer if there is no such block."""
+    """Return the first fenced code block of an answer, or the complete answer if no such block exists."""
     answer = answer.replace("\r\n", "\n")
     opening = FENCE_OPENING.search(answer)
     if opening is None:
@@ -125,7 +126,7 @@ def find_refusal_reason(parent: Parsed, answer: bytes) -> str | None:
     if b"".join(answer.split()) == b"".join(parent.text.split()):
         return "the answer differs from its parent only in whitespace"
     if not len(parent.text) <= MAX_LENGTH_RATIO * len(answer) <= MAX_LENGTH_RATIO * MAX_LENGTH_RATIO * len(parent.text):
-        return f"the answer has {len(answer)} bytes and its parent has {len(parent.text)}, which differ too much"
+        return f"the lengths of the answer and its parent differ too much: {len(answer)} and {len(parent.text)} bytes"
     parsed = parse(answer, parent.language)
     if is_hard_to_query(parsed):
         return "the syntax tree of the answer is too large to check"
@@ -154,7 +155,7 @@ def _decode(body: bytes, decoder: "msgspec.json.Decoder[Decoded]", expected: str
 
 CACHE_VERSION = b"gristmill answer 1\n"
 MAX_FILE_BYTES = 64 << 20
-"""Maximum size of a cached file: eight times that of an answer. JSON writes a control character in six bytes."""
+"""Maximum size of a cached file: eight times the maximum of an answer. JSON writes a control character in six bytes."""
 
 
 class AnswerCache:

@@ -1,8 +1,8 @@
 """`format`: change the indent, the quotes and the blank lines of a program, but not its meaning.
 
-A line keeps its indent level, and its alignment beyond that level. In Python, indents define the blocks, so all lines
-of a block must begin at the same column. The columns at which blocks begin are read from the syntax tree and always
-become levels. In other languages, indents have no meaning.
+A line keeps its indent level, and the spaces beyond that level that align the line. In Python, indents define the
+blocks, so all lines of a block must begin at the same column. The columns at which blocks begin are read from the
+syntax tree and always count as levels. In other languages, indents have no meaning.
 """
 
 import re
@@ -28,10 +28,10 @@ from gristmill.variants.grammars import Parsed, captures
 # Lines of a text, and the changes that are allowed in each line.
 
 FREE, INDENT_ONLY, FROZEN = range(3)
-"""Parts of a line that may change: all of its whitespace, only its indent, or nothing."""
+"""Whitespace of a line that may change: all whitespace, only the indent, or none."""
 
 RUST_DOCUMENTATION = (b"/**", b"/*!")
-"""Beginnings of comments that are attributes in Rust. Every byte of such a comment is part of its value."""
+"""Beginnings of Rust's documentation comments. Every byte of such a comment is part of the documentation."""
 
 
 class Lines(NamedTuple):
@@ -47,7 +47,7 @@ class Lines(NamedTuple):
         return [0, *accumulate(len(text) + 1 for text in self.texts)]
 
     def with_text(self, text: bytes) -> "Lines":
-        """Return the lines of a different text that has line ends at the same offsets."""
+        """Return the lines of a changed text whose line ends have the same offsets."""
         return Lines(text.split(b"\n"), self.kinds)
 
 
@@ -67,7 +67,7 @@ def split_lines(parsed: Parsed) -> Lines:
 
 
 def _mark_span(kinds: bytearray, starts: list[int], span: Span, kind: int) -> None:
-    """Mark the lines that begin inside a span. The last byte of a span may be a line feed."""
+    """Mark the lines that begin inside a span. A span that ends in a line feed does not include the next line."""
     first, last = bisect_right(starts, span.start), bisect_right(starts, span.end - 1)
     kinds[first:last] = bytes([kind]) * (last - first)
 
@@ -112,7 +112,7 @@ def apply_spacing(lines: Lines, spacing: Spacing) -> list[bytes]:
 
 
 def _blank_runs(lines: Lines) -> Iterator[range]:
-    """Yield the runs of blank lines. The empty text after the last line feed is not a line."""
+    """Yield the line numbers of each run of blank lines. The empty text after the last line feed is not a line."""
     is_blank = [
         kind == FREE and not text.strip(b" \t\r") for text, kind in zip(lines.texts[:-1], lines.kinds, strict=False)
     ]
@@ -135,7 +135,7 @@ UNIT_WIDTHS = (2, 3, 4, 8)
 MAX_LEVEL_STEP = 2
 """Maximum step in levels from one line to the next. A line with a larger step is aligned with text above it."""
 MIN_SHARE_ON_LEVELS = 0.5
-"""Minimum share of indented lines that are on a level. If fewer are, the text has no consistent unit."""
+"""Minimum share of indented lines that are on a level. If the share is smaller, the text has no consistent unit."""
 
 SPACES_AND_TABS = b" \t"
 FORM_FEED_INDENT = re.compile(rb"(?m)^[ \t]*\f[\f]*[ \t]+\S")
@@ -190,7 +190,7 @@ def apply_indent(lines: Lines, indents: Indents, unit: bytes) -> Lines:
 def _split_prefix(indents: Indents, prefix: bytes, base: int) -> tuple[int, bytes]:
     """Split an indent into its number of levels and the spaces beyond them.
 
-    `base` is the level of the last line that has no spaces beyond its level.
+    `base` is the level of the last line above that has no spaces beyond its level.
     """
     if indents.unit == TAB:
         rest = prefix.lstrip(TAB)
@@ -212,7 +212,7 @@ def _python_indents(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) 
 
 
 def _block_columns(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -> frozenset[int]:
-    """Return the columns of the blocks that begin on a new line."""
+    """Return the columns at which blocks begin. Blocks that follow other code on their line are ignored."""
     starts = lines.starts()
     columns: set[int] = set()
     for node in captures(parsed, "(block) @block").get("block", ()):
@@ -226,7 +226,8 @@ def _block_columns(parsed: Parsed, lines: Lines, prefixes: list[bytes | None]) -
 def _tab_unit(prefixes: list[bytes]) -> bytes | None:
     """Return a tab, or None if some indents have a different unit.
 
-    Spaces after tabs are alignment. A space before a tab, or two spaces at the start, are a different unit.
+    Spaces after tabs are alignment. An indent with two spaces at its start, or with a space before a tab, has a
+    different unit.
     """
     has_other_unit = any(prefix.startswith(b"  ") or b" \t" in prefix for prefix in prefixes)
     return None if has_other_unit else TAB
@@ -261,7 +262,8 @@ def find_quotes(parsed: Parsed) -> dict[bytes, list[int]]:
         return positions
     text, last_end = parsed.text, 0
     found = captures(parsed, QUOTE_QUERIES[parsed.language])
-    attribute_ends = {node.end_byte for node in found.get("attribute", ())}  # attributes follow the rules of HTML
+    # The quotes of attributes in JSX are kept, because attributes follow the rules of HTML.
+    attribute_ends = {node.end_byte for node in found.get("attribute", ())}
     for start, end in sorted((node.start_byte, node.end_byte) for node in found.get("string", ())):
         if start >= last_end and end not in attribute_ends and not _adjoins_quote(text, start, end):
             match = SIMPLE_STRING.fullmatch(text, start, end)

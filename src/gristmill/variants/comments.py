@@ -80,10 +80,10 @@ In a Go file that imports "C", comments are C code.
 def directive_pattern(language: str) -> Any:
     """Return the pattern of comments that must be kept.
 
-    RE2 applies the pattern to all comments at once, joined by line feeds. Python's own engine takes 10 us per comment.
+    RE2 applies the pattern to all comments at once, joined by line feeds. Python's `re` takes 10 us per comment.
     """
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
+    options.encoding = re2.Options.Encoding.LATIN1  # accepts bytes and returns byte offsets
     return re2.compile(rb"(?m)" + rb"|".join(_DIRECTIVES[language]), options)
 
 
@@ -101,10 +101,10 @@ BRACE_COMMENT_LANGUAGES = {"javascript", "jsx", "typescript", "tsx"}
 
 
 class Comments(NamedTuple):
-    """Comments of a text, and which of them may change."""
+    """Comments of a text, and the indices of the comments that may change."""
 
     spans: list[Span]
-    """Spans of all comments without line ends, in text order."""
+    """Spans of all comments, in text order. A span does not include the line end after the comment."""
     changeable: list[int]
     """Indices into `spans` of the comments that may be removed or moved."""
 
@@ -146,7 +146,7 @@ def _find_overlapping(spans: list[Span], outer: list[Span]) -> set[int]:
 
 
 def _find_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
-    """Return the indices of comments in kept runs: the first run if it is a license, and runs with a marker."""
+    """Return the indices of comments in kept runs: the first run if it has a license, and all runs with a marker."""
     text, marker = parsed.text, RUN_MARKERS.get(parsed.language)
     has_marker = marker is not None and marker in text
     kept: set[int] = set()
@@ -175,8 +175,7 @@ def _find_in_special_positions(parsed: Parsed, spans: list[Span]) -> set[int]:
 def _find_on_continued_lines(parsed: Parsed, spans: list[Span]) -> set[int]:
     """Return the indices of comments on lines that continue the previous line, and in preprocessor directives.
 
-    If the line of such a comment were removed, the backslash at the end of the line above would apply to the line
-    below.
+    If a continued line were removed, the backslash at the end of the line above would apply to the line below.
     """
     text, has_preprocessor = parsed.text, parsed.language in LANGUAGES_WITH_PREPROCESSOR
     kept: set[int] = set()
@@ -211,7 +210,7 @@ def _find_alone_in_braces(text: bytes, spans: list[Span]) -> set[int]:
     return kept
 
 
-# Python docstrings that can be removed like comments. Most cannot, because a program can read them.
+# Python docstrings that can be removed like comments. Most docstrings are kept, because a program can read them.
 
 DOCSTRING_READERS = (
     *(b"__doc__", b"getdoc", b"doctest", b"docopt", b"docstring", b"pydoc", b"sphinx", b"add_newdoc", b"inspect"),
@@ -219,7 +218,7 @@ DOCSTRING_READERS = (
     *(b"yacc", b"import ply", b"def p_", b"def t_", b"zope", b"IPython", b"mcp", b"langchain", b"dspy"),
     *(b"pydantic", b"fastapi", b"graphene", b"strawberry", b"apispec", b"flasgger", b"restx"),
 )
-"""Words that suggest that a file reads docstrings. They are also found inside longer words, to be safe."""
+"""Words that suggest that a file reads docstrings. To be safe, they are also searched inside longer words."""
 
 BODY = "body: (block . (expression_statement . (string) @docstring .)) @body"
 DOCSTRINGS = f"""
@@ -230,7 +229,7 @@ DOCSTRINGS = f"""
 
 
 def strip_docstrings(parsed: Parsed) -> list[Edit]:
-    """Return edits that remove docstrings, in text order. A docstring that is a complete body becomes `pass`."""
+    """Return edits that remove docstrings, in text order. A docstring that is the entire body becomes `pass`."""
     if parsed.language != "python" or _reader_pattern().search(parsed.text):
         return []
     found = captures(parsed, DOCSTRINGS)
@@ -262,7 +261,7 @@ def _docstring_removal(text: bytes, body: "Node", docstring: Span) -> Iterator[E
         return
     if following is None:
         yield Edit(start, end, b"pass")
-    elif following.type != "expression_statement":  # a string would become the docstring
+    elif following.type != "expression_statement":  # a string in its place would become the docstring
         yield Edit(line_start, line_end + 1, b"")
 
 
@@ -278,7 +277,10 @@ def _statement_after_docstring(body: "Node") -> "Node | None":
 
 MAX_LINE_BYTES = 100
 LINE_END_SHARE = 0.5
-"""Share of the comments above a line that move to its end if they fit. Most people write comments above a line."""
+"""Share of the comments above a line that move to the end of the line, if they fit.
+
+The other comments stay, because most people write comments above a line.
+"""
 
 SPACES_AND_TABS = b" \t"
 EXCLUDED_LINE_STARTS = (b"}", b")", b"]", b"@", b"#")
@@ -296,7 +298,7 @@ class CommentedText(NamedTuple):
     changeable: frozenset[int]
 
     def is_inside(self, position: int) -> bool:
-        """Return True if the position is inside a token that began before it."""
+        """Return True if the position is inside a multi-line token, but not at the start of the token."""
         index = bisect_left(self.token_starts, position) - 1
         return index >= 0 and position < self.token_ends[index]
 
@@ -359,7 +361,7 @@ def _locate_comment(source: CommentedText, index: int) -> CommentLocation | None
 def _move_above(source: CommentedText, location: CommentLocation, before: bytes) -> list[Edit]:
     """Move a comment from the end of a line to a new line above.
 
-    A comment is not moved if it would separate a directive from its line, or if comments below continue it.
+    A comment is not moved if it would separate a directive from its line, or if comments below continue the comment.
     """
     text, (start, end) = source.parsed.text, location.span
     code = before.strip(SPACES_AND_TABS)
@@ -390,7 +392,8 @@ def _move_to_line_end(source: CommentedText, location: CommentLocation) -> list[
     return [Edit(location.line_start, location.line_end + 1, b""), Edit(position, position, moved)]
 
 
-# Removal: the tokens around a comment remain separated, by a line feed if the comment contains one, or by a space.
+# Removal: the tokens around a comment remain separated, by a line feed if the comment contains a line feed, and
+# by a space otherwise.
 
 
 def remove_comments(text: bytes, removed: list[Span]) -> Iterator[Edit]:
@@ -459,9 +462,10 @@ Mode = Callable[[Parsed, Comments, SeededRandom], list[Edit]]
 
 
 def vary_comments(parsed: Parsed, rng: SeededRandom) -> bytes | None:
-    """Return the text with comments removed or moved.
+    """Return the text with comments and docstrings removed, or with comments moved.
 
-    None if no comment can be removed or moved, or if the text contains only comments.
+    Return None if the text is unsafe to rewrite, if nothing can be removed or moved, or if the text contains only
+    comments.
     """
     text = parsed.text
     if not is_safe_to_rewrite(parsed) or _is_other_language(parsed):
@@ -480,7 +484,7 @@ def vary_comments(parsed: Parsed, rng: SeededRandom) -> bytes | None:
 def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
     """Return True if the variant has more syntax errors than the text.
 
-    Only a text that already has errors can get more. Parsing all variants again would halve the speed.
+    A text without errors gets no errors, so its variants are not parsed. Parsing all variants would halve the speed.
     """
     if not parsed.tree.root_node.has_error:
         return False
@@ -490,7 +494,8 @@ def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
 def _is_other_language(parsed: Parsed) -> bool:
     """Return True if a Python text has syntax errors.
 
-    Python's grammar covers all of Python, so such a text is not Python. C's grammar does not cover all of C.
+    Python's grammar covers all of Python, so such a text is not Python. C's grammar does not cover all of
+    C, so a C text with errors may still be C.
     """
     return parsed.language == "python" and parsed.tree.root_node.has_error
 

@@ -30,7 +30,8 @@ def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
     return b"".join(pieces)
 
 
-# Tokens that can contain line feeds, such as raw strings. A line that begins inside such a token is part of the token.
+# Tokens that can contain line feeds, such as raw strings. If a line begins inside such a token, its indent is part of
+# the token.
 
 _QUOTED = "(string_literal) @token"
 _RAW = "(raw_string_literal) @token"
@@ -52,19 +53,19 @@ COMMENT_QUERIES = {language: _TWO_COMMENT_TYPES.get(language, "(comment) @token"
 JSX_ELEMENT_QUERIES = dict.fromkeys(
     ("javascript", "jsx", "tsx"), "(jsx_element) @token (jsx_self_closing_element) @token"
 )
-"""Queries for JSX elements, keyed by language. The text between tags is content, even if it contains //."""
+"""Queries for JSX elements, keyed by language. Between tags, // begins no comment."""
 
 
 LANGUAGES_WITH_CONTINUATIONS = {"python", "c", "c++"}
-"""Languages in which a backslash at the end of a line continues the line on the next one."""
+"""Languages in which a line that ends in a backslash continues on the next line."""
 LANGUAGES_WITH_PREPROCESSOR = {"c", "c++"}
 
 
 def find_multiline_tokens(parsed: Parsed, query: str) -> list[Span]:
-    """Return the captured tokens that contain a line feed, in text order. If tokens are nested, return the outermost.
+    """Return the captured tokens that contain a line feed, in text order. Tokens inside a returned token are left out.
 
-    Read only byte offsets, because tree-sitter 0.26.0 crashes when the row or column of a node is read (tree-sitter
-    issue 472).
+    The function reads only byte offsets, because tree-sitter 0.26.0 crashes when the row or column of a node is read
+    (tree-sitter issue 472).
     """
     nodes = captures(parsed, query).get("token", ())
     ranges = sorted((node.start_byte, -node.end_byte) for node in nodes)
@@ -87,14 +88,14 @@ SOURCE_INTROSPECTION_WORDS = {"python": (b"lineno", b"getsource", b"getcomments"
 """Words that suggest that a program reads its own source lines, keyed by language."""
 
 MAX_LOOKBACK_BYTES = 200
-"""Number of bytes to search for a backslash before a line. If all of them are whitespace, a backslash is assumed."""
+"""Number of bytes before a line that are searched for a backslash. If all are whitespace, a backslash is assumed."""
 
 
 def is_safe_to_rewrite(parsed: Parsed) -> bool:
     """Return True if the text can be rewritten without changing its meaning.
 
-    A text with lone carriage returns is not safe. Carriage returns end a line in Python and JavaScript, but no grammar
-    ends a comment at them.
+    A text is not safe if it has a carriage return without a line feed. Such a carriage return ends a line in Python
+    and JavaScript, but no grammar ends a comment there.
     """
     text = parsed.text
     if text.count(b"\r") != text.count(b"\r\n") or any(separator in text for separator in AMBIGUOUS_LINE_ENDS):
@@ -107,7 +108,10 @@ def is_safe_to_rewrite(parsed: Parsed) -> bool:
 
 
 def is_continuation_line(text: bytes, line_start: int) -> bool:
-    """Return True if the previous line ends in a backslash. Some compilers ignore whitespace after the backslash."""
+    """Return True if the previous line ends in a backslash or in ??/, which C and C++ read as a backslash.
+
+    Whitespace after the backslash is skipped, because some compilers ignore such whitespace.
+    """
     before = text[max(0, line_start - MAX_LOOKBACK_BYTES) : max(0, line_start - 1)]
     line = before[before.rfind(b"\n") + 1 :].rstrip()
     is_all_whitespace = not line and len(before) == MAX_LOOKBACK_BYTES - 1 and b"\n" not in before

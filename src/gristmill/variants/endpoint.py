@@ -27,9 +27,9 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_CONCURRENCY = 1024
 MAX_TEMPERATURE = 2.0
 MIN_ANSWER_TOKENS = 4096
-"""Lowest default of `max_tokens`, even for a short text. Some models reason before they answer."""
+"""Minimum default of `max_tokens`. A short text needs so many because some models reason before they answer."""
 BYTES_PER_TOKEN = 3
-"""Estimate, because the model's tokenizer is unknown. Most tokens of code have three to four bytes."""
+"""Estimated length of a token. The model's tokenizer is unknown, but most tokens of code have three to four bytes."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     key_variable: str = "GRISTMILL_REWRITE_KEY"
     """Environment variable that contains the key. If it is not set, no key is sent."""
     timeout_seconds: float = 300.0
-    """Time limit for a complete request, from the first byte to the last."""
+    """Time limit in seconds for the complete exchange, from connecting to the last byte of the answer."""
     num_retries: int = 4
     concurrency: int = 8
     max_tokens: int | None = None
@@ -85,7 +85,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.url.rstrip("/").removesuffix(COMPLETIONS_PATH).rstrip("/")
 
     def max_answer_tokens(self, prompt: str, text: bytes) -> int | None:
-        """Return the maximum number of tokens in an answer, or None if an answer of the text's length would not fit."""
+        """Return the maximum number of tokens in an answer, or None if an answer as long as the text would not fit."""
         text_tokens = estimate_tokens(text)
         limit = max(MIN_ANSWER_TOKENS, 2 * text_tokens) if self.max_tokens is None else self.max_tokens
         if self.context_tokens is None:
@@ -100,7 +100,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         key = os.environ.get(self.key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):  # http.client would show the key in its error
             raise ConfigError(
-                f"the key in ${self.key_variable} has characters that HTTP headers do not allow. Set it again."
+                f"the key in ${self.key_variable} has characters that HTTP headers do not allow. Correct the key."
             )
         content = {"Accept": "application/json", "Content-Type": "application/json", "Connection": "close"}
         return {**content, "Authorization": f"Bearer {key}"} if key else content
@@ -160,8 +160,8 @@ class EndpointClient:
     def ask(self, request: bytes) -> Reply:
         """Send a request and return the reply.
 
-        Raises NoAnswerError if there is no reply, and InputError after MAX_CONSECUTIVE_FAILURES requests in a row
-        without a reply.
+        Raises NoAnswerError if there is no valid reply. Raises InputError after MAX_CONSECUTIVE_FAILURES requests in a
+        row without a valid reply.
         """
         try:
             reply = read_reply(self._send_with_retries(COMPLETIONS_PATH, request))
@@ -218,7 +218,7 @@ class EndpointClient:
 def encode_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_tokens: int) -> bytes:
     """Return a request as JSON.
 
-    The request contains only the values that determine the answer, because it is also the key of the cache.
+    The request contains only the values that determine the answer, because the request is also its key in the cache.
     """
     request = {
         "model": model,
@@ -234,8 +234,8 @@ def encode_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_t
 def retry_delay_seconds(attempt: int, retry_after: str | None) -> float:
     """Return the delay before the next attempt.
 
-    `retry_after` is the value of the header, such as `120` or `Fri, 31 Dec 1999 23:59:59 GMT`. Invalid values are
-    ignored.
+    `retry_after` is the value of the Retry-After header, such as `120` or `Fri, 31 Dec 1999 23:59:59 GMT`. An invalid
+    value is ignored.
     """
     requested = _parse_retry_after(retry_after) if retry_after else None
     if requested is None:

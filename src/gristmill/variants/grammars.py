@@ -26,7 +26,7 @@ GRAMMARS = {
     "c": ("tree_sitter_c", "language"),
     "c++": ("tree_sitter_cpp", "language"),
 }
-"""Package of each grammar, and its function that returns the grammar, keyed by language as in files.jsonl."""
+"""Package of each grammar, and name of the function that returns the grammar. The keys are languages in files.jsonl."""
 
 GRAMMAR_PACKAGES = ("tree-sitter", *sorted({package.replace("_", "-") for package, _ in GRAMMARS.values()}))
 
@@ -68,7 +68,7 @@ def captures(parsed: Parsed, query: str) -> dict[str, list["Node"]]:
 def require_grammars() -> None:
     """Raise MissingExtraError if any grammar is not installed.
 
-    Called before the sources are read, when their languages are still unknown.
+    All grammars are required, because the languages of the sources are still unknown when this function is called.
     """
     for language in GRAMMARS:
         _language(language)
@@ -113,11 +113,11 @@ NODE_STEP = 5_000
 
 
 def is_hard_to_query(parsed: Parsed) -> bool:
-    """Return True if the tree is deeper than MAX_DEPTH or has an error node with more than MAX_ERROR_WIDTH children.
+    """Return True if the tree is too deep to query, or has an error node with too many children.
 
-    Such a tree is too slow to query. Only every NODE_STEPth node is inspected. This finds every tree that exceeds a
-    limit by NODE_STEP: a path that is this deep has NODE_STEP consecutive nodes below MAX_DEPTH, and an error node that
-    is this wide has more than NODE_STEP consecutive descendants. At least one of these nodes is inspected.
+    Only every NODE_STEPth node is inspected. An error node with more than MAX_ERROR_WIDTH children is always found,
+    because the node has more than NODE_STEP consecutive descendants. A depth of MAX_DEPTH + NODE_STEP is always found,
+    because at least NODE_STEP consecutive nodes are then deeper than MAX_DEPTH. A smaller depth may be missed.
     """
     cursor = parsed.tree.walk()
     for index in range(NODE_STEP, parsed.tree.root_node.descendant_count, NODE_STEP):

@@ -1,11 +1,13 @@
-"""Fill-in-the-middle: rewrite a document piece by piece, so that the middle of each piece comes last.
+"""Fill-in-the-middle (FIM): rewrite a document piece by piece, so that the middle of each piece comes last.
+
+A piece is cut into three parts: a prefix a, a middle b and a suffix c. The parts are joined in one of two orders:
 
     PSM   <prefix> a <suffix> c <middle> b <end>
     SPM   <prefix> <suffix> c <middle> a b <end>        (Bavarian et al. 2022)
 
-variants/middles.py chooses the middle. Cuts are between characters, not between tokens, like the cursor of an editor.
-Each part is encoded separately, as in a request from an editor. A piece is as long as a window allows, so no rewritten
-piece is split between windows. The decoded parts are equal to the piece, byte for byte.
+variants/middles.py chooses the middle. A cut may be between any two characters, like the cursor of an editor, even
+inside a token. Each part is encoded separately, as in a request from an editor. A piece is as long as a window allows,
+so no rewritten piece is split between windows. The decoded parts are equal to the piece, byte for byte.
 """
 
 from collections.abc import Callable
@@ -24,9 +26,12 @@ NUM_SENTINELS = 3
 MIN_PIECE_TOKENS = 8
 """Minimum length of a piece to rewrite. Shorter pieces have no middle worth predicting and remain unchanged."""
 RESERVED_TOKENS = 4
-"""Number of tokens kept free in a window, because a token that is cut becomes two or three tokens."""
+"""Number of tokens left free in a window, because a cut turns one token into two or three tokens."""
 MAX_TRIES = 4
-"""Maximum number of attempts to find a middle that is short enough and, if rows have a text, begins between tokens."""
+"""Maximum number of attempts to find a middle that is short enough.
+
+If rows have a text, a middle in SPM order must also not merge with the prefix.
+"""
 
 Ids = npt.NDArray[Any]
 NO_IDS = np.zeros(0, np.uint32)
@@ -38,7 +43,7 @@ class Infilled(NamedTuple):
     window: FimWindow
     ids: Ids
     text: bytes
-    """Text that encodes to these ids: the parts in the same order, with the sentinels as text."""
+    """Text that encodes to `ids`: the parts in the same order, with the sentinels as text."""
 
 
 class Sentinel(NamedTuple):
@@ -75,14 +80,15 @@ class Infiller(NamedTuple):
     with_text: bool = False
     """True if rows have a text. The text must encode to the ids of the row.
 
-    If the tokenizer would merge the end of the prefix with the beginning of the middle, a different middle is tried. If
-    all attempts fail, the row is in PSM order, which has a sentinel between the prefix and the middle.
+    In SPM order, the middle directly follows the prefix. If the tokenizer would merge the end of the prefix with the
+    beginning of the middle, a different middle is tried. If all attempts fail, the row is in PSM order, which has a
+    sentinel between the prefix and the middle.
     """
 
     def infill(self, document: "InfillText", rng: SeededRandom) -> list[Infilled] | WhyNotRewritten:
         """Rewrite a document, or return the reason why it remains unchanged.
 
-        Only the last window may have no middle. If any other window has none, the document is not rewritten.
+        Only the last window may have no middle. If any other window has no middle, the document is not rewritten.
         """
         made: list[Infilled] = []
         start = 0
@@ -180,7 +186,7 @@ class InfillText(NamedTuple):
     def find_end(self, start: int, end: int) -> int:
         """Return the largest index of a token after `start`, up to `end`, that does not begin inside a character.
 
-        If there is none, return `end`, but at least `start + 1`.
+        If no such token exists, return the larger of `end` and `start + 1`.
         """
         end = min(end, self.num_tokens)
         for index in range(end, start, -1):

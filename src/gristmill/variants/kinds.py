@@ -1,7 +1,7 @@
-"""Make variants of a document, with one function for each kind.
+"""Make variants of a document, with one function for each kind of variant.
 
-The table VARIANTS in core/records.py describes the kinds. The package pipeline decides whether a variant is used: a
-variant must not contain a secret or held-out text, and must not be a duplicate.
+The table VARIANTS in core/records.py describes the kinds. The package gristmill.pipeline decides whether a variant is
+used: a variant must not contain a secret or held-out text, and must not be a duplicate.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,15 +33,15 @@ Ids = npt.NDArray[Any]
 
 
 class Original(msgspec.Struct, frozen=True, dict=True, kw_only=True):
-    """A document to make variants of. Values that several kinds need are computed once."""
+    """Document to make variants of. All kinds of variants share one syntax tree, so the text is parsed only once."""
 
     text: bytes
     ids: Ids
     language: str
     answer: Path | None = None
-    """File with the answer of a language model. None if there is no answer."""
+    """File with the text that a language model wrote for the document. None if no such file exists."""
     why_no_answer: WhyNoVariant = WhyNoVariant.NO_ANSWER
-    """Reason for the missing answer. Used only if `answer` is None."""
+    """Reason why `answer` is None. Ignored if `answer` is a file."""
 
     @cached_property
     def parsed(self) -> Parsed:
@@ -49,7 +49,7 @@ class Original(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
 
 class VariantContext(NamedTuple):
-    """Settings and tools that the variants of a build are made with."""
+    """Settings, tokenizer and window shape for all variants of a build."""
 
     config: VariantsConfig
     tokenizer: Tokenizer
@@ -57,22 +57,22 @@ class VariantContext(NamedTuple):
 
 
 class IndependentWindow(NamedTuple):
-    """A window that is not part of a longer text."""
+    """Window that is made directly from tokens of a file, without a variant of the complete text."""
 
     ids: Ids
     file_range: Range
-    """Range of the file's tokens that the window is made from."""
+    """Range of the file's tokens from which the window is made."""
 
 
 Content = bytes | Sequence[IndependentWindow]
-"""A text or windows, depending on `VARIANTS[kind].makes`."""
+"""Text or windows, depending on `VARIANTS[kind].makes`."""
 Maker = Callable[[Original, VariantContext, SeededRandom], Content | WhyNoVariant]
 
 
 def make_variant(kind: VariantKind, original: Original, context: VariantContext, seed: int) -> Content | WhyNoVariant:
-    """Make a variant of a document, or return the reason why there is none.
+    """Make a variant of a document, or return the reason why the document has none.
 
-    A variant that needs a grammar has no more syntax errors than its file.
+    If the kind needs a grammar, the variant has no more syntax errors than the document.
     """
     traits = VARIANTS[kind]
     if traits.needs_grammar and is_hard_to_query(original.parsed):
@@ -81,8 +81,8 @@ def make_variant(kind: VariantKind, original: Original, context: VariantContext,
     if isinstance(made, WhyNoVariant) or traits.makes == "windows":
         return made or WhyNoVariant.NOTHING_TO_VARY
     assert isinstance(made, bytes), f"{kind} must make text"
-    # A variant of a kind that keeps the tree is not parsed again, because this would double the cost.
-    # tests/variants/test_rename.py checks that the tree is kept.
+    # A kind that keeps the syntax tree adds no errors. Its variants are not parsed, because parsing would double the
+    # cost. tests/variants/test_rename.py checks that the tree is kept.
     may_differ = traits.needs_grammar and "tree" not in traits.keeps
     if may_differ and _has_more_errors(made, original.parsed):
         return WhyNoVariant.MORE_ERRORS
@@ -90,7 +90,7 @@ def make_variant(kind: VariantKind, original: Original, context: VariantContext,
 
 
 def check_requirements(config: Config, definition: Definition) -> None:
-    """Check the grammars, the mask token and the endpoint that the variants need, before any work is done.
+    """Check the grammars, the mask token and the endpoint settings that the configured variants need.
 
     Raises MissingExtraError or ConfigError.
     """
@@ -120,7 +120,7 @@ def _maker_by_grammar(change: Callable[[Parsed, SeededRandom], bytes | None]) ->
 
 
 def _make_rewrite(original: Original, _context: VariantContext, _rng: SeededRandom) -> Content | WhyNoVariant:
-    """Return the answer that the model gave earlier (variants/rewrite.py), unless the answer is refused."""
+    """Return the text that the model wrote earlier (see variants/rewrite.py), or the reason why no text can be used."""
     if original.answer is None:
         return original.why_no_answer
     text = read_plain(original.answer)

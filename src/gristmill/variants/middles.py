@@ -3,12 +3,12 @@
     nodes = nodes_of(text, language)                                               # once per file
     middle = choose_middle(text, piece, nodes, shares, max_bytes, rng)             # once per piece
 
-    syntax        a node of the tree: a statement, block, body or the arguments of a call (AST-FIM, arXiv 2506.00204)
+    syntax        a node of the syntax tree: a statement, a block, a body or arguments (AST-FIM, arXiv 2506.00204)
     lines         some complete lines
     characters    the characters between two random cuts (Bavarian et al. 2022)
 
-One of the three methods is drawn by its share. If the piece has no such middle, the next method in this order is used.
-The kind of a middle records the method that was used, and for syntax also the kind of node.
+One of the three methods is drawn by its share. If this method finds no middle in the piece, the next method in this
+order is used. The kind of a middle records the method that was used and, for syntax, the kind of node.
 """
 
 from collections.abc import Callable
@@ -152,21 +152,21 @@ NODE_TYPES = {
         MiddleKind.BODY: _C[MiddleKind.BODY] + " class_specifier lambda_expression namespace_definition",
     },
 }
-"""Node types of each kind, keyed by language. For BODY, the types of nodes whose field `body` is the middle."""
+"""Node types of each kind, keyed by language. For BODY, these nodes have a field `body`, which is the middle."""
 PATTERNS = {MiddleKind.BODY: "({} body: (_) @{})"}
 DEFAULT_PATTERN = "({}) @{}"
 
 SYNTAX_KINDS = (MiddleKind.BODY, MiddleKind.BLOCK, MiddleKind.ARGUMENTS, MiddleKind.STATEMENT)
-"""Kinds of nodes by priority. If a body and its only statement have the same bytes, the kind is BODY."""
+"""Kinds of nodes by priority. If a body and its only statement cover the same bytes, the kind is BODY."""
 
 MAX_PARSED_BYTES = 1 << 16
 """Maximum number of bytes to parse at once."""
 UNINDENTED_STARTS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#/_"
 """First bytes of the lines at which a long file is cut."""
 MAX_NODES = 50_000
-"""Maximum number of nodes per parsed text. If there are more, evenly spaced nodes are kept."""
+"""Maximum number of nodes per parsed text. If a text has more nodes, evenly spaced nodes are used."""
 MAX_ERRORS_PER_NODE = 0.5
-"""Maximum ratio of syntax errors to nodes. C code with macros is below it. A C++ header parsed as C is above it."""
+"""Maximum ratio of syntax errors to nodes. C code with macros has fewer errors. A C++ header parsed as C has more."""
 MIN_CONTENT_BYTES = 2
 """Minimum number of bytes in a middle that are not whitespace, brackets, commas, semicolons or comments."""
 WHITESPACE = b" \t\n\r\v\f"
@@ -174,7 +174,7 @@ NON_CONTENT_BYTES = WHITESPACE + b"()[]{},;"
 
 
 class Nodes(NamedTuple):
-    """Nodes that may be a middle, sorted by start and end. No two have the same bytes."""
+    """Nodes that may be a middle, sorted by start and end. No two nodes cover the same bytes."""
 
     starts: IntArray
     ends: IntArray
@@ -183,11 +183,11 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(text: bytes, language: str) -> Nodes:
-    """Parse a file and find its nodes. A long file is parsed in pieces that begin at unindented lines.
+    """Parse a file and find its nodes. A long file is parsed in sections that begin at unindented lines.
 
-    Parsing a text full of errors takes quadratic time: 0.4 s for 32 KB, 29 s for 260 KB.
+    Sections are needed because parsing a text full of errors takes quadratic time: 0.4 s for 32 KB, 29 s for 260 KB.
     """
-    edges = _piece_edges(text)
+    edges = _section_edges(text)
     found = [(start, find_nodes(parse(text[start:end], language))) for start, end in pairwise(edges)]
     return Nodes(
         np.concatenate([nodes.starts + start for start, nodes in found]),
@@ -196,7 +196,7 @@ def nodes_of(text: bytes, language: str) -> Nodes:
     )
 
 
-def _piece_edges(text: bytes) -> list[int]:
+def _section_edges(text: bytes) -> list[int]:
     edges = [0]
     while len(text) - edges[-1] > MAX_PARSED_BYTES:
         start, end = edges[-1], edges[-1] + MAX_PARSED_BYTES
@@ -250,7 +250,10 @@ def _make_nodes(found: list[tuple[int, int, int]]) -> Nodes:
 
 
 def _count_content(comments: list[Range], text: bytes) -> IntArray:
-    """Return the number of content bytes before each byte of the text, and before its end."""
+    """Return the number of content bytes before each byte of the text, and before its end.
+
+    Content bytes are all bytes except NON_CONTENT_BYTES and the bytes of comments.
+    """
     is_content = ~_is_in(np.frombuffer(text, np.uint8), NON_CONTENT_BYTES)
     for start, end in comments:
         is_content[start:end] = False
@@ -264,7 +267,7 @@ def _is_in(octets: npt.NDArray[np.uint8], members: bytes) -> npt.NDArray[np.bool
     return found
 
 
-# Middles of a piece. Each of the three functions returns None if the piece has no middle of its kind.
+# Middles of a piece. Each function in CHOOSERS returns None if it finds no middle in the piece.
 
 NEWLINE = 0x0A
 
@@ -279,7 +282,7 @@ class _Piece(NamedTuple):
 
     @property
     def octets(self) -> npt.NDArray[np.uint8]:
-        """Bytes of the piece, and the byte after it, if any."""
+        """Bytes of the piece, and the byte after the piece, if any."""
         return np.frombuffer(self.text, np.uint8)[self.start : self.end + 1]
 
 
@@ -313,7 +316,7 @@ def _draw_index(shares: Shares, rng: SeededRandom) -> int:
 
 
 def _choose_node(piece: _Piece, rng: SeededRandom) -> Middle | None:
-    """Draw a kind, then a node of that kind. Without the first draw, most would be arguments or short statements."""
+    """Draw a kind, then a node of that kind. Without the first draw, most middles would be arguments or statements."""
     if piece.nodes is None:
         return None
     starts, ends, kinds = piece.nodes
@@ -359,10 +362,10 @@ def _line_boundaries(piece: _Piece) -> IntArray:
 
 
 def _choose_characters(piece: _Piece, rng: SeededRandom) -> Middle | None:
-    """Draw two cuts. If they are too far apart, move the second one closer to the first.
+    """Draw two cuts. If they are too far apart, move the second cut closer to the first.
 
-    If there is only whitespace between the cuts, use the next character that is not whitespace. If none follows, use
-    the last such character before the cuts.
+    If there is only whitespace between the cuts, use the next character that is not whitespace. If no such character
+    follows, use the last such character before the cuts.
     """
     boundaries = _character_boundaries(piece)
     if len(boundaries) == 0:

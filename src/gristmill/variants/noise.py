@@ -1,7 +1,7 @@
 """`noise`: mask spans and delete tokens in windows, for a model that learns to restore the clean window.
 
-A span of about three tokens becomes one mask token, so the model must also predict the length of the span.
-Some other tokens are deleted. These are the text infilling and token deletion of BART (Lewis et al. 2020).
+Each masked span becomes one mask token, so the model must also predict the length of the span. Some other tokens are
+deleted. BART introduced both methods, as text infilling and token deletion (Lewis et al. 2020).
 """
 
 import math
@@ -24,16 +24,16 @@ class Noise(NamedTuple):
     delete_share: float
 
     def corrupt(self, ids: Ids, rng: SeededRandom) -> Ids | None:
-        """Return the window with noise, or None if nothing changed. A result is neither empty nor longer than `ids`."""
+        """Return the window with noise, or None if the noise changes nothing or removes all tokens."""
         is_span_start, is_removed = self._draw_spans(len(ids), rng)
         is_removed |= rng.fractions(len(ids)) < self.delete_share
         out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_removed | is_span_start]
         return out if len(out) and not np.array_equal(out, ids) else None
 
     def _draw_spans(self, num_tokens: int, rng: SeededRandom) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Draw spans. Return a mask of their first tokens and a mask of all their tokens.
+        """Draw spans. Return two boolean arrays: one marks the first tokens of the spans, the other all tokens.
 
-        No two spans are adjacent, so each keeps its own mask token.
+        No two spans are adjacent, so each span becomes a separate mask token.
         """
         is_span_start, is_removed = np.zeros(num_tokens, np.bool_), np.zeros(num_tokens, np.bool_)
         num_left = round(self.mask_share * num_tokens)

@@ -1,7 +1,7 @@
 """`rename`: give new names to local variables, without changing the syntax tree or the meaning.
 
-Only names that are not visible outside a function are renamed. A name gets the same new name in the complete file, and
-the original file does not contain the new name. Therefore new names cannot collide, and shadowing is preserved.
+Only names that are not visible outside a function are renamed. A name gets the same new name in the complete file. The
+original file does not contain the new name, so new names cannot collide, and shadowing is preserved.
 scopes.py finds the names that must be kept, with a query for each language.
 """
 
@@ -25,7 +25,7 @@ QUERY_FILES = {
     "tsx": ("ecmascript", "typescript", "tsx"),
     "c++": ("c", "cpp"),
 }
-"""Names of the query files, for languages that do not have a single query file of the same name."""
+"""Names of the query files of a language. A language that is not listed has one query file with the same name."""
 
 LANGUAGES_WITHOUT_ESCAPES = frozenset({"python", "rust", "go"})
 """Languages that allow no escapes such as \\u0061 in a name."""
@@ -35,11 +35,11 @@ NAME_LOOKUP_WORDS = frozenset(
     f_locals _getframe currentframe getinnerframes getclosurevars tb_frame gi_frame cr_frame ag_frame
     settrace setprofile co_varnames co_freevars co_cellvars capture_locals""".split()
 )
-"""Words that suggest that code looks up variables or parameters by name. Nothing is renamed in such files."""
+"""Words that suggest that code looks up variables or parameters by name. A file with such a word is not changed."""
 
 
 def rename(parsed: Parsed, rng: SeededRandom) -> bytes | None:
-    """Return the text with new names for its local variables, or None if there is nothing to rename."""
+    """Return the text with new names for its local variables, or None if no name can be renamed."""
     if is_hard_to_query(parsed):
         return None
     found = captures(parsed, load_query(parsed.language))
@@ -105,7 +105,7 @@ def _replace_names(parsed: Parsed, uses: Iterable[NameUse], generator: "NameGene
     return b"".join(pieces)
 
 
-# New names that resemble the old ones: the same number of words, the same style, and not yet in the file.
+# New names. A new name has the same number of words and the same style as the old name, and is not yet in the file.
 
 MAX_SHORT_LENGTH = 2
 """Maximum length of a name that is replaced by a name from words/short.txt."""
@@ -114,14 +114,17 @@ MAX_WORDS = 3
 TRIES_PER_LENGTH = 8
 
 RENAMABLE_NAME = re.compile(rb"_?[a-z][A-Za-z0-9_]*")
-"""Pattern of names that can be local variables: no constants, types, special names, or names private to a class.
+"""Pattern of names that can be local variables, but not constants, types, special names or private class members.
 
 Non-ASCII names are excluded, because Unicode has several ways to write the same name.
 """
 
 NAME_PARTS = re.compile(rb"[A-Z]?[a-z0-9]+|[A-Z]+")
 SNAKE_CASE_LANGUAGES = frozenset({"python", "rust", "c", "c++"})
-"""Languages in which new names join words with _, unless the old name is in camel case."""
+"""Languages in which the words of a new name are joined with _ if the old name is in lowercase.
+
+In other languages, the words are joined with _ only if the old name contains _.
+"""
 
 NON_NAME_BYTES_TO_SPACES = bytes(
     byte if chr(byte).isalnum() or not chr(byte).isascii() or chr(byte) == "_" else ord(" ") for byte in range(256)
@@ -152,7 +155,7 @@ def reserved_words() -> frozenset[str]:
 
 
 def find_words(text: bytes) -> set[bytes]:
-    """Return all words that could be names, in code or comments. This is 2x faster than a regular expression."""
+    """Return all words that could be names, in code or comments. `translate` is 2x faster than a regular expression."""
     return set(text.translate(NON_NAME_BYTES_TO_SPACES).split())
 
 
@@ -174,9 +177,9 @@ class NameGenerator:
         self._reserved_words = reserved_words()
 
     def similar_to(self, name: bytes, language: str) -> bytes:
-        """Return a new name in the style of the old one, with the same number of words.
+        """Return a new name in the style of the old name, with the same number of words.
 
-        A leading _ is kept, because it has a meaning in Rust.
+        If no such name is free, the new name has more words. A leading _ is kept, because _ has a meaning in Rust.
         """
         prefix, old = (b"_", name[1:]) if name[:1] == b"_" else (b"", name)
         is_snake = b"_" in old or (language in SNAKE_CASE_LANGUAGES and old.islower())

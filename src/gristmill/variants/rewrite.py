@@ -6,7 +6,7 @@
     with Rewriter(Endpoint(url="http://localhost:8000/v1"), cache) as rewriter:
         for task, outcome in rewriter.rewrite_all(tasks): ...
 
-A model may give different answers to the same request. A cache of answers makes a build repeatable. The name of a
+A model may give different answers to the same request, so a cache of answers makes a build repeatable. The name of a
 cached file is a hash of everything that determines the answer: the model's name, the prompt, the seed, the temperature
 and the maximum length. The address of the server is not included, because the same model may later run on a different
 machine.
@@ -100,7 +100,7 @@ def _fence_text(text: str) -> str:
 MAX_SIGNATURES = 200
 MAX_SIGNATURE_CHARACTERS = 300
 MAX_DEPTH = 12
-"""Maximum depth of nodes. A method in a class in a namespace in a preprocessor block has depth 8."""
+"""Maximum depth of the search. A method in a class in a namespace in a preprocessor block has depth 8."""
 
 NAME_FIELDS = ("name", "declarator", "left", "type")
 HEAD_END_FIELDS = ("body", "value", "right")
@@ -122,11 +122,11 @@ HEAD_ONLY_TYPES = frozenset(
 )
 """Types of nodes that may consist of only a head, without any of HEAD_END_FIELDS."""
 LOCAL_SCOPE_TYPES = ("function", "method", "constructor", "lambda", "call", "closure", "for", "comprehension", "while")
-"""Words in the types of nodes in which all names are local."""
+"""Words in node types. If the type of a node contains one of these words, all names in the node are local."""
 
 
 def find_signatures(parsed: Parsed) -> list[str]:
-    """Return the signatures that callers can see, one per line, indented by nesting. At most MAX_SIGNATURES."""
+    """Return the signatures that callers can see, up to MAX_SIGNATURES, each indented by its nesting."""
     return list(islice(_find_heads(parsed.tree.root_node, parsed.text), MAX_SIGNATURES))
 
 
@@ -173,7 +173,7 @@ class RewriteTask(NamedTuple):
     key: Hashable
     """Any value that identifies the task to the caller."""
     text: bytes
-    """UTF-8 without secrets, because it is sent to the endpoint."""
+    """UTF-8 without secrets, because the text is sent to the endpoint."""
     language: str
     seed: int
     way: Way
@@ -183,7 +183,7 @@ class Rewritten(NamedTuple):
     """Result of rewriting a text."""
 
     text: bytes
-    """Rewritten text. answers.find_refusal_reason has not checked it yet."""
+    """Rewritten text, not yet checked by answers.find_refusal_reason."""
 
 
 class Failure(NamedTuple):
@@ -237,7 +237,7 @@ class Rewriter:
 
     @cached_property
     def model(self) -> str:
-        """Name of the model. If it is not configured, the server is asked once."""
+        """Name of the model. If no model is configured, the server is asked once for its first model."""
         return self._endpoint.model or self._client.fetch_first_model()
 
     def rewrite_all(self, tasks: Iterable[RewriteTask]) -> Iterator[tuple[RewriteTask, Outcome]]:
@@ -248,7 +248,7 @@ class Rewriter:
         pending: deque[tuple[RewriteTask, Future[Outcome]]] = deque()
         try:
             for task in tasks:
-                # Two identical requests in progress might get different answers, but the cache stores only one.
+                # Two identical requests in progress might get different answers, but the cache stores only one answer.
                 identical = [future for other, future in pending if other[1:] == task[1:]]
                 pending.append((task, identical[0] if identical else self._start_task(task)))
                 if len(pending) == TASKS_PER_THREAD * self._endpoint.concurrency:
@@ -260,14 +260,14 @@ class Rewriter:
                 future.cancel()
 
     def _start_task(self, task: RewriteTask) -> Future[Outcome]:
-        """Start a task. The text is parsed here, because several threads cannot share a parser."""
+        """Start a task. The text is parsed in the calling thread, because threads cannot share a parser."""
         if not is_parsable(task.language):
             return _refused_future(f"there is no grammar for {task.language}, so a rewritten file could not be checked")
         try:
             text = task.text.decode()
         except UnicodeDecodeError:
             return _refused_future("the text is not UTF-8")
-        _ = self.model  # fetched here, so that threads do not fetch it at the same time
+        _ = self.model  # fetched before the first thread starts, so that threads need not fetch it
         needs_description = task.way == "back_translation"
         signatures = find_signatures(parse(task.text, task.language)) if needs_description else []
         return self._threads.submit(self._rewrite_one, task, text, signatures)

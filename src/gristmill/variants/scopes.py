@@ -3,10 +3,10 @@
 The input is the captures of the query for a language (queries/*.scm):
 
     scope               block with its own names
-    scope.function      function: its names are local
-    scope.local         comprehension: its names are local, but define.function binds in the function around it
+    scope.function      function, whose names are local
+    scope.local         comprehension, whose names are local except for names that define.function binds
     scope.class         class body, whose names are not visible in the functions inside it
-    scope.wall          body in which an outer name may have a different meaning: outer variables used there are kept
+    scope.wall          body in which outer names may have other meanings, so outer variables used there are kept
     scope.item          function that is also a wall
     outside             range that belongs to the scope around the enclosing scope, such as a default value
     late                declaration whose names are visible only after its end
@@ -15,7 +15,7 @@ The input is the captures of the query for a language (queries/*.scm):
     keep                name that is bound in the innermost scope and kept
     keep.outer          name that is bound in the scope around the innermost scope and kept
     hold                node whose words are all bound in the innermost scope and kept
-    pin                 node with names: all variables with one of these names that are visible there are kept
+    pin                 node whose words pin names: all variables with such a name that are visible at the node are kept
     pin.format          format string, in which the names between braces are pinned
     pin.tokens          tokens of a macro, in which names of fields and arguments are pinned
     forbid              node whose words are kept in the complete file
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 200
-"""Maximum nesting of scopes. A name may be looked up in all scopes around it."""
+"""Maximum nesting of scopes. The lookup of a name may visit all scopes around the name."""
 
 SCOPE_KINDS = ("outside", "scope.class", "scope.wall", "scope.item", "scope.function", "scope.local", "scope")
-"""Captures that are scopes. If two have the same range, the earlier one in this list encloses the other."""
+"""Captures that are scopes. If two have the same range, the earlier in this list encloses the later."""
 
 FUNCTIONS = ("scope.item", "scope.function")
 WALLS = ("scope.wall", "scope.item")
 FILE_SCOPE = 0
-"""Index of the scope around all others."""
+"""Index of the scope around all other scopes."""
 
 
 Range: TypeAlias = tuple[int, int, int]
@@ -66,7 +66,7 @@ class Binding:
         """Position before which the name refers to a different binding."""
         self.num_uses = 0
         self.linked: list[Binding] = []
-        """Bindings that are renamed only together with this one, because some use may refer to either."""
+        """Bindings that are renamed only together with this binding, because some use may refer to either."""
 
     def link(self, other: "Binding") -> None:
         self.linked.append(other)
@@ -74,7 +74,7 @@ class Binding:
 
 
 class NestedRanges:
-    """Nested ranges, with lookup of the innermost one at a position. Index 0 is the complete text."""
+    """Nested ranges, with lookup of the innermost range at a position. Index 0 is the complete text."""
 
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
         self.ranges: list[Range] = [(0, -num_bytes - 1, len(SCOPE_KINDS) - 1), *sorted(set(ranges))]
@@ -115,7 +115,7 @@ class NestedRanges:
 
 
 class Scopes:
-    """Nested scopes of a text, and the names bound in each."""
+    """Nested scopes of a text, and the names bound in each scope."""
 
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
         self._nested_ranges = NestedRanges(ranges, num_bytes)
@@ -128,7 +128,7 @@ class Scopes:
         self.index_at = self._nested_ranges.index_at
 
     def _resolve_outside(self) -> list[int]:
-        """Return the parent of each scope. A range captured as `outside` belongs to the scope around its scope."""
+        """Return the parent of each scope. A range captured as `outside` belongs one scope further out."""
         scopes = list(range(len(self.ranges)))
         parents = [FILE_SCOPE - 1] * len(scopes)
         for index, enclosing in enumerate(self._nested_ranges.parents[1:], start=1):
@@ -160,7 +160,7 @@ class Scopes:
         return scope
 
     def bind(self, scope: int, name: bytes) -> Binding:
-        """Return the binding of a name in a scope. Create the binding if needed.
+        """Return the binding of a name in a scope. Create the binding if the name is not bound.
 
         Names bound in the file scope or in a class are kept, because other code may use them.
         """
@@ -217,10 +217,10 @@ NameUse: TypeAlias = tuple[int, bytes, Binding]
 """Start of an identifier, its name, and the binding that it refers to."""
 
 DECLARED_BEFORE_USE = frozenset({"rust", "go", "java", "c", "c++"})
-"""Languages in which a name is visible after its declaration. In other languages, it is visible in all of its scope."""
+"""Languages in which a name is visible only after its declaration. In others, a name is visible in its entire scope."""
 
 PREPROCESSED = frozenset({"c", "c++"})
-"""Languages in which a macro may use a variable by its name. A variable without any other use is kept."""
+"""Languages in which a macro may use a variable by its name. A variable that occurs only once is kept."""
 
 LOOKUP_FUNCTIONS = {
     "python": frozenset(b"locals vars dir eval exec _getframe currentframe stack query evaluate".split()),
@@ -291,7 +291,7 @@ class NameUses:
     def _bind_in_functions(self) -> None:
         """Bind names in the innermost function.
 
-        In catch (e) { var e = 1 }, the second e may refer to two bindings, so the two are linked.
+        In catch (e) { var e = 1 }, the second e may refer to two bindings, so the two bindings are linked.
         """
         hoisted = list(self._captured_names("define.function"))
         for start, name in hoisted:
@@ -310,7 +310,7 @@ class NameUses:
     def _visibility_start(self, start: int, scope: int) -> int:
         """Return the position from which a name is visible.
 
-        This is the end of its declaration, or `start` if the declaration surrounds the scope, as for `b` in
+        This position is the end of the declaration, or `start` if the declaration surrounds the scope, as for `b` in
         `let a = |b| b + 1`.
         """
         declaration_start, negated_end, _ = self._declarations.range_at(start)

@@ -13,7 +13,7 @@
 (parenthesized_declarator (identifier) @define)
 (parameter_declaration declarator: (identifier) @define)
 
-; Functions, and declarations that look like one, such as T x(y);
+; Functions, and declarations that look like functions, such as T x(y);
 (function_declarator declarator: (identifier) @hold)
 (declaration declarator: (function_declarator) @hold)
 (declaration declarator: (pointer_declarator declarator: (function_declarator) @hold))

@@ -37,10 +37,10 @@
 ; switch x := x.(type)
 (type_switch_statement alias: (_) value: (_) @pin)
 
-; T{x: y}: is x a field, or the key of a map?
+; In T{x: y}, x may be a field, or a variable that is the key of a map.
 (keyed_element key: (literal_element (identifier) @pin))
 
-; f[x](y): is x a type?
+; In f[x](y), x may be a type.
 (type_identifier) @pin
 (function_declaration name: (identifier) @keep.outer)
 (package_identifier) @pin

@@ -11,7 +11,7 @@
 (catch_clause) @scope
 (switch_block) @scope
 
-; A class inside a method may inherit a field of the same name.
+; A class inside a method may inherit a field with the name of a local variable.
 (class_body) @scope.wall
 (interface_body) @scope.wall
 (enum_body) @scope.wall
@@ -37,7 +37,7 @@
 (constant_declaration declarator: (variable_declarator name: (identifier) @keep))
 (enum_constant name: (identifier) @keep)
 
-; These variables are visible wherever the test is true, which is not a scope.
+; These variables are visible wherever the test is true. This region is not a scope.
 (instanceof_expression name: (identifier) @hold)
 (type_pattern (identifier) @hold)
 (record_pattern) @hold

@@ -69,7 +69,8 @@
 (aliased_import name: (dotted_name (identifier) @skip))
 (import_from_statement module_name: (_ (identifier) @skip))
 
-; Only Python 2 has these statements. There, comprehensions use the scope of the function, and exec can read its names.
+; Only Python 2 has these statements. In Python 2, comprehensions share the scope of the function, and exec can read its
+; names.
 (print_statement) @dynamic
 (exec_statement) @dynamic
 

@@ -1,4 +1,4 @@
-; The variables around an item are not visible inside it.
+; The variables around an item are not visible inside the item.
 (function_item) @scope.item
 (function_signature_item) @scope.item
 (impl_item) @scope.wall
@@ -59,7 +59,7 @@
  (#not-match? @_macro "^(e?print(ln)?|format(_args)?|write(ln)?|panic|vec|(debug_)?assert_(eq|ne)|todo|unimplemented|unreachable)$"))
 (macro_invocation macro: (scoped_identifier) (token_tree) @pin)
 (token_tree [(string_literal) (raw_string_literal)] @pin.format)
-; { } among the tokens may be a struct with field names.
+; Braces among the tokens may contain the field names of a struct.
 (token_tree (token_tree "{") @pin)
 
 (macro_invocation macro: (identifier) @skip)
