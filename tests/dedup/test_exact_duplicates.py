@@ -7,8 +7,3 @@ def test_first_of_equal_files_is_kept_and_the_others_are_its_copies():
     kept, copies = separate_exact_duplicates(files)
     assert [one.path for one in kept] == ["a", "b"]
     assert {number: [copy.path for copy in found] for number, found in copies.items()} == {0: ["c", "d"]}
-
-
-def test_files_with_the_same_text_are_duplicates():
-    kept, _ = separate_exact_duplicates([document("a", text="x"), document("b", text="x")])
-    assert [one.path for one in kept] == ["a"]

@@ -47,7 +47,7 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 if is_request and self.refused and data.startswith(b"PUT ") and self.refused[0] in data[:200]:
-                    self.refused.pop()
+                    self.refused.pop(0)
                     break
                 if is_request:
                     self.requests += (

@@ -33,7 +33,7 @@ PIECES = [
 def engines(request):
     path = tokenizer_path(request.param)
     if not path.exists():
-        pytest.skip(f"the tokenizer {request.param} was not downloaded")
+        pytest.skip(f"the tokenizer {request.param} is missing. 'make test' downloads it.")
     fast = load_tokenizer(str(path))
     return fast, ReferenceTokenizer(fast.definition)
 

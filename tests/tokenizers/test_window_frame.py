@@ -26,7 +26,7 @@ FAMILIES = {
 
 def definition_of(name):
     if not tokenizer_path(name).exists():
-        pytest.skip(f"the tokenizer {name} was not downloaded")
+        pytest.skip(f"the tokenizer {name} is missing. 'make test' downloads it.")
     return Definition(name=name, json=tokenizer_path(name).read_bytes(), config=b"{}")
 
 

@@ -31,7 +31,7 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.tags, self.open, self.text, self.classes = [], [], "", []
+        self.tags, self.open, self.text = [], [], ""
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):

@@ -22,7 +22,7 @@ END_NAMES = (
 )
 """Tokens that end texts in the training data of base models."""
 CHAT_END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|EOT|>", "<|eot|>", "<end_of_turn>", "<|end|>"})
-"""Tokens that end a turn in a chat. Instruct models use one as eos_token, but none may end a source file."""
+"""Tokens that end a turn in a chat. Instruct models use one of them as eos_token. None may end a source file."""
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
 
@@ -50,7 +50,7 @@ FIM_FAMILIES = (
     FimFamily("StarCoder, StarCoder 2, Granite", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", 0.5),
     FimFamily(
         "CodeGemma", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0, end="<|file_separator|>"
-    ),  # in CodeGemma, SPM rows start with the suffix sentinel, and prompts use PSM
+    ),  # in CodeGemma, SPM rows start with the suffix token, and prompts use PSM
     FimFamily("Qwen coder", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0),
     FimFamily("SantaCoder", "<fim-prefix>", "<fim-middle>", "<fim-suffix>", 0.5),
     FimFamily("Code Llama", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5, end="▁<EOT>"),
@@ -112,7 +112,7 @@ _NAMES = frozenset(name for names in _NAMES_BY_PURPOSE.values() for name in name
 _NAME_PATTERN = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
 """Forms of names that only control tokens have, such as `<|im_start|>`, with ASCII or fullwidth bars."""
 _COMMON_IN_CODE = _HTML_TAG_NAMES | {"<PRE>", "<mask>", "<filename>"}
-"""Names that are common in source code: elements of HTML and SVG, and placeholders in usage messages.
+"""Names that are common in source code, as HTML or SVG elements, or as placeholders in usage messages.
 
 In a text, such a name is treated as a control token only if the tokenizer has this token.
 """
@@ -121,9 +121,9 @@ KNOWN_SPELLINGS = tuple(sorted(_NAMES - _COMMON_IN_CODE))
 _NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
 _NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
 SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
-"""Regular expressions for other control tokens, valid for str and for UTF-8 bytes.
+"""Regular expressions for control tokens that are not in KNOWN_SPELLINGS, valid for str and for UTF-8 bytes.
 
-Bars around punctuation, as in `<|-|>`, are ordinary code and do not match.
+Bars around punctuation, as in `<|-|>`, do not match, because they occur in ordinary code.
 """
 
 

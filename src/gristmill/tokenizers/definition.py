@@ -1,15 +1,15 @@
-"""Parse tokenizer.json: its template, its control tokens, and a copy without control tokens for the engines.
+"""Parse tokenizer.json, find its control tokens, and make a copy without control tokens for the engines.
 
 A literal `</s>` in a source file is text and must not become the control token. Three measures ensure this:
 
-1. Engines load a copy of the tokenizer (`plain_json`) without control tokens.
+1. Engines load a copy of tokenizer.json (`plain_json`) in which control tokens are not added tokens.
 2. Unigram, WordPiece and WordLevel models would still find a control token in the vocabulary by its text. In the copy
    for these models, control tokens are renamed to texts that no source contains.
 3. If an engine still produces a control id, the build drops the file (pipeline/prepare.py).
 
 These tokens are control tokens:
 
-- tokens that are marked as special, that the template adds to a window, or that pad a window;
+- tokens that are marked as special, that the post-processor adds around a text, or that pad a window;
 - added tokens that have a role in tokenizer_config.json, that end documents, or that have the name of a control token
   (control_tokens.py).
 
@@ -177,7 +177,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def control_ids(self) -> frozenset[int]:
-        """Ids of all control tokens. The unknown token is not included, because ordinary text may become it."""
+        """Ids of all control tokens. The unknown token is not included, because it also stands for ordinary text."""
         template_ids = {*self.template.prefix, *self.template.suffix}
         additional = self._read_setting("additional_special_tokens")
         named = {self._read_setting(role) for role in ROLES} | {_token_text(token) for token in (additional or ())}
@@ -228,7 +228,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def mask_id(self) -> int | None:
         """Id of the mask token, or None if the model is not a masked model.
 
-        A masked model configures a mask token, or its template has a suffix. Gemma has neither, only a token `<mask>`.
+        A model is a masked model if tokenizer_config.json names a mask token, or if the template has a suffix. Neither
+        is true for Gemma, although Gemma's vocabulary contains `<mask>`.
         """
         is_masked = self._read_setting("mask_token") is not None or bool(self.template.suffix)
         return self.named_id("mask_token", MASK_NAMES) if is_masked else None
@@ -253,7 +254,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next((index for index in found if index is not None), None)
 
     def _read_setting(self, setting: str) -> Any:
-        """Return a setting of tokenizer_config.json. A token object is reduced to its text."""
+        """Return a setting of tokenizer_config.json. If the setting is a token object, return the text of the token."""
         return _token_text(self._decode(self.config, dict[str, Any]).get(setting))
 
     def _special_first(self, names: Sequence[str]) -> list[str]:
@@ -279,7 +280,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         If there are plain added tokens, control tokens outside the vocabulary are renamed instead of removed.
         """
-        # `tokenizers` numbers added tokens by their position in the list. Removing one would change the ids after it.
+        # `tokenizers` numbers added tokens by their position in the list. Removing a token would change all later ids.
         if not self.plain_tokens:
             return []
         plain_ids = {token.id for token in self.plain_tokens}
@@ -307,14 +308,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def without_prefix_space(self) -> "Definition":
-        """The same tokenizer without adding or stripping a space at the start, for text that follows other tokens.
+        """The same tokenizer, changed so that it neither adds nor strips a space at the start of a text.
 
-        If a file is encoded in parts, a tokenizer that adds spaces would add one at each cut: `get` and `_version`
-        would become `get` and ` _version`. A tokenizer that neither adds nor strips a space is returned unchanged.
+        Text that follows other tokens is encoded with this tokenizer. If a file is encoded in parts, a tokenizer that
+        adds spaces would add a space at each cut: `get` and `_version` would become `get` and ` _version`. A tokenizer
+        that neither adds nor strips a space is returned unchanged.
         """
         tree = self._decode(self.json, dict[str, Any])
         changed = {name: _without_prefix_space(tree.get(name)) for name in ("normalizer", "pre_tokenizer")}
-        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # the decoder ByteLevel never strips a space
+        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # the ByteLevel decoder never strips a space
             changed["decoder"] = _without_prefix_space(tree.get("decoder"))
         if all(step == tree.get(name) for name, step in changed.items()):
             return self
@@ -327,7 +329,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (original.normalizer, original.pre_tokenizer) != (changed.normalizer, changed.pre_tokenizer)
 
     def check(self) -> None:
-        """Raise TokenizerError if the tokenizer is damaged, so that no build starts with a damaged tokenizer."""
+        """Raise TokenizerError if the tokenizer is damaged."""
         try:
             ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
             if not all(0 <= index < self.vocab_size <= MAX_VOCAB_SIZE for index in ids) or self.vocab_size <= 0:
@@ -376,7 +378,7 @@ def _token_text(token: Any) -> Any:
 def _without_prefix_space(step: dict[str, Any] | None) -> dict[str, Any] | None:
     """Change a normalizer, pre-tokenizer or decoder so that it neither adds nor strips a space at the start of a text.
 
-    Return None if the step does nothing else.
+    Return None if the step only adds or strips this space.
     """
     kind = step.get("type") if step is not None else None
     if step is None or kind == "Prepend" or (kind == "Strip" and step.get("start") and step.get("content") == " "):
@@ -405,7 +407,10 @@ def _template(processor: dict[str, Any] | None, name: str) -> Template:
             tuple(index for part in reversed(parts) for index in part.prefix),
             tuple(index for part in parts for index in part.suffix),
         )
-    raise TokenizerError(f"the tokenizer {name!r} has the post-processor {kind!r}, which gristmill does not support.")
+    raise TokenizerError(
+        f"the tokenizer {name!r} has the post-processor {kind!r}, which gristmill does not support. "
+        "Use another tokenizer."
+    )
 
 
 def _template_from_pieces(processor: dict[str, Any]) -> Template:

@@ -2,14 +2,14 @@
 
 Two kinds of tokenizers are supported:
 
-- byte-level BPE, where the joined bytes of the tokens are the text; the normalizer may be NFC
+- byte-level BPE that leaves the text unchanged or normalizes it to NFC
 - SentencePiece BPE that only replaces spaces with ▁ and may prepend a ▁
 
-Two kinds of texts are still encoded by `tokenizers`: those that NFC changes, and those with characters that the two
-engines classify differently (unicode_versions.py). Both are rare.
+For a supported tokenizer, `tokenizers` still encodes two rare kinds of texts: texts that NFC changes, and texts with
+characters that the two engines classify differently (unicode_versions.py).
 
-`tokenizers` is used for all other tokenizers. With gigatoken, their token offsets would be wrong, or unusual added
-tokens would be handled differently.
+For any other tokenizer, `tokenizers` encodes all texts. With gigatoken, the token offsets would be wrong, or unusual
+added tokens would get different ids.
 """
 
 import re
@@ -83,7 +83,7 @@ class FastTokenizer:
 
     @classmethod
     def load(cls, definition: Definition) -> "FastTokenizer | None":
-        """Load the engine. Return None if gigatoken cannot load the file or its ids would differ from `tokenizers`."""
+        """Load the engine. Return None if gigatoken cannot load the file or would return wrong ids."""
         is_exact = (
             _is_exact_sentencepiece(definition) if definition.model.byte_fallback else _is_exact_byte_level(definition)
         )
@@ -111,8 +111,8 @@ class FastTokenizer:
     def annotate(
         self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool = False
     ) -> EncodedTexts:
-        """Return ids that a different engine has computed for these texts, with their positions."""
-        if self._uses_nfc and not all(map(is_nfc, texts)):  # the tokens' bytes differ from the text
+        """Add positions to the ids of these texts, which a different engine has computed."""
+        if self._uses_nfc and not all(map(is_nfc, texts)):  # the joined bytes of the tokens differ from the text
             return self.encode_all(texts, with_starts=with_starts)
         return self._annotate(ids, edges, texts, with_starts=with_starts)
 
@@ -200,8 +200,10 @@ class FastTokenizer:
                 at += 1 if is_space else len(piece)
             starts.append(at)
         if at != len(text):
-            name = self.definition.name
-            raise TokenizerError(f"the tokenizer {name!r} does not preserve every text, but --with-text requires this.")
+            raise TokenizerError(
+                f"the tokenizer {self.definition.name!r} does not preserve the text: the text has {len(text)} bytes, "
+                f"but its tokens cover {at}. Use another tokenizer, or leave out --with-text."
+            )
         return np.array(starts, np.int64)
 
 

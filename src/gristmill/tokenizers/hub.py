@@ -33,7 +33,7 @@ class _NotFoundError(Exception):
 
 def is_repo_id(name: str) -> bool:
     """Return True if the name has the form `org/name` or `org/name@revision` and does not look like a file path."""
-    from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does not need it
+    from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does not need gigatoken
 
     return name.isascii() and len(name) <= MAX_ID_CHARACTERS and looks_like_repo_id(name.partition("@")[0])
 
@@ -107,7 +107,8 @@ def _repo_folder(cache: Path, repo: str) -> Path:
 def _find_cached_file(cache: Path, repo: str, revision: str, file: str) -> Path | None:
     """Return the path of a cached file, or None.
 
-    In the layout of huggingface_hub, refs/REVISION holds the commit, and snapshots/COMMIT holds the files.
+    In the layout of huggingface_hub, the file refs/REVISION contains the commit, and the folder snapshots/COMMIT
+    contains the files.
     """
     entry = _repo_folder(cache, repo)
     try:
@@ -120,7 +121,7 @@ def _find_cached_file(cache: Path, repo: str, revision: str, file: str) -> Path 
 
 @contextmanager
 def _use_cache_folder(cache_dir: str | None) -> Iterator[Path]:
-    """Set the cache folder in the environment, from which gigatoken reads it, and restore the variable afterwards."""
+    """Set the environment variable from which gigatoken reads the cache folder, and restore the variable afterwards."""
     variable = "HF_HUB_CACHE"
     previous = os.environ.get(variable)
     if cache_dir is not None:

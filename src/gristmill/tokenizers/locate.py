@@ -20,7 +20,7 @@ from gristmill.tokenizers.definition import Definition
 BUNDLED = "codebert"
 BUNDLED_FILE = "bundled/codebert.json.zst"
 BUNDLED_HUB_ID = "microsoft/codebert-base"
-"""Hub id of the bundled vocabulary."""
+"""Hub id of the tokenizer that has the bundled vocabulary."""
 CODEBERT_CONFIG: dict[str, Any] = {
     "tokenizer_class": "RobertaTokenizer",
     "model_max_length": 512,
@@ -52,7 +52,7 @@ ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     """Return the definition of a tokenizer. Raise TokenizerError if there is no such tokenizer.
 
-    `name` and `cache_dir` are as in `load_tokenizer`.
+    See `load_tokenizer` for `name` and `cache_dir`.
     """
     if name == BUNDLED:
         return _bundled()
@@ -75,7 +75,7 @@ def _bundled() -> Definition:
 
 
 def _from_hub(name: str, cache_dir: str | None) -> Definition:
-    """Download a tokenizer. If CodeBERT's is neither cached nor reachable on the Hub, use the bundled copy."""
+    """Download a tokenizer. For CodeBERT's tokenizer, use the bundled copy if the Hub cannot be reached."""
     try:
         downloaded = hub.download(name, cache_dir)
     except TokenizerError as error:
@@ -116,7 +116,7 @@ def _from_folder(
 
 
 def _guess_roles(json: bytes, name: str) -> dict[str, str]:
-    """Guess the roles of special tokens from their names. Collators need roles, and tokenizer.json has none."""
+    """Guess the roles of special tokens, such as pad_token, from their names. tokenizer.json does not record roles."""
     special = {token.content for token in Definition(name=name, json=json, config=b"{}").special_tokens}
     return {role: token for token, roles in ROLES_BY_TOKEN.items() if token in special for role in roles}
 
@@ -130,7 +130,7 @@ def _checked_config(config: bytes, name: str) -> bytes:
 
 
 def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
-    """Convert vocab.json and merges.txt of a byte-level BPE like GPT-2's. Return tokenizer.json and its config.
+    """Convert vocab.json and merges.txt of a byte-level BPE like GPT-2's to tokenizer.json and tokenizer_config.json.
 
     A vocabulary with RoBERTa's five special tokens is treated as a RoBERTa tokenizer.
     """

@@ -1,4 +1,7 @@
-"""Look up the ids of a tokenizer's mask token, fill-in-the-middle sentinels, and repository and file markers."""
+"""Look up the ids of a tokenizer's mask token, fill-in-the-middle sentinels, and repository and file markers.
+
+A sentinel is a special token before the prefix, the middle or the suffix of a text.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -69,7 +72,7 @@ def require_fim_as_text(definition: Definition, ids: Iterable[int], option: str)
 
 
 def fim_family(definition: Definition) -> FimFamily | None:
-    """Return the model family whose fill-in-the-middle tokens the tokenizer has, or None if there is no such family."""
+    """Return the first model family whose fill-in-the-middle tokens the tokenizer has, or None."""
     for family in FIM_FAMILIES:
         names = (family.prefix, family.middle, family.suffix, *(() if family.end is None else (family.end,)))
         if all(definition.id_of(name) is not None for name in names):

@@ -31,7 +31,10 @@ class Encoded(NamedTuple):
 
     ids: Ids
     newline_tokens: Indices
-    """For each line feed in the text, the index of the last token that starts at or before the line feed, or -1."""
+    """For each line feed in the text, the index of the last token that starts at or before the line feed.
+
+    The index is -1 if there is no such token.
+    """
     starts: Offsets | None
     """Byte offset of each token, followed by the length of the text. None if not requested."""
     control_id: int | None
@@ -45,7 +48,7 @@ class EncodedTexts(NamedTuple):
     edges: Offsets
     """Offset of each text's first id, followed by the number of ids."""
     newline_tokens: Indices
-    """Index of a token for each line feed, as in Encoded. It is relative to the first token of the text."""
+    """Index of a token for each line feed, as in Encoded. The first token of each text has index 0."""
     newline_edges: Offsets
     """Offset of each text's first entry in `newline_tokens`, followed by the number of entries."""
     starts: list[Offsets]
@@ -101,7 +104,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        """Encode each text. An error message contains the index of the text, from 0."""
+        """Encode each text. An error message contains the index of the text, counted from 0."""
         ...
 
     def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
@@ -187,7 +190,7 @@ def load_tokenizer(
 
 
 def _load_on_gpu(definition: Definition) -> "CudaTokenizer":
-    """Load a tokenizer on the GPU. Tokenizers are not shared, because each has its own table of known words."""
+    """Load a new tokenizer on the GPU. It is not shared, because its table of known words changes with every text."""
     from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer  # noqa: PLC0415 - that module imports this one
 
     return CudaTokenizer.load(definition)

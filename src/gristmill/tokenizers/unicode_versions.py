@@ -1,8 +1,8 @@
 """Find texts that gigatoken and `tokenizers` may split differently, because they use different Unicode versions.
 
 A tokenizer's pattern tests whether a character is a letter, a number or a symbol. gigatoken uses the tables of Unicode
-17.0, `tokenizers` those of Unicode 16.0. The tables differ only for characters that were added in Unicode 17.0.
-tests/tokenizers/test_patterns.py verifies this for every character.
+17.0, and `tokenizers` uses the tables of Unicode 16.0. The tables differ only for characters that were added in Unicode
+17.0. tests/tokenizers/test_patterns.py verifies this for every character.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ ADDED_BY_17_0 = (
     "187F8-187FF 18D09-18D1E 18D80-18DF2 1CCFA-1CCFC 1CEBA-1CED0 1CEE0-1CEF0 1E6C0-1E6DE 1E6E0-1E6F5 1E6FE-1E6FF 1F6D8 "
     "1F777-1F77A 1F8D0-1F8D8 1FA54-1FA57 1FA8A 1FA8E 1FAC8 1FACD 1FAEA 1FAEF 1FBFA 2B73A-2B73F 2CEA2-2CEAD 323B0-33479"
 )
-"""Code points of the 4,803 characters added in Unicode 17.0, in hexadecimal. Python supports them from 3.15 on."""
+"""Code points of the 4,803 characters added in Unicode 17.0, in hexadecimal. Python 3.15 is the first to have them."""
 _ADDED_RANGES = [
     range(int(first, 16), int(last or first, 16) + 1)
     for first, _, last in (one.partition("-") for one in ADDED_BY_17_0.split())
@@ -39,7 +39,8 @@ def is_within_unicode_16(utf8: bytes) -> bool:
 def is_nfc(utf8: bytes) -> bool:
     """Return True if the text is within Unicode 16.0 and is in NFC in every version of Unicode.
 
-    The normal form of an assigned character never changes in later versions. That of an unassigned code point may.
+    Later versions never change the normal form of an assigned character, but may change the normal form of
+    an unassigned code point.
     """
     if utf8.isascii():
         return True

@@ -1,4 +1,7 @@
-"""Determine the special ids around windows: the tokenizer's template, or the begin and end tokens of documents."""
+"""Determine the special ids around windows: the tokenizer's template, or the begin and end tokens of documents.
+
+For fill-in-the-middle, determine the sentinels: special tokens before the prefix, the middle and the suffix of a text.
+"""
 
 from typing import NamedTuple
 
@@ -33,13 +36,13 @@ class FimFrame(NamedTuple):
     """Special ids of a window that is rearranged for fill-in-the-middle."""
 
     prefix: int
-    """Sentinel before the prefix."""
+    """Id of the sentinel before the prefix."""
     middle: int
-    """Sentinel before the middle."""
+    """Id of the sentinel before the middle."""
     suffix: int
-    """Sentinel before the suffix."""
+    """Id of the sentinel before the suffix."""
     end: int | None
-    """End token after the middle, inside the window. None if there is no end token or it follows the window."""
+    """Id of the end token after the middle. None if no end token is inside the window."""
     closes: bool
     """True if the ids that end a document follow the window."""
     spm_share: float
@@ -55,10 +58,10 @@ def fim_frame(window: WindowConfig, definition: Definition, *, has_documents: bo
     """Return the special ids of fill-in-the-middle windows. Raise ConfigError if the tokenizer has no sentinels.
 
     With `has_documents`, rows are texts instead of ids. The trainer adds the usual end token, so `end` is set only if
-    the family has a separate end token for fill-in-the-middle.
+    the model family has a separate end token for fill-in-the-middle.
     """
     sentinels, family, frame = fim_ids(definition), fim_family(definition), window_frame(window, definition)
-    assert family is not None, "fim_ids raises if there is no family"
+    assert family is not None, "fim_ids raises ConfigError if there is no family"
     end = frame.end_id if family.end is None else definition.id_of(family.end)
     if has_documents:
         return FimFrame(*sentinels, None if family.end is None else end, closes=False, spm_share=family.spm_share)

@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-import time
 
 import msgspec
 import pytest
@@ -303,10 +302,8 @@ def test_long_chains_and_rings_of_duplicates_are_resolved(last):
     duplicates = Duplicates()
     for number in range(60_000):
         duplicates.add(dropped_row(f"c{number}", f"c{number + 1}" if number < 59_999 else last, "near_duplicate", 0.9))
-    started_at = time.monotonic()
     ((outline,), num_clusters, _) = duplicates.outlines()
     assert (outline.kept, outline.num_duplicates, num_clusters) == (f"r/{last}", 60_000, 1)
-    assert time.monotonic() - started_at < 10
 
 
 def test_long_names_are_truncated(copied):

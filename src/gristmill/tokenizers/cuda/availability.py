@@ -11,9 +11,9 @@ from gristmill.core.errors import DeviceError, MissingExtraError
 
 DRIVER = "libcuda.so.1"
 MIN_CAPABILITY = (8, 0)
-"""Ampere. Every round of merges uses an instruction for the minimum over a warp, which older GPUs do not have."""
+"""Compute capability of Ampere. The merge kernels use __reduce_min_sync, an instruction that older GPUs do not have."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
-"""Codes of the two parts of the compute capability in the CUDA driver API."""
+"""Attributes in the CUDA driver API for the major and the minor version of the compute capability."""
 MAX_NAME_BYTES = 256
 PACKAGES_BY_CUDA = {13: "cupy-cuda13x", 12: "cupy-cuda12x"}
 USE_CPU = "Leave out --device cuda: the CPU gives the same ids."
@@ -33,7 +33,7 @@ class _NoGpuError(Exception):
 def require_cuda() -> None:
     """Raise DeviceError or MissingExtraError if this machine cannot encode on a GPU.
 
-    cupy is not imported, because that takes 0.5 s or more. The driver is queried directly.
+    Query the driver directly, because importing cupy takes 0.5 s or more.
     """
     if sys.platform != "linux":
         raise DeviceError(f"--device cuda needs Linux, but this system is {sys.platform}. {USE_CPU}")
@@ -78,7 +78,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _first_gpu() -> _Gpu:
-    """Query the driver for the first GPU, which is the one that cupy uses."""
+    """Query the driver for the first GPU. cupy uses the same GPU."""
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError:

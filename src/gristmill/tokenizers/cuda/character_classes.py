@@ -1,8 +1,9 @@
 """Load the class of each character: letter, number, whitespace or other. Classes decide where a word starts.
 
-The classes are those of the regex engine in `tokenizers`, not Python's. That engine has a newer Unicode version and
-does not treat U+001C to U+001F as whitespace. tools/write_classes.py queries the engine for every character and writes
-classes.txt, one range per line, such as `41 5a letter`. tests/tokenizers/cuda/test_word_starts.py verifies the file.
+The classes match the regex engine in `tokenizers`. Python's classes differ: the regex engine has a newer Unicode
+version and does not treat U+001C to U+001F as whitespace. tools/write_classes.py queries the engine for every character
+and writes classes.txt, one range per line, such as `41 5a letter`. tests/tokenizers/cuda/test_word_starts.py verifies
+the file.
 """
 
 import unicodedata
@@ -28,7 +29,7 @@ def stable_code_points() -> npt.NDArray[np.uint32]:
 
 
 def _composable(composed: Iterable[str]) -> set[str]:
-    """Return the characters that NFC may compose with a preceding one: U+0301 in é, vowels of Hangul and others."""
+    """Return the characters that NFC may compose with a preceding character, such as U+0301 in é and Hangul vowels."""
     return {later for one in composed for later in unicodedata.normalize("NFD", one)[1:]}
 
 
@@ -37,7 +38,7 @@ Classes = npt.NDArray[np.uint8]
 NUM_CODE_POINTS = 0x110000
 OTHER, LETTER, NUMBER, WHITESPACE = 0, 1, 2, 3
 NEWER_NUMBER = 4
-"""Class in classes.txt: number for the pre-tokenizer Digits, whose Unicode version is newer, and other for a regex."""
+"""Class in classes.txt of characters that are numbers for the pre-tokenizer Digits but not for the regex engine."""
 NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
 LEFT_TO_CPU = 5
 """Class of characters that NFC may change or compose. Used only if the tokenizer normalizes text to NFC."""
@@ -45,7 +46,7 @@ CLASSES_FILE = "classes.txt"
 
 
 def character_classes(pattern: Pattern) -> Classes:
-    """Return the class of each code point. The class of surrogates, which UTF-8 cannot encode, is other."""
+    """Return the class of each code point. Surrogates, which UTF-8 cannot encode, have the class OTHER."""
     classes = np.zeros(NUM_CODE_POINTS, np.uint8)
     for line in resources.files(__package__).joinpath(CLASSES_FILE).read_text("ascii").splitlines():
         if not line.startswith("#"):

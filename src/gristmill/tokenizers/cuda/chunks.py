@@ -3,8 +3,8 @@
 A chunk holds complete documents. A document larger than a chunk is cut into pieces after a line feed between two
 visible ASCII characters. In every supported pattern, a word ends with such a line feed: GPT-2's pattern splits "a⏎b"
 into a|⏎|b, and cl100k's pattern splits "}⏎b" into }⏎|b. The words before the cut are therefore the same as in the
-complete text. NFC does not compose an ASCII character with a preceding character. If there is no position for a cut,
-the CPU encodes the rest of the document.
+complete text. NFC does not compose characters across the cut, because the character after the cut is ASCII. If there is
+no position for a cut, the CPU encodes the rest of the document.
 """
 
 from collections import deque
@@ -77,7 +77,7 @@ def _is_visible(characters: Bytes) -> npt.NDArray[np.bool_]:
 
 
 def group_into_chunks(pieces: Pieces, chunk_bytes: int, max_documents: int) -> Iterator[PieceRange]:
-    """Group consecutive pieces, with as many pieces as fit in each chunk. Pieces that are too long are left out."""
+    """Put as many consecutive pieces as possible into each chunk. Leave out pieces that are too long."""
     offsets, num_pieces = pieces.offsets, len(pieces.offsets) - 1
     stops = [*np.flatnonzero(pieces.too_long).tolist(), num_pieces]
     first = 0
@@ -92,7 +92,7 @@ def group_into_chunks(pieces: Pieces, chunk_bytes: int, max_documents: int) -> I
 
 NUM_THREADS = 4
 NUM_AHEAD = 4
-"""Number of buffers that are filled while the GPU still reads others."""
+"""Number of buffers that are filled while the GPU still reads earlier buffers."""
 
 Fill = Callable[[npt.NDArray[np.uint8], PieceRange], Text]
 """Function that copies the text of some pieces into a buffer, and returns the text in the buffer."""
@@ -101,7 +101,7 @@ Fill = Callable[[npt.NDArray[np.uint8], PieceRange], Text]
 class StagingBuffers:
     """Pinned buffers of one chunk each, used in turn.
 
-    When the engine requests the next text, it has finished reading all earlier texts but the last NUM_SLOTS - 1.
+    When the engine requests the next text, it has finished reading all earlier texts except the last NUM_SLOTS - 1.
     """
 
     def __init__(self, gpu: Gpu, chunk_bytes: int) -> None:
@@ -144,7 +144,7 @@ class DocumentList(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
     def fill(self, buffer: npt.NDArray[np.uint8], span: PieceRange) -> Text:
-        # One thread is enough: several would compete for the interpreter lock at each document.
+        # One thread is enough: several threads would compete for the interpreter lock at each document.
         starts, memory, at = self.offsets[span.first : span.end] - self.offsets[span.first], buffer.data, 0
         for text in self.texts[span.first : span.end]:
             end = at + len(text)

@@ -1,6 +1,6 @@
 """Encode the batches of a worker in the GPU process.
 
-The CPU encodes until the GPU process is ready, and permanently after the first failure.
+The CPU encodes until the GPU process is ready. After the first failure, the worker uses only the CPU.
 """
 
 import os
@@ -40,7 +40,7 @@ from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, all_to_utf8
 
 MAX_BATCH_BYTES = 64 << 20
-"""Maximum size of a batch for the GPU. Shared memory takes up to five times as much. Only large files exceed it."""
+"""Maximum size of a batch for the GPU. Its shared memory can be six times as large. Only large files exceed this."""
 
 
 class _RequestError(Exception):
@@ -154,13 +154,13 @@ class _ServerConnection:
             raise _RequestError(answer.reason)
 
     def _check_answer(self, id_offsets: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
-        """Raise if the answer is invalid. Otherwise invalid ids would fail the build in a later step."""
+        """Raise _RequestError if the answer is invalid. Without this check, the build would fail in a later step."""
         is_in_order = id_offsets[0] == 0 and bool((np.diff(id_offsets) >= 0).all())
         if not is_in_order or len(ids) != id_offsets[-1] or (len(ids) and int(ids.max()) >= self._vocab_size):
             raise _RequestError("the GPU process sent invalid ids or offsets")
 
     def close(self, reason: str) -> None:
-        """Report the reason and disconnect. The memory is not reused, because a late answer may still arrive in it."""
+        """Report the reason and disconnect. The memory is not reused, because a late answer may overwrite it."""
         with suppress(OSError):
             send(self._connection, GaveUp(reason[:MAX_REASON_CHARACTERS]))
         self._connection.close()

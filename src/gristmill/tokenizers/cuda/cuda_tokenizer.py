@@ -44,16 +44,16 @@ Offsets = npt.NDArray[np.int64]
 
 
 class SplicedIds(NamedTuple):
-    """Ids of all pieces, and the offset of each piece's ids."""
+    """Ids of all pieces, and the offset of each piece's ids. A piece is a document, or a part of a large document."""
 
     ids: Ids
     offsets: Offsets
 
 
 def splice(ids: Ids, offsets: Offsets, missing: Sequence[int], encode: Callable[[int], Ids]) -> SplicedIds:
-    """Replace the ids of the missing pieces. `encode` returns the ids of a piece, given its index.
+    """Insert the ids of the missing pieces. `encode` returns the ids of a piece, given its index.
 
-    If `encode(1)` returns y y:
+    For example, if `encode(1)` returns y y:
 
     ids a a x b, offsets 0 2 3 4, missing [1] -> ids a a y y b, offsets 0 2 4 5
     """
@@ -79,16 +79,16 @@ MakeGpu = Callable[[tuple[str, ...]], Gpu]
 """Function that opens a GPU, given the compiler options for the kernels."""
 
 DEFAULT_CHUNK_BYTES = MAX_CHUNK_BYTES
-"""Smaller chunks leave part of the GPU idle. Larger chunks increase the wait for the first and the last chunk."""
+"""Number of bytes of text that the GPU processes at once. Smaller chunks leave part of the GPU idle."""
 MIN_CHUNK_BYTES = 1 << 20
 IDS_PER_FILE = 8192
-"""Expected number of ids per file. If there are more, the buffer grows."""
+"""Expected number of ids per file. The buffer grows if a batch has more."""
 IDS_PER_BYTE = 0.6
-"""Expected number of ids per byte of text. Code has 0.45 to 0.5. If there are more, the buffer grows."""
+"""Expected number of ids per byte of text. Code has 0.45 to 0.5. The buffer grows if a batch has more."""
 
 
 class CudaTokenizer:
-    """Thread-safe Tokenizer on a GPU, with a CPU engine for texts that the GPU leaves out."""
+    """Thread-safe Tokenizer on a GPU, with a CPU engine for texts that the kernels cannot encode."""
 
     def __init__(self, cpu: Tokenizer, gpu: Gpu, engine: Engine) -> None:
         self._cpu, self._gpu, self._engine = cpu, gpu, engine
@@ -129,10 +129,10 @@ class CudaTokenizer:
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         num_slots: int | None = None,
     ) -> "CudaTokenizer":
-        """Load a tokenizer on any implementation of a GPU.
+        """Load a tokenizer on any implementation of the Gpu protocol.
 
-        `num_slots` is the number of entries of the word table. By default, a chunk of new words fills half of the
-        table.
+        `num_slots` is the capacity of the word table, in which the GPU caches the ids of words. By default, the words
+        of a chunk fill at most half of the table if they have eight bytes on average.
         """
         pattern, tables = Pattern.of(definition), MergeTables.of(definition)
         gpu = make_gpu(compile_options(pattern, tables.id_bits))
@@ -204,7 +204,7 @@ class CudaTokenizer:
         self._gpu.unpin(memory)
 
     def forget(self) -> None:
-        """Clear the table of known words, as if nothing had been encoded yet."""
+        """Clear the word table, as if no text had been encoded yet."""
         with self._exclusive_use():
             self._engine.forget()
 
@@ -272,7 +272,7 @@ class CudaTokenizer:
         except TokenizerError as error:
             document = int(np.searchsorted(pieces.first_pieces, piece, "right")) - 1
             begin = int(pieces.offsets[piece] - pieces.offsets[pieces.first_pieces[document]])
-            where = f", from byte {begin} on" if begin else ""
+            where = f", in the part from byte {begin} on" if begin else ""
             raise TokenizerError(f"document {document}{where}: {error}") from None
 
     def _merge_cpu_ids(self, buffer: IdBuffer, pieces: Pieces, get_text: GetText, to: Destination) -> Batch:
@@ -291,7 +291,7 @@ class CudaTokenizer:
 
 
 def _as_bytes(texts: Sequence[AnyText], tokenizer: str) -> Sequence[bytes]:
-    """Convert str to UTF-8. Bytes are not checked, because a check would take longer than encoding on the GPU."""
+    """Convert str to UTF-8. Bytes are not checked, because the check would take longer than encoding on the GPU."""
     if any(type(text) is not bytes for text in texts):
         return all_to_utf8(texts, tokenizer)
     return cast("Sequence[bytes]", texts)

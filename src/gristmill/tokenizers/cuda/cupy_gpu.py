@@ -1,4 +1,4 @@
-"""Implement the GPU protocol with cupy.
+"""Implement the Gpu protocol (gpu.py) with cupy.
 
 NVRTC compiles the kernels at run time, and cupy caches the compiled kernels on disk.
 """
@@ -94,7 +94,7 @@ class CupyGpu:
         self._copy(to_address, from_address, num_bytes, runtime.memcpyDeviceToDevice, stream)
 
     def array(self, num_items: int, dtype: DType) -> Any:
-        # cupy may return memory that its own stream is still reading, so COPY_OUT must wait for that stream.
+        # cupy may return memory that cupy's stream is still reading, so COPY_OUT must wait for cupy's stream.
         array = cupy.empty(num_items, dtype)
         self._streams[COPY_OUT].wait_event(cupy.cuda.get_current_stream().record())
         return array
@@ -120,7 +120,10 @@ class CupyGpu:
         self._kernels[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, stream)
 
     def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
-        """Launch one CUDA graph, captured in the first call. The GPU would be idle between nine separate launches."""
+        """Launch one CUDA graph, captured in the first call.
+
+        With separate launches, the GPU would be idle between the kernels.
+        """
         stream = self._streams[COMPUTE]
         if (engine, chunk) not in self._graphs:
             stream.begin_capture()
@@ -180,7 +183,7 @@ class CupyGpu:
 def kernel_source() -> str:
     """Return the source of all kernels with their includes inlined.
 
-    cupy caches compiled kernels by their source text and would not notice a change in an included file.
+    cupy caches compiled kernels by their source text, so it would not notice a change in an included file.
     """
     seen: set[str] = set()
 
@@ -203,7 +206,7 @@ def _compile_kernels(options: tuple[str, ...], architecture: str | None) -> dict
 
 
 def _compile_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
-    """Compile the kernels to PTX for an architecture. The driver translates PTX for the actual GPU."""
+    """Compile the kernels to PTX for an architecture. The driver translates the PTX for the actual GPU."""
     from cupy.cuda import nvrtc  # noqa: PLC0415 - rarely used
 
     program = nvrtc.createProgram(code, "kernels.cu", (), ())

@@ -26,7 +26,7 @@ BLOCKS_PER_PROCESSOR = 8
 
 
 def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
-    """Return the merge table, with the product of each merge in its entry. A GPU loads 16 bytes as fast as 8."""
+    """Return the merge table. Each entry includes the product of the merge: a GPU loads 16 bytes as fast as 8."""
     entries = np.zeros(len(tables.table), MERGE)
     is_used = tables.table != np.uint64(EMPTY)
     ranks = (tables.table & np.uint64((1 << RANK_BITS) - 1)).astype(np.int64)
@@ -150,7 +150,7 @@ class Engine:
         with ExitStack() as stack:
             if isinstance(texts, Generator):  # the generator must not fill its buffers during the next run
                 stack.callback(texts.close)
-            stack.callback(self._wait_for_all)  # queued copies read memory that the next run overwrites
+            stack.callback(self._wait_for_all)  # queued copies still read memory that the next run overwrites
             for index, text in enumerate(texts):
                 if len(in_flight) == NUM_SLOTS - 1:
                     self._collect(in_flight.popleft(), receive)
@@ -220,8 +220,8 @@ class Engine:
 def _stages(num_blocks: int, max_tiles: int, *, has_exceptions: bool) -> list[Stage]:
     """Return the launches for one chunk.
 
-    Kernels that work on tiles have a block for each tile of the largest chunk. All other kernels have a fixed number
-    of blocks, which loop over lists of any length.
+    Kernels that work on tiles (parts of TILE bytes) have a block for each tile of the largest chunk. All other kernels
+    have a fixed number of blocks, which loop over lists of any length.
     """
     return [
         [[Launch("begin_chunk", num_blocks, THREADS)]],

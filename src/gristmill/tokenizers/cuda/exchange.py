@@ -106,7 +106,8 @@ def num_bytes_for(request: Request, id_type: IdType) -> int:
 def _column_bytes(request: Request, id_bytes: int) -> tuple[int, int, int, int]:
     """Return the size of each column in bytes.
 
-    Each token covers at least one byte, except for one token that a tokenizer may add before each document.
+    Each token covers at least one byte, except for one token that a tokenizer may add before each document. The number
+    of ids is therefore at most the number of bytes plus the number of documents.
     """
     offsets = WORD_BYTES * (request.num_documents + 1)
     num_ids = request.num_text_bytes + request.num_documents
@@ -120,8 +121,8 @@ def _round_up_to_words(num_bytes: int) -> int:
 def create_memory(num_bytes: int) -> tuple[int, int]:
     """Create an anonymous file in memory, and return its descriptor and size.
 
-    All pages are allocated here, so that too little memory raises OSError. Otherwise a later copy would end the process
-    with a signal.
+    All pages are allocated here, so that a lack of memory raises OSError. Otherwise, a later write to the memory would
+    end the process with a signal.
     """
     descriptor = os.memfd_create("gristmill", os.MFD_CLOEXEC)
     size = -(-num_bytes // MIB) * MIB
@@ -146,8 +147,8 @@ def id_type_for(vocab_size: int) -> IdType:
 def open_connection(connected: socket.socket) -> Connection:
     """Convert a socket to a Connection with time limits.
 
-    Raise PermissionError if the process at the other end belongs to a different user. Any user can bind the name of the
-    socket.
+    Raise PermissionError if the process at the other end belongs to a different user. This is possible, because any
+    user can bind the name of the socket.
     """
     _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if user != os.geteuid():

@@ -1,7 +1,7 @@
 """Read files into pinned memory with a few processes, ahead of the GPU.
 
-Threads do not help, because opening and reading a small file mostly holds the interpreter lock. The processes read into
-memory that the GPU accesses directly, so no further copy is needed.
+Threads do not help, because a thread that opens and reads a small file mostly holds the interpreter lock. The processes
+read into memory that the GPU accesses directly, so no further copy is needed.
 """
 
 import marshal
@@ -42,7 +42,7 @@ class _Task(NamedTuple):
 
 
 class FileReader:
-    """Processes that read files into pinned buffers. The processes are kept for the next call."""
+    """Processes that read files into pinned buffers. The processes remain for the next call."""
 
     def __init__(self, gpu: Gpu, chunk_bytes: int, num_cores: int) -> None:
         num_processes = min(MAX_PROCESSES, max(1, num_cores - 1))
@@ -64,9 +64,9 @@ class FileReader:
     def texts(self, paths: Sequence[bytes], sizes: list[int]) -> Iterator[Text]:
         """Yield the content of the files in the order of `paths`, and append the size of each file to `sizes`.
 
-        A text contains several files. Raise FileTooLargeError for a file larger than a buffer, and InputError for a
-        file that cannot be read. When the engine requests the next text, it has finished reading all earlier texts but
-        the last NUM_SLOTS - 1.
+        Each yielded text contains several files. Raise FileTooLargeError for a file larger than a buffer, and
+        InputError for a file that cannot be read. When the engine requests the next text, it has finished reading all
+        earlier texts except the last NUM_SLOTS - 1.
         """
         pending = deque(list(paths[at : at + FILES_PER_TASK]) for at in range(0, len(paths), FILES_PER_TASK))
         free_buffers, idle_processes = deque(range(self._num_buffers)), deque(self._processes)
@@ -87,7 +87,7 @@ class FileReader:
                 if remaining and not sizes_read:
                     idle_processes.append(task.process)
                     raise FileTooLargeError(remaining[0])
-                if remaining:  # a buffer is always free, because there are more buffers than processes and slots
+                if remaining:  # a buffer is always free: there are more buffers than processes and slots together
                     in_flight.appendleft(self._send_task(_Task(task.process, free_buffers.popleft(), remaining)))
                 else:
                     idle_processes.append(task.process)

@@ -60,7 +60,7 @@ class Gpu(Protocol):
     def unpin(self, array: Array) -> None: ...
 
     def array(self, num_items: int, dtype: DType) -> Any:
-        """Return a new uninitialized array in GPU memory that the stream COPY_OUT may write."""
+        """Return a new uninitialized array in GPU memory. The stream COPY_OUT may write to the array."""
         ...
 
     def array_of(self, array: Array) -> Any:
@@ -86,7 +86,7 @@ class Gpu(Protocol):
         ...
 
     def record(self, stream: int) -> Any:
-        """Return an event for the completion of everything queued in the stream so far."""
+        """Return an event that occurs when all work queued in the stream so far is complete."""
         ...
 
     def hold(self, stream: int, event: Any) -> None:
@@ -98,7 +98,7 @@ class Gpu(Protocol):
         ...
 
     def mark(self, stream: int) -> Any:
-        """Return an event as `record` does, but with a timestamp."""
+        """Return an event like `record`, but with a timestamp."""
         ...
 
     def seconds_between(self, first: Any, last: Any) -> float:

@@ -1,8 +1,8 @@
 """Start the GPU process from the main process of a build, and collect its statistics at the end.
 
 The GPU process starts before the workers and loads the tokenizer while the build scans the sources. The main process
-needs no thread for the GPU process, so workers can still be forked. A build never waits until the GPU is ready: the CPU
-encodes until then.
+needs no thread for the GPU process, so workers can still be forked. A build never waits for the GPU process to be
+ready. Until then, the CPU encodes.
 """
 
 import os
@@ -65,11 +65,11 @@ def gpu_encoder(folder: Path) -> Encoder:
 
 SHUTDOWN_SECONDS = 5.0
 MAX_ANSWER_SECONDS = 30.0
-"""Maximum wait for an answer. The GPU encodes 1 MiB in milliseconds, so a full queue of workers takes far less."""
+"""Maximum wait for an answer. The GPU encodes 1 MiB in milliseconds, so requests from all workers take far less."""
 ANSWER_SHARE_OF_TASK_SECONDS = 0.25
 """Share of a task's time limit that a worker waits for an answer. The rest is for encoding on the CPU."""
 CODE = "import sys; sys.path[:] = {path!r}; from gristmill.tokenizers.cuda.server import main; main({descriptor})"
-"""Code of the GPU process. multiprocessing's spawn would run a script without a main guard a second time."""
+"""Code of the GPU process. multiprocessing's spawn would run the user's script again if it has no main guard."""
 
 
 class Server:

@@ -24,13 +24,13 @@ class Batch(NamedTuple):
     num_on_cpu: int = 0
     """Number of documents, or pieces of large documents, that the CPU encoded.
 
-    The CPU returns the same ids as the GPU. The number can differ between runs if a batch has more new words than fit
-    into the word table, because the order in which threads of the GPU fill the table varies.
+    The CPU returns the same ids as the GPU. If a batch has more new words than fit into the word
+    table, the number can differ between runs, because the GPU's threads fill the table in varying order.
     """
 
 
 class IdBuffer:
-    """Growable buffer of token ids in pinned memory. Doubles its capacity when full."""
+    """Growable buffer of token ids in pinned memory. A full buffer at least doubles its capacity."""
 
     def __init__(self, gpu: Gpu, dtype: type[np.uint16] | type[np.uint32], expected_ids: int) -> None:
         self._gpu, self._dtype = gpu, np.dtype(dtype)
@@ -69,7 +69,7 @@ class IdBuffer:
 
 
 class GpuIdBuffer(IdBuffer):
-    """Growable buffer in GPU memory: a cupy array, which PyTorch can use without a copy (DLPack)."""
+    """Growable buffer in GPU memory. The ids are a cupy array, which PyTorch can use without a copy (DLPack)."""
 
     def _allocate(self, num_ids: int) -> Any:
         return self._gpu.array(num_ids, self._dtype)

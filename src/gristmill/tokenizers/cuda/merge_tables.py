@@ -28,7 +28,7 @@ ID_BITS = 21
 RANK_BITS = 22
 LARGEST_VOCABULARY = 1 << ID_BITS
 MAX_MERGES = (1 << RANK_BITS) - 1
-"""The last rank is not used, because with the two largest ids the entry would equal EMPTY."""
+"""The last rank is not used, because an entry with this rank and the two largest ids would equal EMPTY."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 """2**64 divided by the golden ratio. This factor spreads similar keys over the table."""
 SMALLEST_TABLE_BITS = 4
@@ -118,7 +118,7 @@ class _Merges(NamedTuple):
 def byte_characters() -> str:
     """Return GPT-2's alphabet: for each byte, the character that represents it in a vocabulary.
 
-    Visible characters represent their own byte.
+    A visible Latin-1 character represents the byte that is its code point.
     """
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = (byte for byte in range(256) if byte not in visible)
@@ -208,7 +208,7 @@ def _pair_ids(merges: _Merges, byte_ids: Ids, exceptions: Iterable[UnmergedToken
 
 
 def _build_table(keys: Entries, table_bits: int) -> Entries:
-    """Fill the hash table by vectorized linear probing: sorted by first slot, each entry takes the next free slot."""
+    """Fill the hash table by vectorized linear probing: in order of first slot, each entry takes the next free slot."""
     entries = keys << np.uint64(RANK_BITS) | np.arange(len(keys), dtype=np.uint64)
     slots = first_slots(keys, table_bits)
     order, positions = np.argsort(slots, kind="stable"), np.arange(len(keys))
@@ -243,7 +243,7 @@ def _find_exceptions(vocabulary: dict[str, int], merges: _Merges, byte_ids: Ids)
 
 
 def _token_bytes(token: str) -> bytes | None:
-    """Return the bytes of a token, or None if it contains a character that represents no byte."""
+    """Return the bytes of a token, or None if the token contains a character that represents no byte."""
     try:
         return token.translate(BYTES_BY_CHARACTER).encode("latin-1")
     except UnicodeEncodeError:
@@ -256,7 +256,10 @@ SECOND_MULTIPLIER = 0xFF51AFD7ED558CCD
 
 
 class ExceptionTable(NamedTuple):
-    """Hash table of the words that are one token although no merges produce the token. The kernels search it."""
+    """Hash table for the kernels: words that are one token although no merges produce the token.
+
+    Words of two bytes are not in the table, because `pair_ids` contains their ids.
+    """
 
     entries: npt.NDArray[Any]
     """Table with open addressing, at most half full. A search ends at an entry with `num_bytes` 0."""

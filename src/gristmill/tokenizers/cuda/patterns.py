@@ -1,8 +1,8 @@
-"""Find the rules by which a tokenizer splits text into words. Raise if the tokenizer is not supported on a GPU.
+"""Find the rules by which a tokenizer splits text into words. Raise NotOnGpuError if the kernels lack these rules.
 
-The kernels do not run a regex. They decide from the neighbors of a character whether a word starts there. A regex is
-supported only if tests show that the rules of the kernels give the same words (test_word_starts.py). Regexes are
-compared as text. All other tokenizers are rejected with the reason, and the CPU encodes instead.
+The kernels do not run a regex. They decide from the neighbors of a character whether a word starts at the character. A
+regex is supported only if tests show that the rules of the kernels give the same words (test_word_starts.py). Regexes
+are compared as text. For all other tokenizers, NotOnGpuError contains the reason, and a build encodes on the CPU.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Step = dict[str, Any]
 CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")
 """Letters that form a word with a preceding apostrophe: only lowercase in the family gpt2, any case in cl100k."""
 LONG_S = "\u017f"
-"""The only non-ASCII character that `(?i:…)` matches with a letter of CONTRACTIONS: with s. Its UTF-8 is C5 BF."""
+"""The only non-ASCII character that `(?i:…)` treats like a letter of CONTRACTIONS: like s. Its UTF-8 is C5 BF."""
 
 GPT2_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K_REGEX = (
@@ -40,7 +40,7 @@ class Pattern(NamedTuple):
     - runs: one word per run
     - single: one word per character
     - threes: groups of three from the start of the run
-    - apart: one word per character, and the texts before and after the character are split as separate texts
+    - apart: one word per character, and the texts before and after the character are split into words separately
     """
     with_nfc: bool = False
     """True if the tokenizer normalizes text to NFC. The GPU encodes only texts that are already in NFC."""

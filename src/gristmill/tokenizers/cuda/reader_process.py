@@ -36,7 +36,7 @@ def receive(stream: IO[bytes]) -> bytes | None:
 def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
     """Read files until the memory is full or an error occurs, and return the sizes of the files read and the error.
 
-    A file fits if at least one byte of memory remains free. If none remains, the file may be longer than the memory.
+    A file fits if at least one byte of memory remains free after it. Otherwise, the file may be longer than the memory.
     """
     sizes: list[int] = []
     at = 0

@@ -1,7 +1,8 @@
-"""GPU process: encode for all workers of a build.
+"""Run the GPU process, which encodes for all workers of a build.
 
-If each of 16 workers had its own CUDA context, creating the contexts (0.5 s of CPU time each) would take longer than
-encoding. One thread handles one request at a time. The process ends on request or when its parent dies.
+Only this process has a CUDA context. Creating a context takes 0.5 s of CPU time: if each of 16 workers had its own
+context, creating the contexts would take longer than encoding. One thread handles one request at a time. The process
+ends on request or when its parent dies.
 """
 
 import ctypes
@@ -61,8 +62,8 @@ class Encoder(Protocol):
     ) -> tuple[npt.NDArray[np.int64], int]:
         """Write the concatenated ids of all documents to `out`.
 
-        Return the offset of each document's ids, followed by the number of ids, and the number of documents that the
-        CPU encoded.
+        Return two values: the offset of each document's ids, followed by the number of ids; and the number of
+        documents that the CPU encoded.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Provide a build with the GPU process or with a placeholder.
 
-This module is cheap to import, because most builds use no GPU.
+Importing this module is cheap, because it imports the GPU modules only for a build that uses a GPU.
 """
 
 from collections.abc import Iterator

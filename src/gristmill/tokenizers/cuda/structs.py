@@ -14,7 +14,7 @@ MIN_ENTRY_BYTES = 3
 MIN_WARP_BYTES = 16
 """Length in bytes of the shortest word that a warp merges."""
 MAX_CHUNK_BYTES = (1 << 24) - 1
-"""Maximum size of a chunk. A word may be as long as its chunk, and the word table has 24 bits for its length."""
+"""Maximum size of a chunk. A word may be as long as its chunk, and the word table stores lengths in 24 bits."""
 MARGIN = TILE
 """Number of readable bytes before and after a text."""
 
@@ -81,7 +81,7 @@ class Sizes(NamedTuple):
 
     @property
     def max_words(self) -> int:
-        """Number of words above which the table is cleared. With at most 5/8 of its slots in use, search is fast."""
+        """Number of words above which the table is cleared. If at most 5/8 of its slots are used, a search is short."""
         return self.num_slots * 5 // 8
 
     @property

@@ -19,11 +19,11 @@ extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, co
         }
         engine.first_documents[tile] = low;
     }
-    if (engine.state->must_clear)  // set for the previous chunk, and not written while this kernel runs
+    if (engine.state->must_clear)  // set by the previous chunk, and not written while this kernel runs
         for (u32 slot = thread; slot <= engine.slot_mask; slot += num_threads) {
             engine.entries[slot].low = engine.entries[slot].high = 0;
-            // If a new word occurs twice in a chunk, its entry is read before its ids are known. Old ids must not be
-            // found there.
+            // If a new word occurs twice in a chunk, its entry is read before its ids are known. The entry must not
+            // contain the ids of an earlier word.
             engine.entries[slot].value.all = make_uint4(0, 0, 0, 0);
         }
 }

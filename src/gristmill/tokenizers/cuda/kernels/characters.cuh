@@ -1,7 +1,7 @@
 // Classify the characters of 32 bytes at a time, as bit masks.
 //
-// Every byte of a character has the character's class, and all but the first are also `inner`. So the class of the
-// preceding character is the class of the preceding byte.
+// Every byte of a character has the character's class, and all bytes but the first are also `inner`. The class of the
+// preceding character is therefore the class of the preceding byte.
 //
 //   text      a  b     é        '  s
 //   letter    1  1  0  1  1  0  0  1
@@ -57,7 +57,7 @@ __device__ inline u8 class_of_ascii(u32 byte) {
                                               : OTHER;
 }
 
-// Decode the character that starts here. Return its number of bytes, or 0 if it is not valid UTF-8.
+// Decode the character that starts here. Return its number of bytes, or 0 if the bytes are not valid UTF-8.
 __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     u32 first = at[0], length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
     if (length == 0 || length > num_left) return 0;
@@ -72,9 +72,9 @@ __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     return length;
 }
 
-// Classify character by character, starting with the character that extends into the group. A document is flagged for
-// the CPU if it is not valid UTF-8, if a character crosses the edge of the document, or if NFC is required and may
-// change the document. The masks of a flagged document are not used.
+// Classify character by character, starting with the character that extends into the group. If `is_own` is true, flag a
+// document for the CPU if it is not valid UTF-8, if a character crosses the edge of the document, or if NFC is required
+// and may change the document. The masks of a flagged document are not used.
 __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     Masks masks = {};
     const u8* text = chunk.text + begin;
@@ -117,8 +117,8 @@ __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& c
     return masks;
 }
 
-// Classify the 32 bytes at `begin`, which may be the group before the chunk. `is_own` is true if this block validates
-// the group.
+// Classify the 32 bytes at `begin`, which may be the group before the chunk. `is_own` is true if this block also
+// validates the group.
 __device__ inline Masks masks_of(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     const uint4* text = (const uint4*)(chunk.text + begin);
     uint4 low = text[0], high = text[1];

@@ -1,10 +1,10 @@
 // Write the ids of all words, in order, in one pass over the tiles (a scan with decoupled look-back).
 //
-// A block counts the ids of its tile from the codes. Their offset in the output depends on all earlier tiles. The block
-// publishes its count and adds up those of the earlier tiles, from the nearest back to the first that has published its
-// running total. Blocks take tiles in order, so a block only waits for blocks that have started.
+// A block counts the ids of its tile from the codes. The offset of these ids in the output depends on all earlier
+// tiles. The block publishes its count. Then it goes back over the earlier tiles and adds up their counts, until a tile
+// has published its running total. Blocks take tiles in order, so a block only waits for blocks that have started.
 //
-//   tile_totals[t]   0 = not known yet, 1 << 62 | ids of the tile, 2 << 62 | ids of all tiles up to and including it
+//   tile_totals[t]   0 = not known yet, 1 << 62 | ids of tile t, 2 << 62 | ids of all tiles up to and including t
 #include "engine.cuh"
 
 constexpr u64 OWN = 1ull << 62, WITH_ALL_BEFORE = 2ull << 62, VALUE_BITS = (1ull << 62) - 1;
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                 for (u32 number = 0; number < num[at]; number++)
                     staged[to + number] = engine.pool[value[at].word[1] + number];
             }
-            // For end_chunk, which locates the documents: the number of ids before this word in the tile.
+            // Replace the code with the number of ids before this word in the tile, which end_chunk needs.
             if (has_documents && word + at < num_words) codes[word + at] = to;
             to += num[at];
         }

@@ -24,7 +24,7 @@ extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, cons
         const Counters& counters = *engine.counters;
         u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
         engine.state->num_words += num_new;
-        // A chunk needs at most half of the pool and half of the arena, so this leaves enough space for the next chunk.
+        // A chunk needs at most half of the pool and half of the arena. If less is free, the table is cleared.
         const TableState& state = *engine.state;
         bool is_half_full = state.pool_used > engine.pool_ids / 2 || state.arena_used > engine.arena_bytes / 2;
         if (engine.state->num_words > engine.max_words || is_half_full) engine.state->must_clear = 1;

@@ -31,7 +31,7 @@ constexpr u32 GROUPS = TILE / GROUP;
 static_assert(GROUPS == THREADS, "each thread has one group of its tile");
 
 constexpr u32 SHORT = 15;    // maximum length of a word that is its own key in the table
-constexpr u32 WINDOW = 64;   // bytes that one warp merges at once; more bytes take more rounds, and all lanes wait
+constexpr u32 WINDOW = 64;   // bytes that one warp merges at once; a larger window takes more rounds of merges
 constexpr u32 STRIDE = 32;   // distance between consecutive windows of a longer word: windows overlap by half
 constexpr u32 STEP = 256;    // bytes that are merged at once if windows cannot be joined
 constexpr u32 IN_TILE = 512; // maximum length of a word that one thread looks up
@@ -55,17 +55,18 @@ union __align__(16) Value {
 //   longer   low = hash | 1,            high = IN_TEXT or IN_ARENA << 56 | length << 32 | offset
 // A thread claims an entry by a compare-and-swap of its low half. The high half is 0 until the thread writes it.
 constexpr u64 IN_TEXT = 0xFF;   // the bytes are in the text of this chunk until merge_words or join_windows copies them
-constexpr u64 IN_ARENA = 0xFE;  // the bytes are in the arena, which is kept as long as the table
+constexpr u64 IN_ARENA = 0xFE;  // the bytes are in the arena, which is cleared together with the table
 struct __align__(32) Entry {
     u64 low, high;
     Value value;
 };
 
-// Code of a word in the text, from which emit reads its ids: two bits of kind and thirty bits of content.
-constexpr u32 AT_SLOT = 0u << 30;   // content: the slot of its entry
-constexpr u32 ONE_ID = 1u << 30;    // content: its only id
-constexpr u32 TWO_BYTES = 2u << 30; // content: its two bytes, which no merge joins
-constexpr u32 NO_IDS = 3u << 30;    // the CPU encodes its document
+// Code of a word in the text: two bits of kind and thirty bits of content. The kernel emit derives the ids of the word
+// from the code.
+constexpr u32 AT_SLOT = 0u << 30;   // content: the slot of the word's entry
+constexpr u32 ONE_ID = 1u << 30;    // content: the only id of the word
+constexpr u32 TWO_BYTES = 2u << 30; // content: the two bytes of the word, which no merge joins
+constexpr u32 NO_IDS = 3u << 30;    // no content: the CPU encodes the document of the word
 constexpr u32 KIND = 3u << 30;
 
 struct Window {
@@ -78,7 +79,8 @@ struct LongWord {
     u32 position, code;
 };
 
-// State of the word table over all chunks. If any space runs out, the table is cleared before the next chunk.
+// State of the word table, the pool and the arena, which persist from chunk to chunk. If one of them is too full,
+// must_clear is set, and all three are cleared before the next chunk.
 struct TableState {
     u64 arena_used;
     u32 pool_used, num_words, must_clear, num_clears;
@@ -102,7 +104,7 @@ struct Exception {
 struct Engine {
     const u8* classes;      // class of each code point
     const u32* byte_ids;    // id of each byte
-    const u32* pair_ids;    // id of each two bytes, or NOTHING
+    const u32* pair_ids;    // id of each two-byte word, or NOTHING if the word is two tokens
     const uint4* merges;    // left << 21 | right (64 bits), rank, product; hashed by the pair
     Entry* entries;
     u8* arena;
@@ -110,18 +112,18 @@ struct Engine {
     TableState* state;
     Counters* counters;
     u32* document_mask;     // one bit per byte: a document starts here, or the chunk ends here
-    u32* starts;            // one bit per byte: a word starts here
+    u32* starts;            // one bit per byte: a word starts here, or the chunk ends here
     u32* codes;             // codes of the words, TILE entries for each tile
     u16* words_before;      // for each group, the number of words before it in its tile
     u32* words_per_tile;
     u32* first_documents;   // for each tile, the first document that starts in it or after it
-    u64* tile_totals;       // for each tile, the number of its ids, see emit.cu
+    u64* tile_totals;       // for each tile, the number of its ids, in the form that emit.cu describes
     u32* short_words;       // slots of new entries
     u32* medium_words;
     Window* windows;
     Join* joins;
     LongWord* long_words;
-    token_t* window_ids;    // ids of the windows, WINDOW entries for each
+    token_t* window_ids;    // ids of the windows, WINDOW entries for each window
     u64* window_masks;      // for each window, one bit per byte: a token starts here
     const Exception* exceptions;
     const u8* exception_bytes;
@@ -131,7 +133,7 @@ struct Engine {
 };
 
 struct Chunk {
-    const u8* text;         // with readable bytes before and after it
+    const u8* text;         // with readable bytes before and after the text
     const u32* documents;   // start of each document, ascending
     u8* flags;              // in host memory: for each document, 1 if the CPU must encode it
     token_t* ids;
@@ -168,7 +170,7 @@ __device__ inline void flag_document(const Chunk& chunk, u32 position) {
     if (position < chunk.num_bytes) chunk.flags[document_of(chunk, position)] = 1;
 }
 
-// Return the sum over the threads before this one in its block. *total gets the sum over all threads of the block.
+// Return the sum of `mine` over all earlier threads of the block. Set *total to the sum over all threads of the block.
 __device__ inline u32 sum_before(u32 mine, u32* total, u32* shared) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = mine;
     for (u32 distance = 1; distance < 32; distance *= 2) {

@@ -1,14 +1,14 @@
 // Encode words of more than 64 bytes: merge each window of a word, then join the windows.
 //
-// A sequence of tokens is the encoding of a word if and only if every pair of adjacent tokens is the encoding of its
-// own bytes. tests/tokenizers/cuda/test_long_words.py explains why this holds for any order of merges. Therefore two
-// windows can be joined at a token that both windows have at the same bytes. Every pair before that token is from the
-// left window, and every pair after it is from the right window.
+// A sequence of tokens is the encoding of a word if and only if every pair of adjacent tokens is the encoding of the
+// bytes of the pair. tests/tokenizers/cuda/test_long_words.py proves this for any order of merges. Therefore, two
+// windows can be joined at a token that both windows have at the same bytes. Every pair before the token is from the
+// left window, and every pair after the token is from the right window.
 //
 //   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
 //   right              u|l|ness|today|…        and the right window's tokens from it on
 //
-// Windows of a run ("-----…") may have no token in common, because each window groups the run from its own start. Such
+// Windows of a run ("-----…") may have no token in common, because the tokens depend on the start of the window. Such
 // a word is merged in steps of larger pieces. Each piece starts at a token of the previous piece. If the text repeats,
 // its tokens repeat too.
 #include "merging.cuh"
@@ -69,8 +69,8 @@ __device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry
     keep_bytes(engine, chunk, entry);
 }
 
-// Join the windows of a word, or return false if two of them have no token in common. The first of two passes counts
-// the ids, and the second writes them.
+// Join the windows of a word, or return false if two adjacent windows have no token in common. The first pass counts
+// the ids, and the second pass writes the ids.
 __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join join, u32 num_windows) {
     u32 lane = threadIdx.x % 32, pool = 0, total = 0;
     const u64* starts = engine.window_masks + join.first_window;
@@ -111,7 +111,7 @@ __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join joi
     return true;
 }
 
-// Return the number of leading bytes that equal the byte `period` positions after them.
+// Return the number of bytes, from the start of the text, that equal the byte `period` positions later.
 __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
     u32 lane = threadIdx.x % 32;
     for (u32 base = 0; base + period < length; base += 256) {

@@ -1,4 +1,4 @@
-// Look up words of more than 512 bytes, with a block for each: find their end, their hash and their table entry.
+// Look up words of more than 512 bytes, with a block for each word: find its end, its hash and its table entry.
 //
 // Such words are runs of spaces or dashes, embedded data, and text without spaces. They are few, but they recur like
 // other words, so they have entries in the table too.
@@ -53,8 +53,8 @@ struct Found {
     bool is_new;
 };
 
-// Find or claim the entry of a word. `shared` and `count` are shared by the block: the entry that its first thread
-// found, and the number of threads that found a difference.
+// Find or claim the entry of a word. `shared` and `count` are in shared memory. `shared` receives the high half of the
+// entry that the first thread found, and `count` the number of threads that found a difference.
 __device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 position, u32 length, u64 low, u64* shared,
                              u32* count) {
     u32 slot = (u32)(low >> 1) & engine.slot_mask;

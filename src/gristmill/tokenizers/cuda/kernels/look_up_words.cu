@@ -1,11 +1,10 @@
-// Look up the words of each tile in the word table, and claim an entry for each new word. The result is a code per
-// word.
+// Look up the words of each tile in the word table, and claim an entry for each new word. Write a code for each word.
 //
 //   1  Convert the starts in the tile to a list of words.
 //   2  Look up words of one or two bytes (more than half of all words) in separate tables.
 //   3  Look up words of up to 15 bytes by their bytes.
 //   4  Look up words of up to 512 bytes by a hash, and compare their bytes.
-//   5  Leave longer words to look_up_long_words, which uses a block for each.
+//   5  Leave longer words to look_up_long_words, which uses a block for each word.
 #include "word_table.cuh"
 
 __device__ inline void add_windows(const Engine& engine, u32 slot, u32 length) {
@@ -56,7 +55,7 @@ __device__ __noinline__ u32 look_up_medium(const Engine& engine, const Chunk& ch
     return no_slot(engine, chunk, position);
 }
 
-// Return the first word start after the tile, relative to the start of the tile, or NOTHING if it is far away.
+// Return the first word start in the 1,024 bytes after the tile, relative to the start of the tile, or NOTHING.
 __device__ inline u32 end_of_last_word(const Engine& engine, const Chunk& chunk, u32 tile) {
     u32 lane = threadIdx.x, group = (tile + 1) * GROUPS + lane;
     u32 starts = group < chunk.num_tiles * GROUPS ? engine.starts[group] : 0;

@@ -1,11 +1,11 @@
-// Encode new words of up to 64 bytes: one thread for a word of up to 15 bytes, one warp for a longer word.
+// Encode new words of up to 64 bytes, with one thread for a word of up to 15 bytes and one warp for a longer word.
 //
-// A warp for every word would be simpler but was slower: most new words are short and leave most lanes idle.
+// One warp for every word would be simpler, but it was slower: most new words are short and leave most lanes idle.
 #include "merging.cuh"
 
 constexpr u32 WARPS = 4;
 
-// 32 short words, with one column for each lane.
+// 32 short words, with one column for the word of each lane.
 struct ShortWords {
     u32 ids[SHORT][32], ranks[SHORT][32], products[SHORT][32];
 };

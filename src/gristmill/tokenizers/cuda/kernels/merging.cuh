@@ -1,9 +1,10 @@
-// Byte-pair merging by one warp, of WINDOW bytes in registers or of STEP bytes in shared memory.
+// Merge byte pairs with one warp: up to WINDOW bytes in registers, or up to STEP bytes in shared memory.
 //
-// The reference merges the pair with the lowest rank, leftmost first, until no pair can be merged. Merges are in order
-// if each merge that uses a token ranks after all merges that produce the token. MergeTables.is_in_order records this.
-// If merges are in order, a merge never creates a pair with a lower rank, so one round merges all pairs with the lowest
-// rank from left to right. If merges are not in order, a round merges one pair.
+// The library `tokenizers` merges the pair with the lowest rank, leftmost first, until no pair can be merged.
+//
+// Merges are in order if each merge that uses a token ranks after all merges that produce the token.
+// MergeTables.is_in_order records this. If merges are in order, a merge never creates a pair with a lower rank, so one
+// round merges all pairs with the lowest rank from left to right. If merges are not in order, a round merges one pair.
 //
 //   l o w e r      round 1, rank of (l, o): 3, (e, r): 5      ->  lo w e r
 //                  round 2, rank of (e, r): 5                 ->  lo w er
@@ -11,7 +12,7 @@
 #pragma once
 #include "word_table.cuh"
 
-// Fields of the engine that a lookup needs, in registers.
+// Fields of the engine that the lookup of a merge needs, in registers.
 struct MergeTable {
     const uint4* entries;
     u32 shift, mask, is_in_order;
@@ -45,8 +46,8 @@ __device__ inline u64 lowest_bit(u64 mask) { return mask & (0 - mask); }
 __device__ inline u64 bits_above(u64 mask, u32 at) { return at >= 63 ? 0 : mask & ~0ull << (at + 1); }
 __device__ inline bool has_bit(u64 mask, u32 at) { return mask >> at & 1; }
 
-// Return the merge of the token at `at` with the next token, the first one in `above`. `known` is the result of the
-// previous round, which is still valid if neither token is in `heads`.
+// Return the merge of the token at `at` with the next token, which starts at the lowest bit of `above`. `known` is the
+// result of the previous round, which is still valid if neither token is in `heads`.
 __device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads, u32 at, u64 above, u32 mine, u32 right,
                                   Merge known) {
     if (!has_bit(alive, at)) return Merge{NOTHING, 0};
@@ -61,7 +62,7 @@ __device__ inline Tokens merged_window(const Engine& engine, const u8* text, u32
     if (lane < length) tokens.low = engine.byte_ids[text[lane]];
     if (lane + 32 < length) tokens.high = engine.byte_ids[text[lane + 32]];
     Merge low = {NOTHING, 0}, high = {NOTHING, 0};
-    u64 heads = ~0ull;  // new tokens; only pairs with a new token are looked up
+    u64 heads = ~0ull;  // tokens that the last round created; only pairs with such a token are looked up
     while (true) {
         u64 above_low = bits_above(tokens.alive, lane), above_high = bits_above(tokens.alive, lane + 32);
         u32 next_low = (u32)__ffsll(above_low) - 1, next_high = (u32)__ffsll(above_high) - 1;
@@ -94,14 +95,15 @@ __device__ inline void write_tokens(const Tokens& tokens, token_t* out) {
 }
 
 // Up to STEP tokens, each at the index of its first byte. The token after token i is at next[i], which is STEP for the
-// last token. ranks[i] and products[i] describe the merge of the two. merged_in[i] is the last round that merged them.
+// last token. ranks[i] and products[i] describe the merge of token i with the next token. merged_in[i] is the round
+// that produced token i, or 0.
 struct Piece {
     u32 ids[STEP], ranks[STEP], products[STEP];
     u16 next[STEP], merged_in[STEP];
     u32 alive[STEP / 32];
 };
 
-// Return the next set bit after `at` of STEP bits, or STEP if there is none.
+// Return the first set bit after `at` in a mask of STEP bits, or STEP if there is none.
 __device__ inline u32 next_of(const u32* masks, u32 at) {
     u32 number = (at + 1) / 32;
     if (number == STEP / 32) return STEP;
@@ -113,7 +115,7 @@ __device__ inline u32 next_of(const u32* masks, u32 at) {
     return number * 32 + __ffs(mask) - 1;
 }
 
-// Return the last set bit before `at`, or NOTHING if there is none.
+// Return the last set bit before `at` in a mask of STEP bits, or NOTHING if there is none.
 __device__ inline u32 last_of(const u32* masks, u32 at) {
     u32 number = at / 32, mask = masks[number] & ((1u << at % 32) - 1);
     while (mask == 0) {
@@ -123,7 +125,8 @@ __device__ inline u32 last_of(const u32* masks, u32 at) {
     return number * 32 + 31 - __clz(mask);
 }
 
-// Merge a piece, with all lanes of a warp. Afterwards `alive` marks where tokens start, and `ids` has their ids there.
+// Merge a piece, with all lanes of a warp. Afterwards, a bit of `alive` marks the start of each token, and `ids` has
+// the id of the token at the same index.
 __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8* text, u32 length) {
     const MergeTable table = merge_table(engine);
     u32 lane = threadIdx.x % 32, end = (length + 31) / 32 * 32;

@@ -1,8 +1,9 @@
 // Find the starts of words, as a bit mask. This file has the code that both families of patterns share.
 //
 // A pre-tokenizer's regex scans a text from left to right. The patterns here do not need a scan: the neighbors of a
-// character determine whether a word starts there, so all bytes are processed in parallel. Each family's file states
-// its rules. tests/support/word_starts_in_numpy.py implements them again, and tests compare it with the regexes.
+// character determine whether a word starts at the character, so all bytes are processed in parallel. Each family's
+// file states its rules. tests/support/word_starts_in_numpy.py implements the same rules, and tests compare that
+// implementation with the regexes.
 #pragma once
 #include "characters.cuh"
 
@@ -10,7 +11,7 @@
 struct Group {
     Masks earlier, here, later;
     const u8* text;
-    u32 position;  // of its first byte
+    u32 position;  // position of the first of the 32 bytes
 };
 
 __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& group);  // defined by each family
@@ -34,7 +35,7 @@ __device__ inline u32 contraction(const u8* apostrophe, u64 documents) {
 
 // Apply contractions whose apostrophe starts a word: add a start right after them and remove all starts inside.
 __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier_apostrophes, const Group& group) {
-    // A contraction that starts in the last three bytes before the group may end in it.
+    // A contraction that starts in the last three bytes before the group may end in the group.
     u64 left = (u64)apostrophes << 32 | (earlier_apostrophes & 0xE0000000u);
     while (left) {
         u32 at = __ffsll(left) - 1;
@@ -53,7 +54,7 @@ __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier
 
 // Find whitespace characters that are the last of their run and followed by another character of the same document.
 //   "a  b" -> 0 0 1 0        "a  " -> 0 0 0
-// The last byte of such a character is found first. The bit is then moved to the first byte of the character.
+// The code first finds the last byte of such a character, and then moves the bit to the first byte of the character.
 __device__ inline u32 last_before_text(const Group& group) {
     u64 white = both(group.here.white, group.later.white), inner = both(group.here.inner, group.later.inner);
     u64 last = white & (~white & ~inner & ~both(group.here.document, group.later.document)) >> 1;

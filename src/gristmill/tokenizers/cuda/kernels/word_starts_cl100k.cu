@@ -6,12 +6,13 @@
 //
 // 1. Newlines right after an other belong to its word. The rest of a run of whitespace starts a word. If the rest
 //    contains a newline, another word starts after the last newline. The last character of the run starts a word if it
-//    is not a newline and something follows.
+//    is not a newline and does not end the document.
 // 2. A letter starts a word unless it follows a letter, whitespace other than a newline, or a lone other. A lone other
 //    follows neither an other nor a space.
 // 3. An other starts a word unless it follows an other or a space.
-// 4. Each number starts a word, or every third number of a run does.
-// 5. An apostrophe that starts a word starts a contraction if its letters follow. The contraction is a separate word.
+// 4. Each number starts a word. With DIGITS_IN_THREES, only the first, fourth, seventh … number of a run does.
+// 5. An apostrophe that starts a word starts a contraction if the letters of a contraction follow, such as 's. The
+//    contraction is a separate word.
 //
 //   f(x);⏎⏎  (y12345)     f|(x|);⏎⏎|·|·(|y|123|45|)
 #include "word_starts.cuh"
@@ -20,12 +21,13 @@
 // left to the CPU, because every thread would search through the same run, which takes quadratic time.
 constexpr u32 FARTHEST = 4096;
 
-// Classify a byte outside the group, for runs that extend there. Only whitespace, newline, number and other are used.
+// Classify the group that contains a byte outside this thread's group, for a run that extends to the byte.
 __device__ inline Masks masks_of_one(const Engine& engine, const Chunk& chunk, u32 position) {
     return masks_of(engine, chunk, (long long)(position / GROUP * GROUP), false);
 }
 
-// Return true if newlines at the start of the group belong to an other before it, directly or after other newlines.
+// Return true if newlines at the start of the group belong to the word of an "other" before the group. Other
+// newlines may be between this word and the group.
 __device__ inline bool absorbs_on(const Engine& engine, const Chunk& chunk, const Group& group) {
     if (!(group.earlier.newline >> 31)) return group.earlier.other() >> 31;
     if (group.position == 0) return false;
@@ -38,7 +40,7 @@ __device__ inline bool absorbs_on(const Engine& engine, const Chunk& chunk, cons
     return false;
 }
 
-// Return true if the rest of this run of whitespace contains a newline.
+// Return true if the run of whitespace that contains `at` has a newline after `at`.
 __device__ inline bool has_newline_after(const Engine& engine, const Chunk& chunk, const Group& group, u32 at) {
     u64 white = both(group.here.white, group.later.white) & ~both(group.here.document, group.later.document);
     u64 newline = both(group.here.newline, group.later.newline);
@@ -56,7 +58,7 @@ __device__ inline bool has_newline_after(const Engine& engine, const Chunk& chun
     return false;
 }
 
-// Count the numbers before the group that belong to the run at its start, modulo three.
+// Count, modulo three, the numbers before the group that belong to the run at the start of the group.
 __device__ inline u32 numbers_before(const Engine& engine, const Chunk& chunk, const Group& group) {
     u32 count = 0;
     for (long long begin = (long long)group.position - GROUP; begin >= 0; begin -= GROUP) {
@@ -99,7 +101,8 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
     u32 space_before = before(earlier.space, here.space), letter_before = before(earlier.letter, here.letter);
     u32 white_before = before(earlier.white, here.white), newline_before = before(earlier.newline, here.newline);
 
-    // Absorb complete runs of newlines: adding the first bit of a run carries through the run and clears it.
+    // A word of others absorbs the complete run of newlines after it. Adding the first bit of a run carries through the
+    // run and clears it.
     u32 newline = here.newline & ~here.document, absorbed = 0, last_absorbed = 0;
     if (newline || newline_before & 1) {
         last_absorbed = absorbs_on(engine, chunk, group);
@@ -117,7 +120,7 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
         if (!has_newline_after(engine, chunk, group, at)) starts |= 1u << at;
     }
 
-    // Mark all bytes of each lone other, also in the previous group, because a lone other may end there.
+    // Mark all bytes of each lone other, also of one that starts in the previous group.
     u32 free_other = other & ~here.inner & ((~other_before & ~space_before) | here.document);
     u32 earlier_other = earlier.other();
     u32 earlier_alone = (~before(0, earlier_other) & ~before(0, earlier.space)) | earlier.document;

@@ -2,16 +2,17 @@
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// 1. Whitespace starts a word if it does not follow whitespace, or if it is the last of its run and something follows.
-// 2. Other characters do not start a word after a space, because the space belongs to their word. They do start a word
-//    after other whitespace.
+// 1. A whitespace character starts a word if it does not follow whitespace, or if it ends its run but not its document.
+// 2. Any other character does not start a word after a space, because the space belongs to its word. After whitespace
+//    that is not a space, it starts a word.
 // 3. Otherwise a word starts where the class changes between letter, number and other.
-// 4. An apostrophe that starts a word starts a contraction if its letters follow. The contraction is a separate word.
+// 4. An apostrophe that starts a word starts a contraction if the letters of a contraction follow, such as 's. The
+//    contraction is a separate word.
 //
 //   it's   x = 1       it|'s|··|·x|·=|·1
 //
-// With DIGITS_APART (StarCoder 2), each number is split off before the pattern is applied. This is the same as if a
-// document started at each number and after each number.
+// With DIGITS_APART (StarCoder 2), each number is split off before the pattern is applied. The effect is the same as if
+// a document started at each number and after each number.
 #include "word_starts.cuh"
 
 #ifdef DIGITS_APART

@@ -1,9 +1,8 @@
-// The table of words in GPU memory: open addressing, with one compare-and-swap to claim an entry. Ids are written
-// later.
+// The table of words in GPU memory: open addressing, with one compare-and-swap to claim an entry.
 //
-// Lookups and writes of ids are in separate kernels, so they never overlap. An entry changes once, from empty to a key
-// (low is never 0). A read that is too early finds the entry empty but never a wrong key, and the compare-and-swap then
-// returns the actual key.
+// Separate kernels look up words and write their ids, so lookups and writes never overlap. During lookups, an entry
+// changes only once, from empty to a key (low is never 0). A read that is too early finds an empty entry but never a
+// wrong key, and the compare-and-swap then returns the actual key.
 #pragma once
 #include "engine.cuh"
 
@@ -12,8 +11,8 @@ __device__ inline u64 mixed(u64 first, u64 second) {
     return hash ^ hash >> 32;
 }
 
-// Claim the entry if it is empty. Return its high half: `high` if it was claimed, or 0 if its low half has a different
-// key.
+// Claim the entry if it is empty. Return the high half of the entry, or 0 if the low half belongs to a different key.
+// The high half of a claimed entry is `high`.
 __device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
     u64 there = atomicCAS(&entry->low, 0ull, low);
     *is_new = there == 0;
@@ -28,7 +27,7 @@ __device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
     return found;
 }
 
-// Load eight bytes from any address with two aligned loads. Up to seven bytes beyond them are read too.
+// Load eight bytes from any address with two aligned loads, which also read up to seven bytes before and after.
 __device__ inline u64 eight_bytes(const u8* at) {
     const u64* aligned = (const u64*)((u64)at & ~7ull);
     u32 shift = (u32)((u64)at & 7) * 8;
@@ -53,7 +52,7 @@ __device__ inline u64 hashed(const u8* word, u32 length) {  // hash_word in merg
     return hash;
 }
 
-// The inverted bytes are never 0 in a valid document, because UTF-8 has no eight bytes 0xFF.
+// The inverted bytes are never 0 in a valid document, because UTF-8 never contains the byte 0xFF.
 __device__ inline u64 short_low(u64 bytes) { return ~bytes ? ~bytes : 1; }
 __device__ inline u64 long_key(u64 kind, u32 length, u64 where) { return kind << 56 | (u64)length << 32 | where; }
 __device__ inline bool is_long_key(u64 high) { return high >> 56 >= IN_ARENA; }
@@ -68,8 +67,8 @@ __device__ inline u32 windows_of(u32 length) {
     return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1;
 }
 
-// Return the code of a word. If the word has exactly one id, which is already known, emit does not need to read the
-// table.
+// Return the code of a word. If the entry already has the only id of the word, the code contains this id, so that emit
+// does not need to read the table.
 __device__ inline u32 code_of(u32 slot, const Value& value) {
     return value.item[0] == 1 ? ONE_ID | value.item[1] : AT_SLOT | slot;
 }
