@@ -5,7 +5,7 @@
         gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
         rows = gristmill.open_dataset("dataset")["train"]
 
-Every error that a function raises on purpose is a `GristmillError`. Importing gristmill takes milliseconds, because
+Every error that these functions raise on purpose is a `GristmillError`. Importing gristmill takes milliseconds, because
 each function imports the libraries that it needs.
 """
 
@@ -95,8 +95,9 @@ def __dir__() -> list[str]:
 def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     """Build a dataset from `config.sources` into the folder `config.out`, and return its manifest.
 
-    The dataset appears in `config.out` in one step, when it is complete. If the build fails or is killed, an earlier
-    dataset in `config.out` is unchanged, and the next build continues where the failed build stopped.
+    A local dataset appears in `config.out` in one step, when it is complete. An uploaded dataset is complete when it
+    has a manifest. If the build fails or is killed, an earlier dataset in `config.out` is unchanged, and the next build
+    into `config.out` reuses the completed work.
     """
     from gristmill.pipeline.build import build  # noqa: PLC0415
 
@@ -160,9 +161,9 @@ def check(
 ) -> "Report":
     """Verify the dataset in `folder`, write the result to `check.json` in this folder, and return the result.
 
-    The check reads only the files of the dataset. With `sources`, it also compares the windows with the source files. A
-    failed check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no readable
-    manifest.
+    Without `sources`, the check reads only the files of the dataset. With `sources`, it also compares the rows with the
+    source files. A failed check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no
+    readable manifest.
     """
     from gristmill.checks.check import check  # noqa: PLC0415
 
@@ -179,8 +180,9 @@ def report(
 ) -> "Path":
     """Write an HTML report of the dataset in `folder`, and return its path.
 
-    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` are the
-    sources from which dropped near-duplicates are quoted. `out` defaults to `report.html` in the folder of the dataset.
+    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` contain the
+    dropped near-duplicates, so that the report can show how they differ from kept files. The default is the sources of
+    the build, if they still exist. `out` defaults to `report.html` in the folder of the reported dataset.
     """
     from gristmill.views.report.report import report  # noqa: PLC0415
 
@@ -235,8 +237,8 @@ def push(
     """Check a dataset for publication and, with `upload=True`, upload it to the Hugging Face Hub.
 
     Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names the safety checks to
-    override: `check`, `secrets`, `licences` or `paths`. A safety check that fails does not raise an exception: the
-    result records the failure, and nothing is uploaded.
+    override: `check`, `secrets`, `licences` or `paths`. If another safety check fails, nothing is uploaded and no
+    exception is raised: the result records the failure.
     """
     from gristmill.publish.push import push  # noqa: PLC0415
 
@@ -290,9 +292,10 @@ def compare(
 ) -> "Comparison":
     """Train the same model on each dataset, and compare the losses on one test set without files of train splits.
 
-    `seeds` is the number of training runs per dataset. `test` is the dataset whose test split is used. `budget` gives
-    every run the same number of tokens, or the same number of epochs. A test set with fewer than `min_test_tokens`
-    tokens (default: 100,000) raises an error. `log` is called with each line of progress, as in `log=print`.
+    `seeds` is the number of training runs per dataset. `test` is the dataset whose test split is used. By default, the
+    test set consists of the files that all datasets hold out. `budget` gives every run the same number of tokens, or
+    the same number of epochs. A test set with fewer than `min_test_tokens` tokens (default: 100,000) raises an error.
+    `log` is called with each line of progress, as in `log=print`.
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 

@@ -299,7 +299,7 @@ def test_tables_names_and_prose_are_not_encoded_data(text):
 def test_almost_empty_file_is_too_short(text, value):
     assert (check_text(text=text).defect is None) == (value > 0)
     outcome = check_text(text=text, too_short=3)
-    assert outcome.defect == (DropReason.TOO_SHORT, f"{value:.0f} bytes other than whitespace, limit 3")
+    assert outcome.defect == (DropReason.TOO_SHORT, f"{value:.0f} bytes other than whitespace, minimum 3")
     assert outcome.measures["too_short"] == value
 
 
@@ -321,7 +321,7 @@ def test_long_lines_are_dropped_with_the_measured_value():
 
 def test_text_with_few_letters_is_dropped_unless_tabular():
     text = b"1, 2, 3, 4\n" * 20
-    assert check_text(text=text).defect == (DropReason.TOO_LITTLE_ALPHABETIC, "fraction of letters 0, limit 0.25")
+    assert check_text(text=text).defect == (DropReason.TOO_LITTLE_ALPHABETIC, "fraction of letters 0, minimum 0.25")
     assert check_text("a.csv", "csv", text).defect is None
     assert check_text("a.py", "python", "# 数字\n".encode() * 5).defect is None
 

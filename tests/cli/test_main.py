@@ -235,7 +235,7 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
         (
             ["build", "REPO", "--out", "OUT", "--window", "2"],
             2,
-            "larger than the 2 special tokens in each window, got 2",
+            "larger than the number of special tokens in each window (2), got 2",
         ),
         (["build", "REPO", "--out", "OUT", "--split", "85/10/10"], 2, "add up to 100"),
         (["build", "REPO", "--out", "OUT", "--workers", "many"], 2, "--workers takes 'auto' or a number"),

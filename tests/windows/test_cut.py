@@ -78,7 +78,7 @@ def test_number_of_windows_follows_the_documented_formula(overlap):
 def test_overlap_or_special_tokens_without_room_for_content_are_refused():
     with pytest.raises(ConfigError, match=r"smaller than window.length - 2 \(510\), got 512. Try --overlap 255"):
         WindowShape.of(WindowConfig(overlap=512), 2)
-    with pytest.raises(ConfigError, match="larger than the 2 special tokens"):
+    with pytest.raises(ConfigError, match=r"larger than the number of special tokens in each window \(2\)"):
         WindowShape.of(WindowConfig(length=2, overlap=0), 2)
     assert WindowShape.of(WindowConfig(length=512, overlap=509), 2).num_content == 510
 

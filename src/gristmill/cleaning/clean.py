@@ -1,6 +1,7 @@
-"""Clean documents: return each document with its final text, or a Drop.
+"""Clean documents: return each document with its cleaned text, or a Drop.
 
-The steps are: convert notebooks, apply the rules, redact secrets, respell control tokens.
+The steps are: check names for secrets, convert notebooks, apply the rules, redact secrets, and respell control tokens
+(insert a space, so that no tokenizer reads the text as the token).
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ MAX_LISTED = 3
 def clean_all(
     documents: Sequence[Document], config: Config, limits: Limits, spellings: Spellings | None = None
 ) -> list[Document | Drop]:
-    """Return each document with its final text, or a Drop.
+    """Return each document with its cleaned text, or a Drop.
 
-    All documents are scanned in one pass, and only documents with a match are examined one by one. `spellings` are the
-    control tokens that no text may contain.
+    All documents are searched for secrets and control tokens at once, and only documents with a match are examined one
+    by one. `spellings` are the control tokens that no text may contain. None if texts may contain any.
     """
     results: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":
@@ -50,7 +51,7 @@ def clean_all(
 
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
-    """Return one document with its final text, or a Drop."""
+    """Return one document with its cleaned text, or a Drop. Control tokens are not respelled."""
     return clean_all([document], config, limits)[0]
 
 

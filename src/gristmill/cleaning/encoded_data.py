@@ -1,8 +1,8 @@
-"""Find encoded data in source code: runs of base64, hex digits or escapes, on one line or over several.
+"""Find encoded data in source code: runs of base64, hex digits or escapes, and tables of bytes such as `0x1f, 0x8b`.
 
-A run consists of pieces. A piece is a sequence of 56 or more characters of encoded data. The search for pieces takes a
-few passes in C, whereas a regular expression would examine every character in turn. Only the pieces are examined more
-closely.
+A run may extend over several lines. It consists of pieces. A piece is a sequence of 56 or more characters of encoded
+data. The search for pieces takes a few passes in C, whereas a regular expression would examine every character in turn.
+Only the pieces are examined more closely.
 """
 
 import re
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 Octets = npt.NDArray[np.uint8]
 
-# The minimum is below the line lengths of `xxd -p` (60), PEM (64) and MIME (76). A piece consists of the characters of
-# both base64 alphabets, which include hex digits, and the backslash of escapes.
+# The minimum length of a piece is below the line lengths of `xxd -p` (60), PEM (64) and MIME (76). A piece consists of
+# the characters of both base64 alphabets, which include hex digits, and the backslash of escapes.
 MIN_PIECE_BYTES = 56
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = UPPER.lower()
@@ -35,8 +35,8 @@ MAX_MEAN_LOWER_RUN = 2.5
 MIN_LETTER_FRACTION = 0.05
 MIN_DIGIT_FRACTION = 0.01
 KEEP_LOWER = bytes(byte if byte in LOWER else 0x20 for byte in range(256))
-# A table such as "0x1f, 0x8b, …", as `xxd -i` writes it. Tables with fewer than MIN_TABLE_ENTRIES are mostly written
-# by people.
+# A table such as "0x1f, 0x8b, …", as `xxd -i` writes it. Tables with fewer than MIN_TABLE_ENTRIES entries are mostly
+# written by people.
 BYTE_TABLE = re.compile(rb"0x[0-9a-fA-F]{2}\b(?:[,\s]+0x[0-9a-fA-F]{2}\b)+")
 MIN_TABLE_ENTRIES = 256
 MIN_SAMPLED_ENTRIES = 4
@@ -44,13 +44,16 @@ BYTES_PER_ENTRY = 2
 
 
 def encoded_runs(text: bytes, octets: Octets) -> list[int]:
-    """Return the length of each run of base64, hex digits or escapes, not counting the gaps between its pieces."""
+    """Return the length of each run, not counting the gaps between its pieces, and of each byte table."""
     runs = [len(run) for run in _iter_runs(text, octets) if _looks_encoded(run)]
     return [*runs, *_table_lengths(text, octets)]
 
 
 def candidate_positions(joined: bytes, octets: Octets) -> Iterator[int]:
-    """Yield positions in joined texts, where a NUL follows each text. A text without such a position has no run."""
+    """Yield positions that may be in a run or byte table. A text without such a position has none.
+
+    `joined` are texts that are each followed by a NUL.
+    """
     for start, _ in _iter_pieces(joined, octets):
         yield start
     entries = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
@@ -132,7 +135,7 @@ def _looks_encoded(run: bytes) -> bool:
 
 
 def _table_lengths(text: bytes, octets: Octets) -> list[int]:
-    """Return the length of each byte table, counting two bytes per entry. An S-box has a length of 512."""
+    """Return the length of each byte table, counting two bytes per entry: 256 entries have a length of 512."""
     # A table of 256 entries takes at least 1,279 bytes. If the text is divided into rows of 512 bytes, the table covers
     # the first 64 bytes of at least one row, and these contain about ten entries.
     num_rows = len(octets) // 512

@@ -1,4 +1,4 @@
-"""Find the license of a path: from its header, or from the nearest folder with a license file or package manifest.
+"""Find the license of a file: from its header, its table row, or license files and package manifests in its folders.
 
 In one folder, a package manifest outranks license texts, because only the manifest states whether LICENSE-MIT and
 LICENSE-APACHE are a choice. If a manifest contradicts the nearest license texts, in its folder or above, the license is
@@ -231,8 +231,9 @@ def _folder_wide_texts(texts: Mapping[str, LicenseText]) -> dict[str, LicenseTex
     """Return the texts that apply to the complete folder.
 
     If there is a plain LICENSE or COPYING, a file with a longer name (LICENSE.python) applies only to parts of the
-    folder, unless a name contains one of WARNING_WORDS. The LGPL-3.0 is an addition to the GPL-3.0, so projects contain
-    both, as COPYING.LESSER and COPYING. The LGPL-2.1 is complete: next to a GPL, each may cover different files.
+    folder. But if a name contains one of WARNING_WORDS, all texts apply to the complete folder. The LGPL-3.0 is an
+    addition to the GPL-3.0, so projects contain both, as COPYING.LESSER and COPYING. The LGPL-2.1 is complete: next to
+    a GPL, each may cover different files.
     """
     paths = {text.spdx: path for path, text in reversed(dict(texts).items())}
     if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in posixpath.basename(paths["LGPL-3.0"]).lower():

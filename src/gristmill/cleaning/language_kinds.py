@@ -16,7 +16,7 @@ class LanguageKind(NamedTuple):
     languages: tuple[str, ...]
     is_programming: bool
     limits: Mapping[str, bool | float]
-    """Limits that differ from RULES, keyed by rule. False if the rule is off."""
+    """Limits that differ from the defaults in rules.py, keyed by rule. False if the rule is off."""
 
 
 @cache

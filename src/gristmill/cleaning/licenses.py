@@ -88,7 +88,7 @@ NO_HEADER_LICENSE = HeaderLicense(None, None)
 
 
 def header_licenses(texts: Sequence[bytes]) -> list[HeaderLicense]:
-    """Return the license in the header of each text. Only headers with a license word are examined one by one."""
+    """Return the license in the header of each text. Only headers with a license word are examined further."""
     heads = [text[:HEADER_BYTES].lower() for text in texts]
     joined = Texts.of(heads)
     tagged, named = joined.indices_with_any([TAG_WORD]), sorted(set(joined.indices_with_match(_find_family_word)))
@@ -239,7 +239,7 @@ class AllowList:
 
     | listed | allows | does not allow |
     | --- | --- | --- |
-    | `GPL-2.0`, `GPL-2.0-only` | both, and also `GPL-2.0-or-later` and `GPL-2.0+`, which include it | `GPL-3.0` |
+    | `GPL-2.0`, `GPL-2.0-only` | both, and also `GPL-2.0-or-later` and `GPL-2.0+`, which include GPL-2.0 | `GPL-3.0` |
     | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may mean only that version |
     | `GPL-2.0` | also `WITH` any exception, because exceptions only add permissions | |
     | `GPL-2.0 WITH Classpath-exception-2.0` | only this combination | `GPL-2.0` |
@@ -256,7 +256,7 @@ class AllowList:
         return cls(_parse_allowed_id(item) for item in items if item)
 
     def allows(self, spdx: str) -> bool:
-        """Return True if an expression is allowed. `A OR B` needs one allowed operand, `A AND B` needs two."""
+        """Return True if an expression is allowed. In `A OR B`, one id must be allowed, in `A AND B` both."""
         if spdx == NOASSERTION:
             return NOASSERTION in self._allowed
         expression = canonical_expression(spdx)

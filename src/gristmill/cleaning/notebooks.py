@@ -6,7 +6,8 @@
     # %%
     print(1)
 
-Code, including magics, is not changed. Outputs, attachments, raw cells and empty cells are left out.
+Code, including magics, is kept as it is, without line feeds at its edges. Outputs, attachments, raw cells and empty
+cells are left out.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Read the license that a package manifest declares: Cargo.toml, package.json or pyproject.toml.
+"""Read the license that a package manifest (Cargo.toml, package.json or pyproject.toml) declares.
 
-Manifests are untrusted input. A manifest that is too large, invalid or without a license field declares nothing.
+Manifests are untrusted input. A manifest that is too large, invalid or without a license declares nothing.
 """
 
 import posixpath
@@ -106,7 +106,8 @@ def _read_cargo(text: str) -> PackageManifest:
 def _cargo_declaration(package: dict[str, Any]) -> Declaration | None:
     value, file = package.get("license"), package.get("license-file")
     if isinstance(value, str) and value.strip():
-        # Cargo used a slash for OR before it used SPDX expressions. It is unclear whether AND takes precedence over it.
+        # Cargo used a slash for OR before it used SPDX expressions. If a value contains a slash and AND, it is unclear
+        # which takes precedence.
         is_unambiguous = " AND " not in value.upper()
         return _declare_expression(value, canonical_expression(value.replace("/", " OR ") if is_unambiguous else value))
     if (
@@ -135,7 +136,7 @@ def _read_package_json(text: str) -> PackageManifest:
 
 
 def _npm_license(value: Any) -> str | None:
-    """Return the license of an entry: `"MIT"`, or the deprecated `{"type": "MIT", "url": "…"}`."""
+    """Return the license of an entry, which is a string or the deprecated object `{"type": "MIT", "url": "…"}`."""
     if isinstance(value, dict):
         value = value.get("type") or value.get("name")
     return value if isinstance(value, str) and value.strip() else None

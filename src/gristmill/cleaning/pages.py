@@ -61,7 +61,7 @@ def _find_word(word: bytes, text: bytes, start: int) -> int:
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A text with the measures that the rules use. `measure_pages` sets some, and the others are computed once."""
+    """A text and its measures for the rules. `measure_pages` sets some of them. The rest are computed on first use."""
 
     path: str
     """Path relative to the source, separated by `/`."""

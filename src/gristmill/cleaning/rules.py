@@ -59,7 +59,7 @@ COMMENT_SIGNS = "#/*-;%<!\"' "
 MARKER_BYTES = 2048
 SOURCE_MAP = re.compile(rb'\s*\{\s*"version"\s*:\s*3\s*,')
 MINIFIED_LINES = 50
-"""A file with this many lines or more is not minified."""
+"""In a file with this many lines or more, a long mean line does not count as minified."""
 
 MEASURE_DIGITS = 3
 MIN_BYTES_FOR_FRACTION = 64
@@ -264,7 +264,7 @@ RULES = (
     Rule("vendored", DropReason.VENDORED, _check_vendored),
     Rule("lock_file", DropReason.LOCK_FILE, _check_lock_file),
     Rule("generated", DropReason.GENERATED, _check_generated),
-    Rule("minified", DropReason.MINIFIED, _check_minified, limit=math.inf),  # inf: only names are checked
+    Rule("minified", DropReason.MINIFIED, _check_minified, limit=math.inf),  # inf: only the file name is checked
     Rule("one_line", DropReason.ONE_LINE, _check_one_line, limit=2000),
     Rule("encoded_data", DropReason.ENCODED_DATA, _check_encoded_data, limit=4096),  # StarCoder2: 1024
     Rule("too_short", DropReason.TOO_SHORT, _check_too_short, limit=1, is_minimum=True),  # drops blank files
@@ -291,17 +291,19 @@ def _check_name(pattern: re.Pattern[str], page: Page) -> Finding:
 
 
 def _check_maximum(value: float, limit: float, template: str) -> Finding:
-    return _defect(value, limit, template) if value > limit else Finding(value, is_defect=False, detail="")
+    if value <= limit:
+        return Finding(value, is_defect=False, detail="")
+    return _defect(value, f"{template}, limit {_format_number(limit)}")
 
 
 def _check_minimum(value: float, limit: float, template: str) -> Finding:
-    return _defect(value, limit, template) if value < limit else Finding(value, is_defect=False, detail="")
+    if value >= limit:
+        return Finding(value, is_defect=False, detail="")
+    return _defect(value, f"{template}, minimum {_format_number(limit)}")
 
 
-def _defect(value: float, limit: float, template: str) -> Finding:
-    return Finding(
-        value, is_defect=True, detail=f"{template.format(_format_number(value))}, limit {_format_number(limit)}"
-    )
+def _defect(value: float, template: str) -> Finding:
+    return Finding(value, is_defect=True, detail=template.format(_format_number(value)))
 
 
 def _format_number(value: float) -> str:

@@ -101,7 +101,7 @@ MIN_LETTERS = 32
 MIN_CASE_CHANGE_FRACTION = 0.36
 # Digits are rare in base32.
 MIN_BASE32_CHANGE_FRACTION = 0.15
-# The DFA of all openings takes 30 MB. If it does not fit, the scan runs at a third of the speed.
+# RE2's state machine for all openings takes 30 MB. If it does not fit, the scan takes three times as long.
 MAX_PATTERN_BYTES = 64 << 20
 
 # KEY_WORD matches escaped spaces, line ends (literal or escaped) and runs of base64, also after `//`. JSON and URLs may
@@ -277,7 +277,7 @@ def _check_email(text: bytes, match: Any) -> Iterator[Span]:
 
 
 def _check_key_block(text: bytes, match: Any) -> Iterator[Span]:
-    """Yield the body between BEGIN and END as one value, or line by line if quotes or comment signs intervene."""
+    """Yield the key after BEGIN as one value, or line by line between quotes or comment signs. END may be missing."""
     start = match.end()
     stop = text.find(b"-----", start, start + MAX_KEY_BYTES)  # text after the next dashes is scanned separately
     if stop < 0:

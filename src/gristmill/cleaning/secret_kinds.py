@@ -1,9 +1,10 @@
 """Table of secret kinds. Each row has an opening, at which the scan stops, and a precise pattern to match there.
 
-Openings are short and bounded. All openings, except that of e-mail addresses, are combined into one RE2 pattern that
-reads every text once. The pattern of a row is matched where the opening begins. The pattern may be slow, because it is
-rarely tried. The first group that matches is the value, and a group inside the value is the random part. If two values
-overlap, the earlier row decides the kind. Test keys (`sk_test_`) are secrets too, because they give access to accounts.
+An opening is a short pattern with which a secret, or the text before a secret, begins. All openings, except that of
+e-mail addresses, are combined into one RE2 pattern, which searches every text once. The pattern of a row is matched
+where the opening begins. It may be slow, because it is rarely tried. The first group that matches is the value, and a
+group inside the value is the random part. If two values overlap, the earlier row decides the kind. Test keys
+(`sk_test_`) are secrets too, because they give access to accounts.
 """
 
 from typing import Literal, NamedTuple
@@ -22,7 +23,7 @@ class SecretRule(NamedTuple):
     check: Check = "token"
     """Check in secret_checks.py that a match must pass."""
     followed_by: str = ""
-    """Pattern that must follow the opening. The next search begins one byte after the start of the opening."""
+    """Pattern that must follow the opening. The bytes that it matches may contain further openings."""
 
 
 # The start of a word. It may follow `_`, an escape as in "\nAKIA", or an encoded character as in `%3DAKIA`.
@@ -42,7 +43,8 @@ def _token_anywhere(kind: str, opening: str, rest: str) -> SecretRule:
 # Placeholder of a redacted secret (`placeholder` in secrets.py). The scan skips placeholders, so that their words are
 # not read as the name of a secret.
 PLACEHOLDER_PATTERN = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
-# Names of secrets. `tokens` and `tokenizer` are excluded: they caused 3 of 4 stops in machine learning code.
+# Names of secrets. `tokens` and `tokenizer` are excluded: in machine learning code, the scan stopped at them in 3 of 4
+# cases.
 NAME = (
     r"(?:(?i:passw(?:or)?d|passphrase|[_-]pass|(?:db|user|smtp|mail|ftp|admin|root)pass|pwd|secret|credential|[_-]salt"
     r"|(?:api|access|auth|private|signing|encryption|account|master|service|storage|shared|jwt|hmac|nonce)[_.-]?key)"

@@ -1,10 +1,10 @@
 """Find secrets in a text and replace them with placeholders that preserve lines and syntax.
 
-One RE2 pattern, which combines the openings in secret_kinds.py, searches the text once. A second pattern searches for
-e-mail addresses if these are secrets too. After each opening, only a bounded number of bytes is checked, so the time is
-linear in the length of any text. Precision comes before recall: a
-password that looks like a word is kept. The speed on Python's standard library is 330 MB/s per core
-(benchmarks/find_secrets.py).
+An opening is a short pattern with which a secret, or the text before a secret, begins. One RE2 pattern, which combines
+the openings in secret_kinds.py, searches the text once. A second pattern searches for e-mail addresses if these are
+secrets too. After each opening, only a bounded number of bytes is checked, so the time is linear in the length of any
+text. Precision comes before recall: a password that looks like a word is kept. The speed on Python's standard library
+is 330 MB/s per core (benchmarks/find_secrets.py).
 """
 
 import hashlib
@@ -34,7 +34,7 @@ MAX_ROUNDS = 8
 NUM_HASH_DIGITS = 4
 # Checks whose match is one unbroken run of characters.
 RUN_CHECKS = frozenset({"token", "jwt"})
-# A run of an assigned value that is longer than this is also checked only once.
+# An assigned value that is longer than this is also checked only once.
 LONG_RUN_BYTES = 512
 
 
@@ -85,7 +85,7 @@ def indices_with_secrets(texts: Sequence[bytes], *, emails: bool = False) -> lis
 def indices_with_openings(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
     """Return the indices of the texts that may contain a secret. All other texts contain none.
 
-    All texts are read in one pass. No opening depends on where a text begins or ends, so joining texts hides none.
+    All texts are searched at once. No opening depends on where a text begins or ends, so joining texts hides none.
     """
     joined = Texts.of(texts)
     patterns = [_openings(is_email) for is_email in ([False, True] if emails else [False])]
@@ -104,7 +104,8 @@ def _find_matches(text: bytes, *, emails: bool) -> Iterator[_Match]:
     """
     openings = _openings(emails)
     scanner, rules_by_group = _scanner(emails)
-    # Each kind of check examines a run of characters only once, not again at each opening inside the run.
+    # Checks of tokens, JWTs and long assigned values examine a run of characters only once, not again at each opening
+    # inside the run.
     checked_until = dict.fromkeys(CHECKS, 0)
     run_end = 0
     position = _find(openings, text, 0)
@@ -200,7 +201,7 @@ def _replace(text: bytes, ranges: Sequence[_Range], language: str) -> bytes:
 
 
 def _merge_ranges(text: bytes, ranges: list[_Range], secrets: list[Secret], language: str) -> list[_Range]:
-    """Add secrets found in the redacted text to the ranges in the original. Merge those that overlap a placeholder."""
+    """Add secrets in the redacted text to the ranges in the original. A secret absorbs the placeholders it overlaps."""
     starts, ends, shift = [], [], 0
     for span in ranges:
         starts.append(span.start + shift)

@@ -98,8 +98,8 @@ def _parser() -> "Parser":
     parser = parser_for(
         "bench [SOURCE] [options]",
         "Measure several ways to build a dataset, on your code and your machine: a plain script, threads, batches in "
-        "processes, Hugging Face datasets, gristmill with and without each of its steps, and a lower bound. Prints "
-        "tables and writes a page with a chart. "
+        "processes, Hugging Face datasets, gristmill with and without each of its steps, and a lower bound. The "
+        "command prints tables and writes a page with a chart. "
         "For example: gristmill bench my-repo --sample 300. "
         "With --tokenizers, measure only tokenizing: gristmill bench my-repo --tokenizers --device cuda",
     )

@@ -17,8 +17,9 @@ FAILED = 1
 def check(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "check DIR [--source SOURCE]... | DIR --against-clean",
-        "Verify a dataset: digests, rows, windows, leakage between splits, secrets. Reads only the files of the "
-        "dataset and of --source, prints a table, and writes DIR/check.json. The exit code is 1 if a check fails.",
+        "Verify a dataset: digests, rows, windows, leakage between splits, secrets. The checks read only the files of "
+        "the dataset and of --source. They print a table and write DIR/check.json. The exit code is 1 if a check "
+        "fails, or if --against-clean finds a difference.",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset made by gristmill build")
     parser.add_argument(
@@ -26,7 +27,7 @@ def check(arguments: Sequence[str]) -> int:
         metavar="SOURCE",
         action="append",
         default=[],
-        help="also compare the windows with this source; repeatable, in the order given to gristmill build",
+        help="also compare the rows with this source; repeatable, in the order given to gristmill build",
     )
     parser.add_argument(
         "--against-clean",
@@ -63,5 +64,5 @@ def _against_clean(given: argparse.Namespace) -> int:
     elif found or not given.quiet:
         for one in found:
             print(printable(one))
-        print(f"{given.folder} {'differs from' if found else 'is byte-identical to'} a clean build")
+        print(f"{printable(given.folder)} {'differs from' if found else 'is byte-identical to'} a clean build")
     return FAILED if found else 0

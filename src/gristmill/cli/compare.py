@@ -13,9 +13,9 @@ from gristmill.core.names import printable, shell_quote
 def compare(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "compare A B [C...] --out DIR [options]",
-        "Train the same model on each dataset with the same number of tokens and the same seeds, and score all models "
-        "on one test set that shares no file with any train split. Prints a table and a verdict, and writes a page "
-        "with loss curves. For example: gristmill compare old new --out verdict --tokens 20e6",
+        "Train the same model on each dataset with the same budget and the same seeds, and score all models on one "
+        "test set that shares no file with any train split. The command prints a table and a verdict, and writes a "
+        "page with loss curves. For example: gristmill compare old new --out verdict --tokens 20e6",
     )
     parser.add_argument("folders", metavar="DATASET", nargs="+", help="two or more datasets")
     parser.add_argument("--out", metavar="DIR", required=True, help="new folder for training runs, curves and the page")
@@ -25,7 +25,8 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--test",
         metavar="DATASET",
-        help="score on this dataset's test split, without files that are in any train split",
+        help="score on this dataset's test split, without files that are in any train split (default: score on the "
+        "files that all datasets hold out)",
     )
     parser.add_argument(
         "--min-test-tokens",

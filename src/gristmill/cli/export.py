@@ -17,7 +17,7 @@ from gristmill.publish.trainers import TRAINERS
 def export(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "export DIR --format NAME | --for TRAINER",
-        "Add formats to a dataset. All formats have the same windows and the same content digest. With --for, write a "
+        "Add formats to a dataset. All formats have the same rows and the same content digest. With --for, write a "
         "new folder in the layout that a trainer reads. For example: gristmill export dataset --format parquet,mds",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")

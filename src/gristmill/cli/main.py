@@ -29,7 +29,7 @@ from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."
 ZEN_3_AND_4 = re.compile(rb"AuthenticAMD\ncpu family\s*: 25\n")
-"""Lines in /proc/cpuinfo of the CPU family that contains AMD Zen 4, and Zen 3, which has no AVX-512."""
+"""Lines in /proc/cpuinfo for AMD's CPU family 25, which contains Zen 4 and Zen 3. Zen 3 has no AVX-512."""
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
 """Names of the AVX-512 features in NumPy 2.4. Older versions of NumPy ignore these names."""
 CPUINFO_BYTES = 200

@@ -231,7 +231,10 @@ def words_of(texts: Sequence[str] | None) -> list[str] | None:
 
 
 def way_of(texts: Sequence[str] | None) -> str | None:
-    """Return the setting rewrite.way. In --variants, `paraphrase=0.2` means `rewrite=0.2` with the way "paraphrase"."""
+    """Return the setting rewrite.way from --variants.
+
+    The variant `paraphrase=0.2` means `rewrite=0.2` with `rewrite.way = "paraphrase"`.
+    """
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
     ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:

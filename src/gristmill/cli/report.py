@@ -14,7 +14,8 @@ def report(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "report DIR | OLD NEW [options]",
         "Write an HTML report of a dataset: one file with charts and all their data, which works offline. With two "
-        "datasets, the report describes NEW and begins with its differences from OLD. Needs gristmill[report].",
+        "datasets, the report describes NEW and begins with its differences from OLD. This command needs "
+        "gristmill[report].",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument("other", metavar="NEW", nargs="?", help="a later dataset, to compare with OLD")
@@ -26,7 +27,7 @@ def report(arguments: Sequence[str]) -> int:
         help="source that contains dropped near-duplicates, to show how they differ from kept files; repeatable, in "
         "the order given to gristmill build (default: the sources of the build, if they still exist)",
     )
-    parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html in the dataset)")
+    parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html in DIR or NEW)")
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
     add_output_options(parser, "the path of the report")
     given = parser.parse_intermixed_args(arguments)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, print_summary
@@ -29,8 +29,9 @@ def prepare(arguments: Sequence[str]) -> int:
     with signals_held("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import Shard, prepare_shard  # noqa: PLC0415 - not needed for --help
     shard = Shard.of(given.shard)
+    num_batches = prepare_shard(config, shard, _progress(given))
     return _print_result(
-        given, {"batches": prepare_shard(config, shard, _progress(given))}, f"shard {given.shard} prepared"
+        given, {"batches": num_batches}, f"shard {given.shard} prepared: {counted_units(num_batches, 'batches')}"
     )
 
 
@@ -42,7 +43,9 @@ def decide(arguments: Sequence[str]) -> int:
     )
     with signals_held("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import decide_all  # noqa: PLC0415
-    return _print_result(given, {"pieces": decide_all(config, _progress(given))}, "decided")
+    num_pieces = decide_all(config, _progress(given))
+    text = f"decided: the rows are divided into {counted_units(num_pieces, 'pieces')}"
+    return _print_result(given, {"pieces": num_pieces}, text)
 
 
 def shape(arguments: Sequence[str]) -> int:
@@ -50,7 +53,8 @@ def shape(arguments: Sequence[str]) -> int:
     with signals_held("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import Shard, shape_shard  # noqa: PLC0415
     shard = Shard.of(given.shard)
-    return _print_result(given, {"rows": shape_shard(config, shard, _progress(given))}, f"shard {given.shard} shaped")
+    num_rows = shape_shard(config, shard, _progress(given))
+    return _print_result(given, {"rows": num_rows}, f"shard {given.shard} shaped: {counted_units(num_rows, 'rows')}")
 
 
 def finish(arguments: Sequence[str]) -> int:
@@ -83,10 +87,9 @@ def _progress(given: "argparse.Namespace") -> gristmill.Progress:
     return gristmill.Progress(quiet=given.quiet or given.json)
 
 
-def _print_result(given: "argparse.Namespace", result: dict[str, Any], what: str) -> int:
+def _print_result(given: "argparse.Namespace", result: dict[str, int], text: str) -> int:
     if given.json:
         print(json.dumps(result))
     elif not given.quiet:
-        ((unit, count),) = result.items()
-        print(f"{what}: {counted_units(count, unit)}")
+        print(text)
     return 0

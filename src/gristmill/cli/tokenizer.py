@@ -131,10 +131,10 @@ def _build_command(values: dict[str, Any], config: "Config", toml: Path | None) 
 def show(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "tokenizer show SOURCE...|DATASET --tokenizer A --tokenizer B ... [options]",
-        "Count the tokens that several tokenizers need for the files of a build. Prints bytes per token by split and "
-        "language, the number of windows, and supported features. If gristmill trained one of the tokenizers, the "
-        "default splits are those of the first such tokenizer. For example: gristmill tokenizer show my-repo "
-        "--tokenizer codebert --tokenizer my-tokenizer",
+        "Count the tokens that several tokenizers need for the files of a build. The table has the bytes per token by "
+        "split and language, the number of windows, and supported features. If gristmill trained one of the "
+        "tokenizers, the default splits are those of the first such tokenizer. For example: gristmill tokenizer show "
+        "my-repo --tokenizer codebert --tokenizer my-tokenizer",
     )
     instead = {"out": SPLITS_FROM, "tokenizer.name": COMPARED_TOKENIZERS}
     given, values = parse_settings(parser, arguments, "the table", instead, is_answer=True)

@@ -16,10 +16,10 @@ from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 def train(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "train DIR --out RUN [options]",
-        "Train a model on a dataset. Prints a line per evaluation with the time left, and writes metrics.jsonl and "
-        "curves.html, which you can open during training. Keeps the model with the best validation loss, and finally "
-        "scores this model on the test split. For example: gristmill train dataset --out run --epochs 20. To train a "
-        "LoRA adapter of a model: gristmill train dataset --out run --model FOLDER --lora",
+        "Train a model on a dataset. The command prints a line per evaluation with the time left, and writes "
+        "metrics.jsonl and curves.html, which you can open during training. It keeps the model with the best "
+        "validation loss, and finally scores this model on the test split. For example: gristmill train dataset --out "
+        "run --epochs 20. To train a LoRA adapter of a model: gristmill train dataset --out run --model FOLDER --lora",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument("--out", metavar="RUN", required=True, help="new folder for the model and its curves")

@@ -16,12 +16,12 @@ def view(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "view DIR [--port N] [--no-browser]",
         "Browse a dataset in a browser: windows with filters and search, token boundaries and overlaps, files and why "
-        "each file was kept or dropped. The viewer serves only this machine, until Ctrl-C. For example: gristmill view "
-        "dataset",
+        "each file was kept or dropped. The viewer serves only this machine, until you press Ctrl-C. For example: "
+        "gristmill view dataset",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument(
-        "--port", metavar="N", type=parse_whole_number, default=0, help="port to listen on (default: a free one)"
+        "--port", metavar="N", type=parse_whole_number, default=0, help="port to listen on (default: a free port)"
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address, but do not open a browser")
     add_output_options(parser, "the address", is_answer=True)

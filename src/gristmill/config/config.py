@@ -1,6 +1,6 @@
 """The configuration of a build: all settings, their fingerprint, and loading from options and TOML.
 
-Settings have the same names in Python, in gristmill.toml and in error messages.
+Settings have the same names in Python and in gristmill.toml. Error messages name a setting or its option.
 """
 
 import hashlib
@@ -112,7 +112,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if pack == "repo":
             refused += ["--variants"] if self.variants.rates else []
             refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []
-            refused += ["--weight, --target-windows or --max-windows"] if self._draws else []
+            refused += self._drawing_options
         if refused:
             raise ConfigError(f"--pack {pack} cannot be combined with {refused[0]}. Leave out one of the two.")
 
@@ -160,8 +160,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return any(COLUMNS[name].needs_text for name in self.window_columns)
 
     @property
-    def _draws(self) -> bool:
-        return self.sampling.draws or self.sampling.max_windows is not None
+    def _drawing_options(self) -> list[str]:
+        """Options of this configuration that change how often windows are drawn."""
+        sampling = self.sampling
+        is_given = {
+            "--weights": sampling.preset is not None,
+            "--weight": bool(sampling.weights),
+            "--target-windows": sampling.target_windows is not None,
+            "--max-windows": sampling.max_windows is not None,
+        }
+        return [option for option, given in is_given.items() if given]
 
     @property
     def finds_shared_spans(self) -> bool:
@@ -188,7 +196,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fingerprint(config: Config, *inputs: str) -> str:
-    """Return a digest of everything that determines the output. `inputs` are digests of all other inputs."""
+    """Return a digest of everything that determines the output: the settings, and `inputs`.
+
+    `inputs` are digests of the tokenizer and of files.jsonl, and the version of gristmill.
+    """
     encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 

@@ -27,9 +27,9 @@ class Option(NamedTuple):
 
 
 def _variant_kinds() -> str:
-    ways = f" (or its method, {' or '.join(way for way in REWRITE_WAYS if '_' not in way)})"
-    *most, last = [f"{kind}{ways if kind is VariantKind.REWRITE else ''}" for kind in VARIANTS]
-    return f"{', '.join(most)} or {last}"
+    *most, last = VARIANTS
+    ways = " or ".join(way for way in REWRITE_WAYS if "_" not in way)
+    return f"{', '.join(most)} or {last}; to select the method of {VariantKind.REWRITE}, write {ways} instead"
 
 
 VARIANT_KINDS = _variant_kinds()
@@ -209,7 +209,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--fim-spm",
             "fim.spm",
             "SHARE",
-            "share of rewritten windows with the suffix first (SPM); the remaining ones have the prefix first (PSM)",
+            "share of rewritten windows with the suffix first (SPM); the other windows have the prefix first (PSM)",
             float,
             default="the share that the tokenizer's model family was trained with",
         ),
@@ -325,8 +325,9 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--split-by",
             "split.by",
             "file|directory|repo",
-            "unit that is never divided between splits: a file, all files of a directory, or all files of a source "
-            "(repo); near-duplicates are always in the same split",
+            "unit that is never divided between splits: a file, all files of a directory, or all files of a source or "
+            "of a repository that table rows name (repo); near-duplicates that the build finds are always in the same "
+            "split",
         ),
         Option(
             "--decontaminate",
@@ -349,8 +350,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--near-duplicates",
             "duplicates.near",
             "drop|group|keep",
-            "treatment of near-duplicates, which are files that share 0.7 or more of their 5-grams: drop all but one "
-            "(drop), keep them in the same split (group), or do not search for them (keep)",
+            "treatment of near-duplicates, which are files with a similarity of 0.7 or more (Jaccard index of "
+            "5-grams): drop all but one (drop), keep them in the same split (group), or do not search for them (keep)",
         ),
         Option(
             "--secrets",

@@ -55,7 +55,10 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
     except ConfigError as error:
         if config.window.pack is not None or pack == "none":
             raise
-        raise ConfigError(f"the preset {name} packs rows (--pack {pack}): {error} Or add --pack none.") from None
+        problem = str(error).removesuffix("Leave out one of the two.")
+        raise ConfigError(
+            f"the preset {name} packs rows: {problem.rstrip()} Add --pack none, or leave out the other option."
+        ) from None
 
 
 def default_preset(*, has_mask: bool) -> PresetName:

@@ -130,7 +130,8 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     compress: Literal["none", "zstd"] = "none"
     """Compression of JSONL files: `zstd` writes .jsonl.zst files, from which single rows can be read."""
     shard_bytes: int = 512 * MIB
-    """Maximum size of a data file in bytes, before compression. A larger split is written as several files."""
+    """Maximum size of a JSONL file in bytes, before compression. A larger split is written as several files. If rows
+    are packed, their size is estimated."""
 
     def __post_init__(self) -> None:
         set_text_tuple(self, "output.", "formats")
@@ -164,8 +165,8 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     """Assign new splits instead of keeping those of an earlier build."""
     by: Literal["file", "directory", "repo"] = "file"
-    """Unit that is never divided between splits: a `file`, all files of a `directory`, or all files of a source
-    (`repo`). Near-duplicates are always in the same split."""
+    """Unit that is never divided between splits: a `file`, all files of a `directory`, or all files of a `repo` (a
+    source, or a repository that table rows name). Near-duplicates that the build finds are always in the same split."""
     decontaminate: Literal["cut", "drop", "train", "off"] = "cut"
     """Treatment of spans of 50 or more tokens that train shares with a held-out file: `cut` cuts them out of the
     held-out file, `drop` drops the held-out windows that contain part of a span, `train` cuts them out of train, `off`
@@ -347,8 +348,8 @@ class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Treatment of near-duplicate files."""
 
     near: Literal["drop", "group", "keep"] = "drop"
-    """Treatment of near-duplicates, which are files that share 0.7 or more of their 5-grams: `drop` drops all but one,
-    `group` keeps them in the same split, `keep` does not search for near-duplicates."""
+    """Treatment of near-duplicates, which are files with a similarity of 0.7 or more (Jaccard index of 5-grams): `drop`
+    drops all but one, `group` keeps them in the same split, `keep` does not search for near-duplicates."""
 
     def __post_init__(self) -> None:
         check_types(self, "duplicates.")
@@ -593,7 +594,7 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Execution of a build. These settings do not change the result."""
+    """Execution of a build. Only `skip_failed` may change the result, because it drops files that fail."""
 
     runner: Literal["local", "ray"] = "local"
     """Workers: processes on this machine (`local`), or workers of a Ray cluster (`ray`)."""

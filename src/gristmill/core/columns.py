@@ -51,8 +51,8 @@ class When(StrEnum):
 
 
 STEP_2_CONDITIONS = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
-"""Conditions of the columns that step 2 fills. Step 1 measures rows without these columns, so that its results can be
-used with any weights."""
+"""Conditions of the columns that step 2 of a build (splits, weights, variants) fills. Step 1 (cleaning, tokenizing)
+measures rows without these columns, so that its results can be used with any settings of step 2."""
 
 
 class Column(NamedTuple):
@@ -110,8 +110,9 @@ _COLUMNS = (
         Kind.OBJECTS,
         When.PACK,
         "the windows packed into the row",
-        "one object per part of a file, in the order of the row: all columns of an unpacked row except `input_ids`, "
-        "and also `at` and `length`; the tokens of the part are `input_ids[at : at + length]`",
+        "one object per window, or per part of a file with `--pack repo`, in the order of the row; it has all columns "
+        "of an unpacked row except `input_ids` and `attention_mask`, and also `at` and `length`: its tokens are "
+        "`input_ids[at : at + length]`",
     ),
     Column(
         "path",
@@ -156,16 +157,16 @@ _COLUMNS = (
         Kind.NUMBER,
         When.DOCUMENTS,
         "number of tokens in the text, counted with the dataset's tokenizer",
-        "the complete file is tokenized; a piece between two cuts may have a few more or fewer tokens if tokenized "
-        "alone",
+        "the complete file is tokenized, so the text between two cuts may have a few more or fewer tokens if it is "
+        "tokenized alone",
     ),
     Column(
         "fresh",
         Kind.NUMBER,
         When.WINDOWS,
         "number of the window's tokens that are in no earlier window of the file",
-        "always the last tokens of the window; in a variant, compared with windows of the same variant; in `noise`, "
-        "all tokens; with fill-in-the-middle, the number of tokens from the file",
+        "these tokens are at the end of the window; 0 if an earlier row has the same window; in a variant, tokens that "
+        "are in no earlier window of the variant; in a `noise` or fill-in-the-middle window, all tokens from the file",
     ),
     Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
     Column(
@@ -173,8 +174,8 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the row's text",
-        "the first column with `--rows documents`; with fill-in-the-middle, sentinels included; a character whose "
-        "bytes are in two windows is in the text of the first window",
+        "the first column with `--rows documents`; with fill-in-the-middle, its special tokens included; a "
+        "character whose bytes are in two windows is in the text of the first window",
         needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "number of earlier rows with the same window; 0 for the first"),
@@ -182,7 +183,7 @@ _COLUMNS = (
         LABELS,
         Kind.NUMBERS,
         When.NOISE,
-        "the ids of the window without noise, padded with -100",
+        "the ids of the window without noise; -100 for padding",
         "a copy of `input_ids` in all rows except those of `noise`",
         padding=IGNORED_LABEL,
     ),
@@ -241,8 +242,8 @@ and `formats.packed_rows` fills the columns of packed rows."""
 PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
 """Columns with one number per id, each with its value at padding positions."""
 SEGMENT_POSITION_KEYS = ("at", "length")
-"""Keys of a segment that are not columns: index of its first token in the row, and number of its tokens, both without
-special tokens."""
+"""Keys of a segment that are not columns: the index in the row of its first token, and the number of its tokens.
+Special tokens are not counted as tokens of the segment."""
 
 
 def window_columns(conditions: Collection[When]) -> tuple[str, ...]:

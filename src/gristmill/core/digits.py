@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 def parse_numbers(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
     """Return all numbers of all texts, and the index of each text's first number, followed by the total count.
 
-    Return None unless every text consists of numbers of 1 to 8 digits, without leading zeros, separated by commas.
+    Return None if a text is anything but numbers of 1 to 8 digits, without leading zeros, separated by commas.
     """
     joined = b"%b%b," % (b"0" * MAX_DIGITS, b",".join(texts))
     characters = np.frombuffer(joined, np.uint8)

@@ -51,7 +51,7 @@ class FimRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of files.jsonl. Every row has every column, and columns that do not apply are null."""
+    """A row of files.jsonl. Every row has every column. Columns that do not apply are null or empty lists."""
 
     repo: str
     path: str
@@ -123,11 +123,13 @@ def read_file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
 def decode_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
     """Yield each line and its record. `kind` is the type of the record, with the columns to read."""
     decoder = msgspec.json.Decoder(kind)
+    number = 1
     try:
         with open_plain(path) as stream:
             while line := stream.readline(MAX_ROW_BYTES):
                 yield line, decoder.decode(line)
+                number += 1
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
+        raise DatasetError(f"{str(path)!r} is damaged on line {number:,}: {error}. Build the dataset again.") from None

@@ -46,7 +46,7 @@ class Fault(StrEnum):
 
 
 class NoAnswerError(Exception):
-    """The server gave no usable answer. Callers handle this error, so users never see it.
+    """The server gave no usable answer. Callers catch this error, and may show its `reason` to the user.
 
     `reason` quotes nothing from the server, because an answer might repeat the text or the key.
     """
@@ -56,7 +56,7 @@ class NoAnswerError(Exception):
         self.fault = fault
         self.reason = reason
         self.retry_after = retry_after
-        """Value of the Retry-After header."""
+        """Value of the Retry-After header. None if the answer has none, or if there is no answer."""
 
 
 class StoppedError(Exception):
@@ -146,7 +146,7 @@ def _describe(error: OSError) -> str:
             "certificates"
         )
     if isinstance(error, ssl.SSLError):
-        return "the TLS connection failed: try http:// instead"
+        return "the TLS connection failed: if the server does not use TLS, write http:// instead of https://"
     if isinstance(error, gaierror):
         return "no such host"
     if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):

@@ -108,7 +108,10 @@ class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of train files with the same weight. Shares are fractions of the tokens in train's windows."""
+    """A group of train files with the same weight. Shares are fractions of the tokens in train's windows.
+
+    With --weights-only, `realised_share` and `epochs` are those of a trainer that samples rows by weight.
+    """
 
     name: str
     weight: float
@@ -170,10 +173,10 @@ class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Average number of times that train contains each token of its files."""
+    """Average number of times that train contains each token of its files. A token in an overlap is counted once."""
 
     shown: float
-    """Average number of occurrences in unchanged windows. 1 without sampling."""
+    """Average number of occurrences in rows that are not variants. 1 without sampling."""
     varied: float
     """Average number of occurrences in variants."""
     effective: float
@@ -230,7 +233,7 @@ class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: int
     segments: int
-    """Number of segments in the rows. A segment is a part of a file."""
+    """Number of segments in the rows. A segment is a window, or a part of a file with `--pack repo`."""
     ids: int
     """Number of ids, without padding."""
     empty_share: float
@@ -313,9 +316,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     formats: list[str]
     """Formats of the dataset. Each contains all rows."""
     content_sha256: str
-    """Digest of the split, repository, path, start and ids of every window. The same in every format."""
+    """Digest of the split, repository, path, start and ids of every window, or the text if rows are documents. The same
+    in every format."""
     shards: dict[Split, list[int]]
-    """Number of rows in each data file of a split, for formats that can have several data files per split."""
+    """Number of rows in each JSONL file of a split. Another format with several files per split begins a new file at
+    least where JSONL does."""
     counts: Counts
     splits: dict[Split, SplitFacts]
     packing: dict[Split, PackingFacts] | None
@@ -428,7 +433,7 @@ def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
 
 
 def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
-    """Raise ConfigError if rows have no ids. `what` names the command or option that needs ids."""
+    """Raise ConfigError if rows have no ids. `what` names the command, function or setting that needs ids."""
     if record.has_documents:
         raise ConfigError(
             f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, and {what} needs ids. "
@@ -437,7 +442,7 @@ def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
 
 
 def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
-    """Raise ConfigError unless each row is a window of one file. `what` names the command or option that needs this."""
+    """Raise ConfigError if rows have no ids or hold several files. `what` names the command that needs windows."""
     require_ids(record, folder, what)
     if record.packing is not None:
         raise ConfigError(
@@ -478,7 +483,7 @@ class OpenedBuild:
         try:
             found = _identity_of(read_record(self._folder))
         except DatasetError as error:
-            raise DatasetError(f"{str(error).rstrip('.')}. The dataset changed after it was opened.") from None
+            raise DatasetError(f"the dataset changed after it was opened: {error}") from None
         if found != self._identity:
             raise DatasetError(
                 f"the dataset in {str(self._folder)!r} was rebuilt while it was being read: open it again."
@@ -515,7 +520,10 @@ def guard_reading(edition: OpenedBuild | None) -> Iterator[None]:
 
 @contextmanager
 def open_data_file(path: Path, edition: OpenedBuild | None) -> Iterator[BinaryIO]:
-    """Open a data file of the build `edition`. The open file stays readable even if a later build replaces it."""
+    """Open a data file of the build `edition`, or without a check if `edition` is None.
+
+    The open file stays readable even if a later build replaces it.
+    """
     with ExitStack() as stack:
         with guard_reading(edition):
             stream = stack.enter_context(open_plain(path))
@@ -549,13 +557,20 @@ def read_record(folder: Path) -> RowsRecord:
         return _parse_manifest(head, path)
     rows = _convert(head, ForeignRows, path)
     if not 1 <= rows.window_length <= MAX_WINDOW_LENGTH:
-        raise DatasetError(f"{str(path)!r} is damaged: it records the impossible window length {rows.window_length}.")
+        raise _damaged_error(path, f"it records the impossible window length {rows.window_length}")
     _check_values(rows, path)
     return rows
 
 
 def _no_manifest_error(folder: Path, made_by: Any) -> DatasetError:
-    return DatasetError(f"{str(folder)!r} was made by {made_by}, not by {BUILD}, so it has no record of files.")
+    return DatasetError(
+        f"{str(folder)!r} was made by {made_by}, not by {BUILD}, so it has no record of files. Name a dataset that "
+        f"{BUILD} made."
+    )
+
+
+def _damaged_error(path: Path, fault: str) -> DatasetError:
+    return DatasetError(f"{str(path)!r} is damaged: {fault}. Build the dataset again.")
 
 
 def _read_json(folder: Path) -> dict[str, Any]:
@@ -579,9 +594,9 @@ def _read_json(folder: Path) -> dict[str, Any]:
                 f"{MANIFEST_VERSION}. Build the dataset again."
             )
         if any(abs(number) > MAX_NUMBER for number in _integers(head)):
-            raise DatasetError(f"{str(path)!r} is damaged: it contains numbers that are too large.")
+            raise _damaged_error(path, "it contains a number of more than 63 bits")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+        raise _damaged_error(path, str(error)) from None
     return head
 
 
@@ -589,17 +604,20 @@ def _convert(head: dict[str, Any], kind: type[Kind], path: Path) -> Kind:
     try:
         return msgspec.convert(head, kind)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+        raise _damaged_error(path, str(error)) from None
 
 
 def _parse_manifest(head: dict[str, Any], path: Path) -> Manifest:
     manifest = _convert(head, Manifest, path)
     if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
-        raise DatasetError(f"{str(path)!r} is damaged: it records the impossible formats {manifest.formats!r}.")
+        found = (
+            f"the impossible list of formats {', '.join(manifest.formats)[:200]}" if manifest.formats else "no format"
+        )
+        raise _damaged_error(path, f"it records {found}")
     if any(not 0 <= rows < MAX_ROWS for shards in manifest.shards.values() for rows in shards):
-        raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")
+        raise _damaged_error(path, "it records an impossible number of rows")
     if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MAX_ENTRIES:
-        raise DatasetError(f"{str(path)!r} is damaged: it records too many phases or kinds of secrets.")
+        raise _damaged_error(path, f"it records more than {MAX_ENTRIES:,} phases or kinds of secrets")
     _check_values(manifest, path)
     return manifest
 
@@ -618,12 +636,10 @@ def _check_values(record: RowsRecord, path: Path) -> None:
     optional_ids = (facts.pad_id, facts.end_id, facts.mask_id)
     ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in optional_ids if one is not None)]
     if not 0 < facts.vocab_size <= MAX_VOCAB_SIZE or any(not 0 <= one < MAX_VOCAB_SIZE for one in ids):
-        raise DatasetError(f"{str(path)!r} is damaged: it records impossible token ids.")
+        raise _damaged_error(path, "it records impossible token ids")
     if any(not 0 <= one.windows < MAX_ROWS for one in record.splits.values()):
-        raise DatasetError(f"{str(path)!r} is damaged: it records an impossible number of windows.")
+        raise _damaged_error(path, "it records an impossible number of rows")
     for name, file in record.files.items():
         is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
         if not is_path or not 0 <= (file.rows or 0) < MAX_ROWS:
-            raise DatasetError(
-                f"{str(path)!r} is damaged: it lists {name!r} with an impossible name or number of rows."
-            )
+            raise _damaged_error(path, f"it lists the file {name[:200]!r}, whose name or number of rows is impossible")

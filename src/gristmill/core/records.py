@@ -5,10 +5,13 @@ need to track them.
 
     SourceFile          a file that was found
     Document            the text of a file, after reading, decoding and cleaning
-    TokenizedDocument   a document as stored in a part of the work folder, next to its ids
+    TokenizedDocument   a document as stored in a part, next to its ids
     PreparedDocument    a document in memory, with the location of its ids and its license
     PlacedDocument      a document, or a variant of a document, with its split, cuts and draw
     Drop                a file that is not in the dataset, with the reason
+
+A part is a file in the work folder that stores the ids of one batch of texts. Step 1 of a build reads, cleans and
+tokenizes files. Step 2 finds duplicates, assigns splits, cuts shared spans, samples windows and makes variants.
 """
 
 from enum import StrEnum
@@ -64,7 +67,7 @@ class DropReason(StrEnum):
     )
     EXCLUDED_BY_USER = "excluded_by_user", DropStage.READ, "matches an --exclude pattern"
     NOT_INCLUDED = "not_included", DropStage.READ, "matches no --include pattern"
-    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "in a language that is not one of --language"
+    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "in a language that --language does not name"
     SYMLINK = "symlink", DropStage.READ, "a symbolic link; a target inside the source is read separately"
     OUTSIDE_SOURCE = (
         "outside_source",
@@ -115,7 +118,7 @@ class DropReason(StrEnum):
     NEAR_DUPLICATE = (
         "near_duplicate",
         DropStage.DISTINCT,
-        "shares 0.7 or more of its 5-grams with a kept file of the same cluster",
+        "has a 5-gram Jaccard similarity of 0.7 or more to a kept file of the same cluster",
     )
     CONTAMINATED = (
         "contaminated",
@@ -180,9 +183,9 @@ class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
     end: int
     shared_with: str
     first_line: int = 0
-    """Line on which the first token begins, from 1. 0 if unknown."""
+    """Line on which the first token begins, counted from 1, or 0 if unknown."""
     last_line: int = 0
-    """Line on which the last token begins, from 1. 0 if unknown."""
+    """Line on which the last token begins, counted from 1, or 0 if unknown."""
 
 
 class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -221,7 +224,7 @@ class VariantTraits(NamedTuple):
     needs_mask: bool = False
     """True if making the variant needs a tokenizer with a mask token."""
     has_labels: bool = False
-    """True if the ids of the variant are not those of a text. The ids of the text are in the column `labels`."""
+    """True if the ids are changed after tokenizing, as by noise. The unchanged ids are in the column `labels`."""
     needs_model: bool = False
     """True if a language model writes the variant, so its text may differ from build to build."""
     settings: tuple[str, ...] = ()
@@ -255,8 +258,7 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
         settings=("rewrite.",),
     ),
     VariantKind.NOISE: VariantTraits(
-        "spans masked and tokens deleted in `input_ids`; the ids without noise are in `labels`, which has a copy of "
-        "`input_ids` in all other rows, and -100 for padding",
+        "spans masked and tokens deleted in `input_ids`; the column `labels` has the ids before these changes",
         makes="windows",
         needs_mask=True,
         has_labels=True,
@@ -267,7 +269,7 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
 INDEPENDENT_WINDOW_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
 """Kinds of variants with independent windows: consecutive windows are not consecutive in a text."""
 LABELED_KINDS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
-"""Kinds of variants whose ids are not those of a text, and whose rows therefore have `labels`."""
+"""Kinds of variants whose ids are changed after tokenizing. Their rows have the unchanged ids in `labels`."""
 
 
 class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -319,7 +321,10 @@ class WhyNoVariant(Reason):
     HOLDS_SECRET = "holds_secret", "the variant contains a possible secret"
     CONTROL_TOKEN = "control_token", "the tokenizer produces no tokens for the variant, or produces a control token"
     NO_ANSWER = "no_answer", "the endpoint did not answer; the next build asks again"
-    ANSWER_REFUSED = "answer_refused", "the answer is not code, is the code of the file, or has more syntax errors"
+    ANSWER_REFUSED = (
+        "answer_refused",
+        "the answer cannot be used, for example because it is cut off or has more syntax errors than the file",
+    )
     TEXT_TOO_LONG = (
         "text_too_long",
         "the file was not sent, because the file and an answer of the same length do not fit into the model's context",
@@ -370,22 +375,23 @@ class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     end: int
     """Index in the file of the token after the window's last token."""
     num_ids: int
-    """Number of ids in the window, sentinels included."""
+    """Number of ids in the window, the special tokens of fill-in-the-middle included."""
     form: FimForm | None = None
     middle: MiddleKind | None = None
     num_middle_tokens: int = 0
 
 
 class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Windows of a document that was rewritten for fill-in-the-middle. The part stores the ids of these windows."""
+    """Windows of a document that was rewritten for fill-in-the-middle. The document's part stores their ids."""
 
     seed: int
     """Seed of random choices. The same seed and text give the same windows."""
     windows: tuple[FimWindow, ...]
     adds_closing_ids: bool
-    """True if the closing ids must be added after each rewritten window. False if the window's ids include
-    the end token."""
+    """True if the special ids that end a document must be added after each rewritten window. False if the ids of the
+    windows include the end token."""
     num_file_tokens: int
+    """Number of tokens in the original file."""
     file_part: str
     """Name of the part that stores the ids of the original file."""
     file_part_offset: int
@@ -403,9 +409,9 @@ class WhyNotRewritten(Reason):
     TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding the ids of the file does not give its exact text"
     SPELLS_CONTROL_TOKEN = (
         "spells_control_token",
-        "rows have a text, and the file contains the text of a control token, which could be mistaken for a sentinel",
+        "the rows have text, and the text of a control token in the file could be taken for a fill-in-the-middle token",
     )
-    NO_MIDDLE = "no_middle", "the file is too short, or one of its windows is only whitespace"
+    NO_MIDDLE = "no_middle", "the file is too short, or one of its windows is too short or only whitespace"
     FAILED = "failed", "with --skip-failed: the worker died or hung in each of three attempts"
 
 
@@ -428,8 +434,8 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
     text_sha256: str | None = None
     group: str | None = None
     split: Split | None = None
-    """If the file was dropped after splits were assigned: the split that it would be in. Later builds reuse this
-    split."""
+    """Split that the file would be in. None if the file was dropped before splits were assigned. Later builds reuse
+    this split."""
     moved_from: Split | None = None
     twin: str | None = None
     similarity: float | None = None
@@ -482,7 +488,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Location of a text's ids in a part of the work folder. The text is a document or belongs to a benchmark."""
+    """Location of a text's ids in a part. The text is a document or belongs to a benchmark."""
 
     repo: str
     path: str
@@ -517,8 +523,8 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
     """Number of the file's tokens in all windows of the document. A token in two windows is counted twice."""
     num_tail_tokens_dropped: int
     num_row_bytes: int
-    """Exact number of bytes of the document's rows in the output. The offset of every piece of the output is computed
-    from these sizes before anything is written. In a TokenizedDocument, columns that step 2 fills are not included."""
+    """Exact number of bytes of the document's rows in JSONL, before compression. These sizes give the offset of each
+    row before anything is written. In a TokenizedDocument, columns that step 2 fills are not included."""
 
     @property
     def key(self) -> FileKey:
@@ -530,18 +536,18 @@ class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
 
 
 class TokenizedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A document as stored in a part of the work folder. The sizes of earlier documents give the offset of its ids."""
+    """A document as stored in a part. The sizes of the earlier documents in the part give the offset of its ids."""
 
     header_license: str | None
     """License in the SPDX tag of the file's header."""
     named_license: str | None
-    """License family that the first lines of the file name in words."""
+    """License family that is named in words in the first lines of the file."""
     declared_license: str | None
     """License that a table row names."""
 
 
 class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """Facts about a document that stay in memory: a few hundred bytes. The part stores all other facts."""
+    """Facts about a document that stay in memory. They take a few hundred bytes. All other facts are on disk."""
 
     part: str
     part_offset: int
@@ -562,8 +568,8 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
     drops_touched_windows: bool = False
     """True if windows that contain a token of a cut are dropped. False if only the tokens of cuts are removed."""
     num_cut_tokens: int = 0
-    """Number of tokens that are in no window, because they are in a span that also occurs in a different split or in a
-    benchmark."""
+    """Number of tokens that are in no window because of `cuts`: the cut tokens, and the tokens of short remaining parts
+    and of dropped windows."""
     draw: Draw | None = None
     """None if each window has one row."""
     num_undrawn_tokens: int = 0

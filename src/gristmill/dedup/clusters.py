@@ -1,7 +1,7 @@
-"""Find clusters of near-duplicates: documents that share a key are compared exactly, and similar ones are joined.
+"""Find clusters of near-duplicates: compare documents that share a key (signatures.py), and join similar documents.
 
-A document is not compared with all documents that share its key, but only with the first few that are in different
-clusters. So ten thousand near-duplicates need only ten thousand comparisons.
+A document is compared only with the first few documents of each key that are in different clusters. So ten thousand
+near-duplicates need only ten thousand comparisons.
 """
 
 from collections import OrderedDict
@@ -57,7 +57,7 @@ class UnionFind:
 
 
 class NearDuplicate(NamedTuple):
-    """A document of a cluster that is not its first document."""
+    """A document of a cluster, other than the first document of the cluster."""
 
     member: int
     """Index of the document."""

@@ -95,7 +95,7 @@ def _grams_of_documents(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
         grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
         return np.concatenate(grams), np.cumsum([0, *map(len, grams)]).astype(np.uint64)
     every, offsets = grams_of(ids[edges[0] : edges[-1]]), edges - edges[0]
-    # A gram that reaches into the next document is replaced by the last gram of its own, so the set stays the same.
+    # A gram that reaches into the next document is replaced by the last gram of its document. The set stays the same.
     for before_end in range(1, GRAM_TOKENS):
         every[offsets[1:-1] - before_end] = every[offsets[1:-1] - GRAM_TOKENS]
     offsets[-1] = len(every)

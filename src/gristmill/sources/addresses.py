@@ -82,7 +82,9 @@ def git_address(address: str) -> GitAddress:
     """
     safe_address = without_credentials(address)
     if UNENCODED_USER_INFO.search(address):
-        raise InputError(f"the password in {safe_address!r} must be percent-encoded: %2F for '/', %23 for '#'.")
+        raise InputError(
+            f"the password in {safe_address!r} must be percent-encoded: %2F for '/', %3F for '?', %23 for '#'."
+        )
     url, _, ref = address.partition("#")
     if ref and (not REF.fullmatch(ref) or ".." in ref):
         raise InputError(f"{safe_address!r} must have a valid branch, tag or commit after the '#', such as '#v1.2'.")
@@ -173,7 +175,7 @@ def _is_repository_url(scheme: str, address: str) -> bool:
     folders = path.strip("/").split("/")
     if host not in FORGES or is_table_name(path):
         return False
-    if host == "gitlab.com":  # groups can be nested, and a path with a part `-` is a page about a repository
+    if host == "gitlab.com":  # groups can be nested, and `/-/` is only in the paths of pages about a repository
         return len(folders) >= NAME_PARTS and "-" not in folders
     return len(folders) == NAME_PARTS
 
@@ -185,7 +187,7 @@ def _split(url: str) -> SplitResult | None:
         return None
 
 
-# Resolve local paths to folders and files, and give each source a repo name for the rows.
+# Resolve local paths to folders and files, and give each source a name for the column `repo`.
 
 
 class Source(NamedTuple):
@@ -200,7 +202,7 @@ class Source(NamedTuple):
     origin: str
     """Address that the user gave, without credentials. For several files, the address of the first."""
     is_download: bool = False
-    """True for downloaded files. Even if the download folder is in a git repository, the files do not belong to it."""
+    """True for downloaded files. They are in no git repository, even if the download folder is inside one."""
 
 
 def as_sources(sources: Sequence[str] | Sequence[Source]) -> list[Source]:

@@ -1,8 +1,8 @@
-"""Read the user's benchmark files (HumanEval, MBPP and others), so that their texts can be removed from train.
+"""Read the user's benchmark files (HumanEval, MBPP and others), so that the build can cut their texts out of train.
 
-Each row of a table is one text. The text joins all strings of the row in their order, like a file that contains the
-prompt and the solution. Some strings end without a line feed, so a second form of the text has a line feed between all
-strings.
+In a Parquet, JSON or JSONL file, each row is one text. The text joins all strings of the row in their order, like a
+file that contains the prompt and the solution. Some strings end without a line feed, so a second form of the text has a
+line feed between all strings. Any other file is one text.
 """
 
 import gzip
@@ -50,12 +50,15 @@ def read_benchmark(path: str) -> Benchmark:
         raw = read_plain(file)
         rows = {forms: row for row, forms in reversed(list(enumerate(_texts(file, raw)))) if forms}
         texts = {row: forms for forms, row in sorted(rows.items(), key=lambda item: item[1])}
+    except (ValueError, zstandard.ZstdError, EOFError, RecursionError, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"cannot parse the benchmark {path!r}: {_parse_error_text(error)}. Check the file, or remove it from "
+            "--decontaminate-against."
+        ) from None
     except OSError as error:
-        raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
-    except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
-        raise InputError(f"cannot parse the benchmark {path!r}: {error}.") from None
+        raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}. Check the path.") from None
     if not texts:
-        raise InputError(f"the benchmark {path!r} contains no text.")
+        raise InputError(f"the benchmark {path!r} contains no text. Remove it from --decontaminate-against.")
     return Benchmark(path_text(file.name), hashlib.sha256(raw).hexdigest(), texts)
 
 
@@ -86,7 +89,15 @@ def _row(line: bytes, number: int) -> Any:
     try:
         return json.loads(line)
     except ValueError as error:
-        raise ValueError(f"line {number}: {str(error).partition(':')[0]}") from None
+        raise ValueError(f"line {number}: {_parse_error_text(error).partition(':')[0]}") from None
+
+
+def _parse_error_text(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "not gzip data" if isinstance(error, gzip.BadGzipFile) else str(error).rstrip(".")
 
 
 def _forms(*texts: str) -> tuple[bytes, ...]:
@@ -118,7 +129,7 @@ def _parquet_rows(file: Path, raw: bytes) -> list[Any]:
         from pyarrow import ArrowInvalid, BufferReader, parquet  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         raise MissingExtraError(
-            f"{str(file)!r} is a Parquet file, which needs pyarrow: pip install 'gristmill[parquet]'."
+            f"reading the Parquet file {str(file)!r} needs pyarrow. Install it: pip install 'gristmill[parquet]'"
         ) from None
     try:
         rows: list[Any] = parquet.read_table(BufferReader(raw)).to_pylist()

@@ -82,7 +82,7 @@ def clone(url: str, cache: Path) -> Path:
         try:
             _fetch_with_retries(address, folder)
             _check_out(address, folder)
-        except _GitError:  # the clone is unusable: git was killed and left a lock, or a file was changed
+        except _GitError:  # the clone is unusable, for example because git was killed and left a lock
             shutil.rmtree(folder)
         else:
             return folder
@@ -94,7 +94,10 @@ def clone(url: str, cache: Path) -> Path:
         _fetch_with_retries(address, part_folder)
         _check_out(address, part_folder)
     except _GitError as failure:
-        raise InputError(f"cannot clone {_quoted(address)}: {_last_error_line(failure)}.") from None
+        raise InputError(
+            f"cannot clone {_quoted(address)}: {_last_error_line(failure)}. Try again, or use a local clone as the "
+            "source."
+        ) from None
     if os.path.lexists(folder):
         shutil.rmtree(folder)
     os.rename(part_folder, folder)
@@ -138,8 +141,12 @@ def _raise_if_permanent(address: GitAddress, text: str) -> None:
     """Raise InputError if the error output shows that a retry cannot succeed."""
     quoted = _quoted(address)
     if REF_NOT_FOUND.search(text):
-        missing = f"no branch, tag or commit {address.ref!r}" if address.ref else "no commit yet"
-        raise InputError(f"{quoted} has {missing}. Use a different ref after the '#', or a different repository.")
+        if not address.ref:
+            raise InputError(f"{quoted} has no commit yet. Remove it from the sources.")
+        raise InputError(
+            f"{quoted} has no branch, tag or commit {address.ref!r}. Use a branch, a tag or a full commit hash after "
+            "the '#'."
+        )
     if UNKNOWN_HOST_KEY.search(text):
         raise InputError(
             f"ssh cannot verify the host key of {quoted}. Connect to the host once with ssh, then try again."
@@ -147,8 +154,8 @@ def _raise_if_permanent(address: GitAddress, text: str) -> None:
     if AUTHENTICATION_FAILED.search(text):
         problem = "refused the credentials for" if address.authorization else "requires credentials to access"
         raise InputError(
-            f"the server {problem} {quoted}. Check the address. Log in with git or an ssh key, "
-            "or use https://USER:TOKEN@…"
+            f"the server {problem} {quoted}. Check the address. Set up an ssh key or a credential helper of git, or "
+            "use https://USER:TOKEN@HOST/ORG/NAME."
         )
     if REPOSITORY_NOT_FOUND.search(text):
         raise InputError(

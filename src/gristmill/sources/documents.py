@@ -1,4 +1,4 @@
-"""Read a source file as a Document, or return a Drop with the reason, without following links or blocking on FIFOs."""
+"""Read a source file as a Document, or return a Drop with the reason. Links are not followed, and no FIFO blocks."""
 
 import errno
 import hashlib
@@ -57,9 +57,10 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
 
 
 def read_bytes(file: SourceFile, max_bytes: int, folder: FolderReader | None = None) -> bytes | Drop:
-    """Read all bytes of a file in one consistent state. If the file changes during reading, it is read again.
+    """Read all bytes of a source file. If the file changes during reading, it is read again.
 
-    Return a Drop if the file cannot be used. Raise ReadError if the system cannot read it in any of several attempts.
+    The bytes of a table row are read from the file of unpacked rows. `folder` reads most other files faster. Return a
+    Drop if the file cannot be used. Raise ReadError if the system cannot read the file in any of several attempts.
     """
     raw = folder.read(file.location, max_bytes) if folder is not None and file.offset is None else None
     if raw is not None:
@@ -93,7 +94,7 @@ def _read_unchanged(file: SourceFile, max_bytes: int) -> bytes | Drop:
             before = os.fstat(descriptor)
             size = before.st_size if file.offset is None else file.size
             if size > max_bytes:
-                return Drop.of(file, DropReason.TOO_LARGE, f"{counted(size, 'byte')}, limit {max_bytes}")
+                return Drop.of(file, DropReason.TOO_LARGE, f"{counted(size, 'byte')}, limit {max_bytes:,}")
             if file.offset is not None:
                 return _read_row(descriptor, file)
             raw = _read_all(descriptor, size)

@@ -5,8 +5,8 @@
     a local or remote table     cache/tables/    (see table_cache.py)
     other remote files          cache/trees/     one folder per address and state of its files
 
-All network access runs in tasks of `map_tasks`, so that this process starts no threads and can still fork. Network
-errors can occur only in this step, before the scan begins.
+All network access runs in tasks of `map_tasks`, so that this process starts no threads and can still fork. Sources are
+not accessed over the network after this step.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
     tables, others = _local_tables(addresses[Kind.LOCAL], config, cache, map_tasks)
     sources = resolve_sources(others)
     fetched = _clone_all(addresses[Kind.GIT], cache, map_tasks)
-    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # a list, because a runner runs one map at a time
+    listings = list(map_tasks(list_files, addresses[Kind.REMOTE]))  # finished before the next `map_tasks` begins
     for address, files in zip(addresses[Kind.REMOTE], listings, strict=True):
         found = [file for file in files if is_table_name(file.name)]
         if found:
@@ -91,7 +91,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
 def scan_rows(
     tables: Sequence[Table], sources: Sequence[Source], config: ScanConfig
 ) -> tuple[list[SourceFile], list[Drop]]:
-    """Return the usable rows of all tables as files, and the others as drops, both sorted by repo and path."""
+    """Return the usable rows of all tables as files, and all other rows as drops, both sorted by repo and path."""
     paths = PathFilter(config)
     files: list[SourceFile] = []
     drops: list[Drop] = []
@@ -184,20 +184,20 @@ def _download_if_missing(task: _Download) -> None:
 
 
 def _refuse_unusable_names(files: Sequence[RemoteFile], origin: str) -> None:
-    """Raise InputError for a remote name that cannot be a local path.
+    """Raise InputError for a remote name that cannot or must not be a local path.
 
-    A key in remote storage can be any text. A key with `..` would be written outside the folder, and a local `a` cannot
-    be a file if `a/b` exists.
+    A key in remote storage can be any text. A key with `..` would be written outside the folder, a folder `.git` would
+    be read as a repository, and a local `a` cannot be a file if `a/b` exists.
     """
     names = {file.name for file in files}
     for name in sorted(names):
         parts = name.split("/")
         folders = {"/".join(parts[:end]) for end in range(1, len(parts))}
-        if not {"", ".", "..", ".git"}.isdisjoint(parts) or "\0" in name or folders & names:
-            advice = f" If the address is a git repository, use git+{printable(origin)}." if ".git" in parts else ""
-            raise InputError(
-                f"{printable(origin)!r} contains {printable(name)!r}, which cannot be a local file.{advice}"
-            )
+        found = f"{printable(origin)!r} contains {printable(name)!r}"
+        if ".git" in parts:
+            raise InputError(f"{found}, part of a git repository. Use a local clone of the repository as the source.")
+        if not {"", ".", ".."}.isdisjoint(parts) or "\0" in name or folders & names:
+            raise InputError(f"{found}, which cannot be a local file. Rename it, or use an address that leaves it out.")
 
 
 def _with_unique_table_names(tables: Sequence[Table], used_repos: set[str]) -> list[Table]:
@@ -218,8 +218,8 @@ def _row_names(rows: Sequence[tuple[Table, UnpackedRow]], used_repos: set[str]) 
     """Return the repo and path of each row. Each `repo/path` is unique among all rows and files."""
     declared_names = [(row.repo or table.repo, row.path or f"rows/{row.number:08d}") for table, row in rows]
     owners = {repo.partition("/")[0] for repo, _ in declared_names}
-    # The source `org` and the repo `org/name` of a row could both contain `org/name/x`. So an owner with the name of a
-    # source is renamed.
+    # The source `org` and the repo `org/name` of a row could both contain `org/name/x`. So the owner of a repo (`org`)
+    # is renamed if it has the name of a source.
     unique_owners = {
         owner: unique_name(owner, used_repos | owners) if owner in used_repos else owner for owner in owners
     }

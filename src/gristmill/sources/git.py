@@ -6,10 +6,11 @@ of the repository, switch both off.
 
 A `.git` may also lead to the repository of a different tree, through a link, a `gitdir:` line, `commondir` or
 `core.worktree`. The dataset would then contain file names of that repository. So a repository must belong to its tree:
-either it is a folder in the tree, or it is elsewhere and points back to the tree, as for linked work trees and
+either it is a folder in the tree, or it is elsewhere and points back to the tree, as in linked work trees and
 submodules.
 
-If a file that git opens is a FIFO, git blocks. So the files of the repository are checked before git runs.
+If a file that git opens is a FIFO, git blocks. So the files of the repository are checked before git runs, and FIFOs in
+the tree are unblocked while git runs.
 """
 
 import os
@@ -130,7 +131,7 @@ def work_tree_of(folder: str) -> str | None:
 
 
 def nearest_repository(folder: str) -> str | None:
-    """Return the nearest folder, from this one upwards, with a `.git`. Git skips a `.git` folder without HEAD."""
+    """Return the nearest folder with a `.git`, from `folder` upwards. As in git, a `.git` folder must contain HEAD."""
     folder = os.path.realpath(folder)
     while not _is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
@@ -195,7 +196,7 @@ def _common_folder(repository: Path) -> Path:
 
 
 def _is_linked_tree(repository: Path, common_folder: Path, pointer: Path) -> bool:
-    """Return True if `git worktree add` made the tree: its folder in the repository points back to the tree."""
+    """Return True for a linked work tree (`git worktree add`): `gitdir` in its repository points back to the tree."""
     try:
         target = os.fsdecode(_read_small_file(repository / "gitdir").rstrip(b"\r\n"))
     except OSError:
@@ -333,7 +334,7 @@ def _is_fifo(path: str) -> bool:
 
 
 def _unblock_reader(fifo: str) -> None:
-    """Send an end of file to a process that is waiting to read the FIFO. Git then treats it as an empty file."""
+    """Send an end of file to a process that is waiting to read the FIFO. Git then reads the FIFO as an empty file."""
     with suppress(OSError):  # no process is waiting
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 

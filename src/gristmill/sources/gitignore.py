@@ -1,9 +1,8 @@
 """Match .gitignore patterns byte by byte as git's wildmatch does, but without exponential backtracking.
 
-A pattern becomes a regular expression that does not backtrack. `*` matches as few bytes as possible before the next
-literal piece, and `**/` matches as few folders as possible before the next segment. Neither ever needs to match more,
-because the next wildcard can match those bytes instead. So both are in atomic groups, `(?>...)`, and the time does not
-grow exponentially with the number of wildcards.
+A pattern becomes a regular expression. Each wildcard except the last matches as few bytes (`*`) or folders (`**/`) as
+possible. It never needs to match more, because the next wildcard can match those bytes instead. So it is in an atomic
+group, `(?>...)`, and the time does not grow exponentially with the number of wildcards.
 
 Tests compare these special cases with git:
 
@@ -26,7 +25,7 @@ MAX_PATTERN_BYTES = 1 << 14
 """Enough for any path: a path is at most 4,096 bytes long, and each byte takes at most four in a pattern."""
 
 PATTERNS_PER_BUNDLE = 64
-"""Number of patterns in one regular expression. Matching time grows with the square of the number of groups."""
+"""Maximum number of patterns in one regular expression. Matching time grows with the square of this number."""
 
 SPECIAL = re.compile(rb"[*?\[\\]")
 CLASSES = {
@@ -60,7 +59,7 @@ class Pattern(NamedTuple):
     literal: bytes
     """Beginning of the pattern, up to the first special character."""
     rest: bytes
-    """Regular expression for the rest of the pattern. Empty if there is no special character."""
+    """Regular expression for the rest of the pattern. Empty without a special character, and if `is_suffix` is True."""
     is_suffix: bool = False
     """True for a pattern such as `*.log`. `literal` is then the required end of the name, here `.log`."""
 
@@ -143,7 +142,7 @@ class Patterns:
 
 
 class _Lookup:
-    """Lookup of the last pattern that matches. Most patterns are in a dict, all others in a few regular expressions."""
+    """Lookup of the last pattern that matches. Literals and suffixes are in dicts, others in regular expressions."""
 
     def __init__(self, patterns: dict[int, Pattern]) -> None:
         self._literals = {

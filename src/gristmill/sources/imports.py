@@ -24,9 +24,9 @@ MAX_IMPORTS = 256
 MAX_FOLDERS = 32
 """Maximum number of parent folders that are searched, and of parts in an imported name."""
 MAX_SAME_NAME = 64
-"""Maximum number of files with the same name, and of folders that contain a package with the same name.
+"""Maximum number of files with the name of a C, C++ or Java import, and of folders that contain a Python package.
 
-If more files have the same name, an import of that name is ambiguous and resolves to no file.
+If more files have the name, their paths are not compared with the import. Of more folders, only the first are searched.
 """
 
 GO_MOD = "go-mod"

@@ -1,6 +1,6 @@
 """Detect the language of a file from its name, or else from its first line.
 
-A language is named by its tag in the library `identify`, except those in RENAMED.
+Languages have the names of their tags in the library `identify`. RENAMED lists the exceptions.
 """
 
 import io

@@ -1,6 +1,7 @@
-"""Find license-related files in a scan, including files that the user excluded, and in the folders above a source.
+"""Find license-related files (license texts and package manifests) in a scan and in the folders above a source.
 
-Folders above a source are searched up to the root of its git work tree. Without a work tree, they are not searched.
+Files that the user excluded are found too. Folders above a source are searched up to the root of its git work tree.
+Without a work tree, they are not searched.
 """
 
 import os
@@ -36,7 +37,7 @@ class FoundLicenseFiles(NamedTuple):
 def find_license_files(
     sources: Sequence[Source], scan: Scan, is_wanted: Callable[[str], bool]
 ) -> dict[str, FoundLicenseFiles]:
-    """Find the license-related files of each source. The result is keyed by repo.
+    """Find the license-related files of each source. The result is keyed by repo. A repo without such files is absent.
 
     `is_wanted` returns True for the name of a license-related file.
     """
@@ -94,7 +95,7 @@ def _folders_above(source: Source) -> Iterator[str]:
 
 
 def _work_tree(source: Source) -> str | None:
-    """Return the root of the work tree, or None if it is not above the source or not trusted. A download has none.
+    """Return the root of the work tree. Return None for a download, or if no trusted root is above the source.
 
     The root is the nearest folder with a `.git`, and git must report the same folder, because `core.worktree` can name
     any folder. The `.git` must belong to the owner of the source or of this process, because anyone can put a `.git`

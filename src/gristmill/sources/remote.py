@@ -1,4 +1,4 @@
-"""Download files from remote addresses (s3://, gs://, hf://, https:// and other fsspec schemes), and upload datasets.
+"""Download files from https:// and from fsspec addresses such as s3://, gs:// and hf://, and upload datasets.
 
 All retries of file transfers are in this module. A transfer fails after five attempts in a row without progress. An
 interrupted download continues where it stopped, if the size and a stamp such as the ETag show that the file is
@@ -52,9 +52,9 @@ class RemoteFile(NamedTuple):
     """A file at a remote address."""
 
     address: str
-    """Address for fsspec. May contain credentials."""
+    """Address, which may contain credentials."""
     name: str
-    """Path relative to the requested address, separated by `/`."""
+    """Path relative to the folder of the requested address, separated by `/`. For a single file, its file name."""
     size: int
     stamp: str | None
     """Value of the first property in STAMPS that the server reports. None if it reports none of them."""
@@ -120,9 +120,10 @@ def _require_disk_space(file: RemoteFile, part: Path) -> None:
 
 
 def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
-    """Upload the files that the manifest lists, then the cards, then the manifest, which marks the dataset as complete.
+    """Upload the files that the manifest lists, then the cards (README.md and croissant.json), then the manifest.
 
-    `stale` are the names of files from an interrupted upload. They are deleted first.
+    The manifest marks the dataset as complete. `stale` are the names of files from an interrupted upload. They are
+    deleted first.
     """
     location = _locate(address)
     for name in stale:
@@ -175,7 +176,7 @@ def _locate(address: str, seconds: float = READ_TIMEOUT_SECONDS) -> _Location:
 def _missing_package(scheme: str) -> str:
     package = PACKAGES.get(scheme)
     if package is None:
-        return f"no installed package can read {scheme}://. Install the fsspec package for it, or use a local copy."
+        return f"no installed package supports {scheme}://. Install its fsspec package, or use a local path."
     extra = "'gristmill[remote]'" if package == "s3fs" else package
     return f"{scheme}:// needs {package}. Install it: pip install {extra}"
 
@@ -342,7 +343,7 @@ def _is_final(error: BaseException) -> bool:
     """Return True if a retry cannot succeed."""
     cause = error.__cause__
     if cause is not None and not isinstance(error, GristmillError) and type(cause).__module__.startswith("aiohttp"):
-        return _is_final(cause)  # fsspec reports every error of a web server as a missing file
+        return _is_final(cause)  # some file systems report every error of a web server as a missing file
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return 400 <= status < 500 and status not in RETRYABLE_STATUSES  # noqa: PLR2004
@@ -370,18 +371,24 @@ def _name_address_in_errors(address: str, kind: type[GristmillError], verb: str)
     except Exception as error:
         if _is_disk_full(error):  # the local disk is full, not the remote one
             raise
-        raise kind(f"cannot {verb} {_quoted(address)}: {_reason(error, address)}.") from None
+        is_missing = _is_missing(error)
+        advice = "Check the address." if is_missing else "Check the network and the credentials, then try again."
+        reason = "the address does not exist" if is_missing else _reason(error, address)
+        raise kind(f"cannot {verb} {_quoted(address)}: {reason}. {advice}") from None
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError) and error.__cause__ is None
 
 
 def _reason(error: Exception, address: str) -> str:
     if isinstance(error, TimeoutError):
         return f"the last of {ATTEMPTS} attempts timed out"
-    if isinstance(error, FileNotFoundError) and error.__cause__ is None:
-        return "the address does not exist"
-    text = " ".join(str(error.__cause__ or error).split()).rstrip(".")
+    cause = error.__cause__ or error
+    text = " ".join(str(cause).split()).rstrip(".")
     # The error may quote the address, so its text is not printed if the address contains a login or a signature.
     is_secret = without_credentials(address) != address
-    return type(error.__cause__ or error).__name__ if is_secret or not text else printable(text)
+    return f"the request failed ({type(cause).__name__})" if is_secret or not text else printable(text)
 
 
 def _quoted(address: str) -> str:

@@ -4,8 +4,9 @@
     cache/tables/<key>/00003.rows     texts of the fourth part, concatenated
     cache/tables/<key>/00003.index    offset, name and defect of each of these texts; written last
 
-The key is a hash of the table's address, its state and the configured columns. Rows in the cache are used again only if
-their digest still matches the index, because other programs may have changed the files.
+A part is a row group of a Parquet file, or a complete JSONL file. The key is a hash of the table's address, its state
+and the configured columns. Rows in the cache are used again only if their digest still matches the index, because other
+programs may have changed the files.
 """
 
 import hashlib
@@ -64,7 +65,7 @@ class Table(NamedTuple):
 
 
 class UnpackedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Position and names of a text in a rows file."""
+    """A row of a table: the position of its text in the rows file, and the names that the row declares."""
 
     number: int
     """Index of the row in the table, from 0."""
@@ -195,7 +196,7 @@ def _write_rows(part: _Part, path: str) -> Index:
 
 
 class _SizeLimit:
-    """Limit on the unpacked size of a table. A few hundred bytes of Parquet can expand to gigabytes."""
+    """Limit on the unpacked size of a part of a table. A few hundred bytes of Parquet can expand to gigabytes."""
 
     def __init__(self, table: Table, reset_memory_limit: Callable[[], None]) -> None:
         """`reset_memory_limit` is the function that `bounded_memory` yields."""
@@ -203,7 +204,7 @@ class _SizeLimit:
         self._num_bytes = self._num_checked_bytes = 0
 
     def add(self, num_bytes: int) -> None:
-        """Count a row. Raise InputError if the table expands too much, or OutputError if the disk is nearly full."""
+        """Count a row. Raise InputError if the part expands too much, or OutputError if the disk is nearly full."""
         self._num_bytes += max(num_bytes, MIN_ROW_BYTES)
         require_allowed_expansion(self._table, self._num_bytes)
         if self._num_bytes - self._num_checked_bytes >= BYTES_BETWEEN_CHECKS:
@@ -307,8 +308,10 @@ def _download_if_missing(table: Table) -> None:
 
 
 def _write_survey(table: Table, found: Survey) -> None:
+    if not found.known:
+        raise InputError(f"the table {printable(table.origin)!r} has no columns. Remove it from the sources.")
     if found.columns.text is None:
-        names = ", ".join(map(printable, found.known)) or "none"
+        names = ", ".join(map(printable, found.known))
         raise InputError(
             f"cannot find the text column of {printable(table.origin)!r}. Its columns: {names}. "
             "Set tables.text_column to one of them."

@@ -140,7 +140,7 @@ def _choose_column(
 
 @contextmanager
 def _name_table_in_errors(origin: str) -> Iterator[None]:
-    """Turn any error in reading a table into an InputError that names the table."""
+    """Turn an error in reading a table into an InputError that names the table."""
     try:
         yield
     except (ConfigError, InputError):
@@ -153,7 +153,12 @@ def _name_table_in_errors(origin: str) -> Iterator[None]:
         raise InputError(
             f"reading the table {origin!r} takes too much memory. Rewrite it with shorter rows or smaller row groups."
         ) from None
-    except (ValueError, EOFError, zlib.error, zstandard.ZstdError, NotImplementedError) as error:
+    except NotImplementedError as error:
+        raise InputError(
+            f"cannot read the table {origin!r}: {_one_line(error)}. Write the table with a different compression or "
+            "column type, or remove it from the sources."
+        ) from None
+    except (ValueError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise _damage_error(origin, error) from None
     except Exception as error:
         if type(error).__module__.startswith("pyarrow"):  # an optional dependency: its classes cannot be imported here
@@ -162,8 +167,13 @@ def _name_table_in_errors(origin: str) -> Iterator[None]:
 
 
 def _damage_error(origin: str, error: BaseException) -> InputError:
-    reason = printable(" ".join(str(error).split())).rstrip(".") or type(error).__name__
-    return InputError(f"the table {origin!r} is damaged: {reason}.")
+    return InputError(
+        f"the table {origin!r} is damaged: {_one_line(error)}. Replace the file, or remove it from the sources."
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return printable(" ".join(str(error).split())).rstrip(".") or type(error).__name__
 
 
 # --- Parquet

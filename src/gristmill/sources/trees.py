@@ -4,7 +4,7 @@
   under their path in the source. A source folder that its work tree ignores is treated as a plain folder.
 - In a plain folder, .gitignore and .ignore files apply, as in ripgrep.
 - A symbolic link is never followed, so nothing outside a source is read and no loop is possible.
-- An output folder inside a source is skipped.
+- An output folder inside a source is skipped, and files of earlier datasets are dropped.
 """
 
 import os
@@ -27,7 +27,7 @@ from gristmill.sources.path_filter import PathFilter
 
 NANOSECONDS_TO_SETTLE = 3_000_000_000
 """Minimum age at which the timestamps of a file are reliable. It exceeds the error of any file system clock."""
-KINDS = {**plain_files.KINDS, stat.S_IFDIR: "a submodule that is not checked out"}
+KINDS = {**plain_files.KINDS, stat.S_IFDIR: "a folder, such as a submodule that is not checked out"}
 
 
 class Scan(NamedTuple):
@@ -36,7 +36,7 @@ class Scan(NamedTuple):
     files: list[SourceFile]
     drops: list[Drop]
     commits: dict[str, str | None]
-    """Commit of each work tree, keyed by repo. None for a source without a commit."""
+    """Commit of each source, keyed by repo. None for a source without a commit."""
     warnings: list[str]
     num_rows: dict[str, int]
     """Number of rows of each table, keyed by repo."""
@@ -239,7 +239,9 @@ class _Scanner:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
             if not folder.prefix:
-                raise InputError(f"cannot read the source {location!r}: {error.strerror}.") from None
+                raise InputError(
+                    f"cannot read the source {location!r}: {error.strerror}. Check the folder and its permissions."
+                ) from None
             self._drop_folder(folder.prefix, DropReason.UNREADABLE, error.strerror or str(error))
             return
         ignores = (*ignore_files(location, folder.prefix, entries, self._warn), *folder.ignores)

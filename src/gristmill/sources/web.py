@@ -50,7 +50,7 @@ class Body(NamedTuple):
 
 
 class WebFiles:
-    """The part of fsspec's file system interface that `remote` uses, for web servers."""
+    """File system for web servers, with the fsspec methods that module `remote` calls, and `open_body`."""
 
     async_impl = False
 
@@ -58,7 +58,7 @@ class WebFiles:
         self._timeout_seconds = timeout_seconds
 
     def info(self, address: str) -> dict[str, Any]:
-        """Return the size and the state headers. If the server refuses HEAD, or reports no size or 0, use GET."""
+        """Return the size and the state headers. Use GET if HEAD is refused or reports no size or size 0."""
         try:
             facts = self._request_info(address, "HEAD")
         except HTTPError:
@@ -94,7 +94,7 @@ def _blocks(response: HTTPResponse, timeout_seconds: float) -> Iterator[bytes]:
 def _require_range(content_range: str, start: int, size: int) -> None:
     if not content_range.startswith(f"bytes {start}-") or not content_range.endswith((f"/{size}", "/*")):
         raise OSError(
-            f"requested a file of {size} bytes from offset {start}, but the server sent the range "
+            f"requested the bytes {start} to {size - 1} of the file, but the server sent the range "
             f"{printable(content_range)!r}"
         )
 

@@ -104,5 +104,5 @@ def assign_splits(
 
 
 def _random_key(name: str, seed: int) -> bytes:
-    """Return a pseudorandom sort key. It depends only on seed and name, so a new file does not reorder others."""
+    """Return a pseudorandom sort key. It depends only on seed and name, so a new file does not reorder the groups."""
     return hashlib.sha256(f"{seed}\0{name}".encode()).digest()

@@ -62,9 +62,10 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     try:
         rows = [row for row in decoder.decode_lines(content) if row.split is not None]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(
-            f"{str(path)!r} is not the files.jsonl of an earlier build: {error}. Use --fresh-splits to ignore it."
-        ) from None
+        advice = (
+            "Use --fresh-splits to ignore it." if config.split.previous is None else "Name another file in --splits."
+        )
+        raise InputError(f"{str(path)!r} is not the files.jsonl of an earlier build: {error}. {advice}") from None
     by_key = {(row.repo, row.path): row.split for row in rows if row.split}
     by_text = {row.text_sha256: row.split for row in rows if row.text_sha256 and row.split}
     return PreviousSplit(by_key, by_text), hashlib.sha256(content).hexdigest()

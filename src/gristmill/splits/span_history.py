@@ -2,9 +2,10 @@
 
 For each held-out file of the earlier build, the record lists the 50-grams that are in train, and the first train file
 that contains each. A new train file may contain more 50-grams of the held-out file, or come before the recorded train
-file. A removed train file may have been the only one that contained a 50-gram. After a removal, the held-out file is
-compared with all of train, like a new held-out file, unless a new train file at or before the removed path contains the
-50-gram. The result is the same as if all held-out files were compared with all train files.
+file. A removed train file may have been the only file that contained a 50-gram. If a new train file at or before the
+removed path contains the 50-gram, it replaces the removed file in the record. Otherwise, the held-out file is compared
+with all of train, like a new held-out file. The result is the same as if all held-out files were compared with all
+train files.
 """
 
 import hashlib

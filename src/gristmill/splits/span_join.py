@@ -1,16 +1,19 @@
-"""Find the spans that two sides (sets of texts) share, and the ranges to cut from one side, in partitions on disk.
+"""Find the spans that two sides (sets of texts) share, and the ranges to cut from one side.
 
-    step             tasks                      result
-    collect_anchors  runs of the small side     anchors of the small side
-    probe            runs of the large side     anchors that the large side shares, and the 50-grams around them by key
-    mark             runs of the small side     50-grams around the shared anchors, by key
-    join             partitions of the keys     keys that both sides contain
-    verify           runs of one side           ranges that are equal token by token, each with a text of the other side
+Module `shared_spans` defines sides, anchors and keys, and explains why no shared span is missed. A run is a group of
+consecutive texts of one side that one task processes. Stored spans are 50-grams, partitioned on disk by key.
 
-A range is cut only if its text on the small side has enough distinct ids. To cut the large side, `narrow` first removes
-the 50-grams of the small side that are in no such range. The remaining 50-grams are joined and verified once more, for
-the large side.
-All steps are plain functions of arrays. Module shared_spans explains why no shared span is missed.
+    step               tasks                   result
+    `collect_anchors`  runs of the small side  anchors of the small side
+    `probe`            runs of the large side  anchors that both sides share, and the large side's 50-grams around them
+    `mark`             runs of the small side  the small side's 50-grams around these anchors
+    `join`             partitions              matches: 50-grams of one side whose key is also on the other side
+    `verify`           runs of one side        shared ranges, compared by token, each with a text of the other side
+
+A range is cut only if it has enough distinct ids in the text of the small side. So if the large side is cut, the ranges
+of the small side are found first, and `narrow` removes the 50-grams of the small side that are outside of the ranges
+with enough distinct ids. The remaining 50-grams are then joined and verified for the large side.
+All steps are plain functions of arrays.
 """
 
 import os
@@ -59,7 +62,8 @@ MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("other", np.uint32
 LOCATION = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
 
 BUCKET_BITS = 10
-"""Spans are written in 1 << BUCKET_BITS buckets. When the number of spans is known, the buckets become partitions."""
+"""Spans are written in 1 << BUCKET_BITS buckets. When the number of spans is known, one or more neighboring buckets
+form a partition."""
 
 EDGE, TWO_EDGES = struct.Struct("<q"), struct.Struct("<qq")
 
@@ -300,7 +304,7 @@ class SharedSpans(NamedTuple):
     cuts: tuple[Cut, ...]
     """Ranges to cut, in text order."""
     runs: StartRuns
-    """All shared 50-grams, including those in ranges that are not cut."""
+    """Shared 50-grams. On the small side, they include 50-grams in ranges that are not cut."""
 
 
 def compare(
@@ -407,8 +411,8 @@ def _spans_around_anchors(sides: Sides, side: SideName, anchors: RunAnchors, fou
 def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
     """Write the matches of one partition: spans of this side whose key is also on the other side.
 
-    Each match contains the first occurrence on the other side. Spans are read run by run, because if a corpus repeats
-    one span many times, all repetitions are in one partition.
+    Each match contains the first occurrence on the other side. To save memory, spans are read run by run: all
+    repetitions of a span are in one partition, and a corpus may repeat a span many times.
     """
     keys = distinct(np.concatenate([sides.read_spans(side, run, partition)["key"] for run in runs[side]]))
     occurrences = _first_occurrences(sides, runs[OTHER_SIDE[side]], OTHER_SIDE[side], partition, keys)
@@ -524,7 +528,7 @@ def pack_starts(starts: Positions, others: Positions) -> StartRuns:
 
 
 def narrow(sides: Sides, task: tuple[Run, list[TextMatches]]) -> None:
-    """Keep only the 50-grams of a run of the small side that are in the ranges to cut."""
+    """Remove the 50-grams of a run of the small side that are outside of the ranges with enough distinct ids."""
     run, found = task
     spans = sides.read_spans("small", run)
     is_counted = np.zeros(len(spans), np.bool_)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
-from gristmill.core.names import counted
 from gristmill.core.records import NO_LIMIT, Range
 
 Indices = npt.NDArray[np.int64]
@@ -39,8 +38,8 @@ class WindowShape(NamedTuple):
         num_content = config.length - num_special
         if num_content < 1:
             raise ConfigError(
-                f"window.length must be larger than the {counted(num_special, 'special token')} in each window, "
-                f"got {config.length}. Try --window 512."
+                f"window.length must be larger than the number of special tokens in each window ({num_special}), got "
+                f"{config.length}. Try --window 512."
             )
         overlap = config.num_overlap_tokens
         if overlap >= num_content:
@@ -52,7 +51,7 @@ class WindowShape(NamedTuple):
 
 
 WHOLE_DOCUMENT = WindowShape(NO_LIMIT, 0, "keep", 1)
-"""Shape for rows of documents: a document, or a piece between two cuts, is one window."""
+"""Shape for rows of documents: a document, or the text between two cuts, is one window."""
 
 
 class Windows(NamedTuple):
@@ -158,7 +157,10 @@ def concatenate_windows(parts: Sequence[Windows]) -> Windows:
 
 
 def lines_between(starts: Any, ends: Any, newline_tokens: npt.NDArray[np.int32]) -> tuple[Any, Any]:
-    """Return the lines, from 1, on which the first and last token of a range begin. Takes arrays or single numbers."""
+    """Return the lines, counted from 1, on which the first and last token of a range begin.
+
+    `starts` and `ends` are arrays or single numbers.
+    """
     first = 1 + np.searchsorted(newline_tokens, starts, "left")
     last = 1 + np.searchsorted(newline_tokens, ends - 1, "left")
     return first, last

@@ -60,7 +60,7 @@ class Drawing(NamedTuple):
 
 
 def draw(documents: Documents, config: SamplingConfig) -> Drawing | None:
-    """Draw windows by the requested sizes and weights. Return None if every window gets exactly one row."""
+    """Draw windows by the requested sizes and weights. Return None if no weight is set and each window gets one row."""
     members = {split: [document for document in documents if document.split is split] for split in Split}
     natural = {split: num_windows(split_members) for split, split_members in members.items()}
     requested = _requested_windows(natural, config)

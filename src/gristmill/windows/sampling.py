@@ -86,7 +86,7 @@ def group_epochs(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: 
 def drawn_windows(windows: Windows, draw: Draw | None, key: FileKey) -> DrawnWindows:
     """Return the windows of a file's rows: all windows in each pass, then the extra windows.
 
-    A token counts as fresh only in the first row that contains it.
+    `fresh` counts a token only in the first row that contains it.
     """
     if draw is None:
         return DrawnWindows(windows, None)
