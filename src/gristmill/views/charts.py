@@ -20,7 +20,7 @@ from gristmill.views.table import Table
 from gristmill.views.theme import DARK, DARK_LINE_COLORS, FONT, LIGHT, LINE_COLORS, Palette
 
 MAX_LABEL_LENGTH = 30
-"""Maximum length of a label, in characters. Hover texts allow 120, and tables have the complete name."""
+"""Maximum length of a label, in characters. A line of a hover text may have 120. Tables have the complete name."""
 MIN_WITHOUT_DECIMALS = 10
 """Numbers of at least this many units have no decimals: 4.1k, but 12k."""
 NO_SCRIPT_HTML = paragraph("The charts need JavaScript. The table below each chart has its values.")
@@ -96,7 +96,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """NaN marks a gap and becomes null in JSON."""
     hints: list[str]
     bands: list[list[tuple[float, float, float]]]
-    """Parts of the band without gaps, each as a list of (x, low, high)."""
+    """Parts of the band between gaps, each as a list of (x, low, high)."""
     style: int
     marker: int
     dash: tuple[int, ...]
@@ -180,7 +180,7 @@ def charts_script(figures: Iterable[Figure]) -> str:
 
 
 def chart_scripts() -> list[str]:
-    """Return the scripts that draw the charts, in the order of execution. Plotly itself is not imported."""
+    """Return the scripts that draw the charts, in the order of execution. The Python package plotly is not imported."""
     package = find_spec("plotly")
     plotly = Path(package.origin if package and package.origin else "").parent / PLOTLY_SCRIPT
     if not plotly.is_file():

@@ -139,9 +139,9 @@ def drawn_points(line: Line, panel: Panel, max_points: int) -> list[Point]:
 
 
 def band_runs(line: Line, panel: Panel, max_points: int) -> list[list[tuple[float, float, float]]]:
-    """Return the parts of a band without gaps, each as a list of (x, low, high).
+    """Split a band at its gaps. Return each part as a list of (x, low, high).
 
-    On a log scale, a low value that is not positive is replaced by the smallest drawn y.
+    On a log y scale, a low value that is not positive is replaced by the smallest drawn y.
     """
     extent = panel.extent()
     if extent is None:
@@ -209,7 +209,10 @@ def _range_text(line: Line, panel: Panel) -> str:
 
 
 def values_table(panel: Panel) -> Table:
-    """Return a table with a row per x and a column per line. More than MAX_ROWS rows are thinned out evenly."""
+    """Return a table with a row per x and a column per line. More than MAX_ROWS rows are thinned out evenly.
+
+    Faint lines have columns only if all lines are faint.
+    """
     lines = [line for line in panel.lines if not line.faint] or list(panel.lines)
     columns = [_column(line) for line in lines]
     xs = sorted({x for column in columns for x in column if panel.can_draw_x(x)})

@@ -177,7 +177,7 @@ def _scale(axes: "Axes", panel: Panel, extent: tuple[tuple[float, float], tuple[
 
 
 def _set_ticks(axis: "Axis", low: float, high: float, max_ticks: int, *, log: bool, integer: bool) -> None:
-    """Place ticks on an axis. With `integer`, for example for epochs, all ticks are integers."""
+    """Place ticks on an axis. With `integer`, for example for epochs, the ticks of a linear scale are integers."""
     from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: PLC0415 - slow to import
 
     ticks: list[float] = []

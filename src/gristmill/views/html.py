@@ -15,7 +15,7 @@ from gristmill.views.table import Table
 from gristmill.views.theme import page_variables
 
 MAX_ROWS = 1000
-"""Maximum number of rows of a table, so that a page remains small enough to send."""
+"""Maximum number of displayed rows of a scrolling table, so that a page remains small enough to send."""
 
 
 def escape_text(text: str) -> str:

@@ -1,6 +1,6 @@
 """HTML for notebooks: rows, manifests and datasets.
 
-A row is displayed token by token, or as a plain table if the row or its dataset has changed.
+A row is displayed token by token. If its dataset has changed or cannot be read, it is displayed as a plain table.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def row_cell_html(row: Row) -> str:
 
 
 def _tokens_html(row: Row) -> str | None:
-    """Return the row token by token, or None if it differs from the row that is now in the dataset."""
+    """Return the row token by token, or None if the dataset now has a different row at this position."""
     dataset = open_dataset(Path(row.source.folder))
     view = view_row(dataset, row.source.split, row.number)
     if "input_ids" in row:
@@ -147,7 +147,9 @@ def _languages_html(manifest: Manifest) -> Iterator[str]:
     yield "</tbody></table>"
     if len(shares) > MAX_LANGUAGES:
         table = html_table(shares_table("Tokens by language and split", "language", shares[:MAX_TABLE_ROWS]))
-        yield from collapsible(f"All {counted(len(shares), 'language')}", table)
+        is_complete = len(shares) <= MAX_TABLE_ROWS
+        number = f"All {len(shares):,}" if is_complete else f"The {MAX_TABLE_ROWS} most frequent of {len(shares):,}"
+        yield from collapsible(f"{number} languages", table)
 
 
 def _bar(share: float) -> str:

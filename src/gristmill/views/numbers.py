@@ -25,7 +25,10 @@ def value_text(value: float) -> str:
 
 
 def tick_texts(ticks: Sequence[float], step: float) -> list[str]:
-    """Format ticks in one common unit, with enough decimals to distinguish ticks one step apart."""
+    """Format ticks in one common unit, with enough decimals to distinguish ticks one step apart.
+
+    If the largest tick is less than MIN_PLAIN or at least MAX_PLAIN, all ticks have an exponent instead.
+    """
     largest = max(map(abs, ticks), default=0.0)
     if not MIN_PLAIN <= largest < MAX_PLAIN:
         return [_exponent_text(tick, SIGNIFICANT_DIGITS) for tick in ticks]

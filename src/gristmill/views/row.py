@@ -1,4 +1,6 @@
-"""One row prepared for display: its windows, its tokens, and its text, split by token and by syntax kind into strokes.
+"""One row prepared for display: its windows, its tokens and its text.
+
+The text is split into strokes. A stroke ends where a token ends or the syntax kind changes.
 
 view = view_row(open_dataset("dataset"), "test", 12)
 "".join(stroke.text for stroke in view.strokes)
@@ -21,8 +23,8 @@ from gristmill.views.syntax import highlight
 from gristmill.views.token_text import REPLACEMENT, Piece, decode_pieces, tokenizer_note
 
 SPECIAL, BEFORE, AFTER, MIDDLE = 1, 2, 4, 8
-"""Bit flags of a token. BEFORE and AFTER mark tokens that are also in the previous or the next window of the same file.
-MIDDLE marks tokens in the middle of a fill-in-the-middle window."""
+"""Bit flags of a token. SPECIAL marks special tokens. BEFORE marks tokens that are also in the previous window of the
+file, and AFTER tokens that are also in the next window. MIDDLE marks the middle of a fill-in-the-middle window."""
 UNPRINTABLE = "odd"
 """Stroke kind of escaped unprintable characters."""
 TokenFlags = tuple[int, int]
@@ -30,7 +32,7 @@ TokenFlags = tuple[int, int]
 
 
 class Stroke(NamedTuple):
-    """A piece of text from one token with one syntax kind. The joined strokes of a row are its displayed text."""
+    """Characters of one token that have the same syntax kind. The joined strokes of a row are its displayed text."""
 
     token: int
     """Index into the tokens of the row."""
@@ -62,9 +64,9 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     num_room: int | None
     """Maximum number of ids in a row. None if a row is a document of any length."""
     num_windows: int
-    """Number of windows in the row. More than one if windows are packed."""
+    """Number of windows in the row. If windows are packed, a row may have several."""
     windows: list[WindowView]
-    """The windows in the order of the row. Fewer than `num_windows` if the row is truncated for display."""
+    """The windows in their order in the row. Fewer than `num_windows` if the row is truncated for display."""
     tokens: list[TokenFlags]
     """Tokens without padding."""
     strokes: list[Stroke]
@@ -122,12 +124,14 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 def _shared_tokens(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
     """Return the number of tokens that the window shares with the previous and with the next window of its file.
 
-    Unless windows are packed, the windows of a file are in consecutive rows.
+    If windows are packed, the number for the next window is unknown and returned as 0. Otherwise, the previous and the
+    next window are in the rows before and after.
     """
     if window.is_altered or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:
-        # The neighbors may be in any row. Tokens that are not fresh are also in the previous window, except in repeats.
+        # The neighbors may be in any row. But `fresh` is the number of tokens at the end of the window that are in no
+        # earlier window, so all tokens before these are also in the previous window. In a repeat, `fresh` is always 0.
         return (0, 0) if window.repeat else (window.length - min(max(window.fresh, 0), window.length), 0)
     before, after = (_neighbor(dataset, split, number, window) for number in (row - 1, row + 1))
     return _overlap(before, window), _overlap(window, after)
@@ -168,7 +172,7 @@ def _token_flags(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> list
 
 
 def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> Iterator[Stroke]:
-    """Yield the strokes of a row. Text in a window is highlighted as code in its language, other text is plain."""
+    """Yield the strokes of a row. Text in a window is highlighted in the window's language. Other text is plain."""
     done = 0
     for window in windows:
         end = window.at + window.length
@@ -253,12 +257,12 @@ def _lines_text(window: WindowView) -> str:
 
 
 def _has_build_facts(window: Window) -> bool:
-    """Return True if the row records lines and fresh tokens. Rows that no build wrote may lack both."""
+    """Return True if the row records its lines and number of fresh tokens. Rows that no build wrote may lack both."""
     return window.lines[0] > 0
 
 
 def _has_own_text(window: WindowView) -> bool:
-    """Return True if the window belongs to a variant whose lines and tokens differ from those of the file."""
+    """Return True if the window is from a variant with a text of its own, so its lines are not those of the file."""
     return bool(window.variant) and window.variant not in INDEPENDENT_WINDOW_KINDS
 
 
@@ -268,12 +272,15 @@ def has_lines(window: Window) -> bool:
 
 
 def window_starts(view: RowView) -> list[int]:
-    """Return the index of each window's first token. Special tokens and text before a window count as part of it."""
+    """Return the token index at which each window begins for display.
+
+    Special tokens and text before a window are displayed as part of it, but an end token as part of the window before.
+    """
     starts: list[int] = []
     end = 0
     for window in view.windows:
         gap = view.tokens[end : window.at]
-        # A special token after a window belongs to this window, unless text follows it, such as a file name.
+        # The first special token after a window is its end token, except if text follows, such as a file name.
         has_end_token = bool(starts) and bool(gap) and all(flags & SPECIAL for _, flags in gap[:2])
         starts.append(end + has_end_token)
         end = window.at + window.length

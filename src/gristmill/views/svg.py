@@ -103,7 +103,7 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 def shorten_text(text: str, width: float, size: float = 12) -> str:
-    """Return the text, cut to the given width in pixels with `…` if necessary."""
+    """Return the text. If it is wider than `width` pixels, cut it and append `…`."""
     text = printable(text)
     if text_width(text, size) <= width:
         return text

@@ -1,4 +1,4 @@
-"""Syntax highlighting: split a text into runs of keywords, strings, comments and so on with Pygments.
+"""Syntax highlighting with Pygments: split a text into runs, each with one kind, such as keyword, string or comment.
 
 The joined runs always equal the input text. Text in which a lexer changes or loses characters is not highlighted.
 """
@@ -19,9 +19,10 @@ KINDS = ("keyword", "name", "builtin", "string", "comment", "number", "operator"
 """Syntax kinds. All other text has the kind ""."""
 MAX_TEXT_LENGTH = 200_000
 """Maximum number of characters. Longer texts are not highlighted."""
-# Pygments lexers are backtracking regular expressions. For some texts, the time of many lexers grows with the square or
-# the cube of the length: a few thousand line feeds keep the C lexer busy. Therefore each block of a text is lexed
-# separately. A block with a long line, a long run without a word, or much repetition is not highlighted.
+# Pygments lexers are backtracking regular expressions. For some texts, the running time of many lexers grows with the
+# square or the cube of the length, for example that of the C lexer for thousands of line feeds. Therefore each block of
+# a text is lexed separately. Blocks with a long line, with many symbols or spaces in a row, or with much repetition are
+# not highlighted.
 MAX_BLOCK_LENGTH = 5_000
 UNLIKE_CODE = re.compile(r"\W{200}|.{1000}")
 MAX_COMPRESSION_RATIO = 12
@@ -89,7 +90,11 @@ def highlight(text: str, language: str, path: str) -> Runs:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Split the text into blocks, preferably before an unindented line after a blank line, otherwise after any line."""
+    """Split the text into blocks of at most MAX_BLOCK_LENGTH characters.
+
+    A block ends before an unindented line after a blank line if possible, otherwise after any line. Only a line longer
+    than half a block is split.
+    """
     start = 0
     while len(text) - start > MAX_BLOCK_LENGTH:
         min_end, max_end = start + MAX_BLOCK_LENGTH // 2, start + MAX_BLOCK_LENGTH

@@ -40,7 +40,7 @@ class Table:
 
 
 def markdown_table(table: Table) -> str:
-    """Return the headers and rows of a table as Markdown. The caller writes the title, as a heading."""
+    """Return the headers and rows of a table as Markdown, without the title."""
     alignments = [RIGHT if is_numeric else LEFT for is_numeric in table.numeric_columns()]
     rows = ([escape_markdown(cell) for cell in row] for row in table.texts())
     return "\n".join(table_lines([escape_markdown(header) for header in table.headers], rows, alignments))

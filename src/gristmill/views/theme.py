@@ -1,9 +1,9 @@
 """Theme of all pages and pictures: fonts, colors for light and dark backgrounds, and line styles.
 
 HTML pages and notebooks use the colors as CSS variables (`var(--ink)`). matplotlib and plotly use the color values.
-Tests measure the contrast: each text color reaches 4.5:1 on each background, and each line color reaches 3:1. Any two
-line colors differ by at least 0.09 in Oklab, for normal vision and for color blindness. Lines also differ in marker or
-dash pattern, so that they can be distinguished without color.
+Tests measure the contrast: each text color reaches 4.5:1 on each background, and each line color reaches 3:1 on the
+background of charts. Any two line colors differ by at least 0.09 in Oklab, for normal vision and for color blindness.
+Up to 24 lines also differ in marker or dash pattern, so that they can be distinguished without color.
 """
 
 from collections.abc import Mapping
@@ -151,7 +151,7 @@ class Style(NamedTuple):
 LIGHT_SELECTORS = ('[data-jp-theme-light="true"]', ".vscode-light")
 DARK_SELECTORS = ('[data-jp-theme-light="false"]', ".vscode-dark")
 DARK_MEDIA_QUERY = "@media screen and (prefers-color-scheme:dark)"
-"""`screen` excludes print: printed pages always have the light colors."""
+"""`screen` excludes print: pages that follow the system setting are printed in the light colors."""
 
 
 def page_variables() -> str:

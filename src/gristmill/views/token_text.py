@@ -1,7 +1,8 @@
 """Decode token ids to one piece of text per token, for display token by token.
 
 If the tokenizer is lossless, the joined bytes of the tokens are the text, even if a character spans several tokens.
-Other tokenizers lose spaces or capital letters. For these, each token is displayed as its vocabulary entry.
+Other tokenizers lose spaces or capital letters, or do not distinguish `▁` from a space. For these, the text of each
+token is derived from its vocabulary entry.
 """
 
 import re
@@ -29,7 +30,7 @@ class Piece(NamedTuple):
     text: str
     """Decoded text. A character that spans several tokens belongs to the first of these tokens."""
     is_special: bool
-    """True if the token is not part of the text. `text` is the name of such a token, like <s>."""
+    """True if the token is not part of the file's text. Then `text` is the name of the token, like <s>."""
 
 
 def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
@@ -88,7 +89,10 @@ class _TokenBytes:
                 return self._tokenizer.decode([token_id])
         except (LookupError, ArithmeticError, ValueError, RuntimeError):
             pass
-        raise DatasetError(f"a row is damaged: the tokenizer has no id {token_id}. Run `gristmill check` for details.")
+        raise DatasetError(
+            f"the dataset is damaged: it contains the id {token_id}, which its tokenizer does not have. "
+            "Build the dataset again."
+        )
 
 
 _token_bytes_by_key: dict[str, _TokenBytes] = {}

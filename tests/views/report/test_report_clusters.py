@@ -260,7 +260,10 @@ def test_rows_of_tables_have_no_diff(tmp_path):
     table = tmp_path / "rows.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (cluster,) = gather(make(table, tmp_path / "out")).clusters
-    assert cluster.duplicates[0].no_diff_reason == "the file is a row of a table, and such rows cannot be read again"
+    assert (
+        cluster.duplicates[0].no_diff_reason
+        == "the file is in no source folder, and rows of tables cannot be read again"
+    )
 
 
 def test_size_of_all_diffs_is_limited(tmp_path, monkeypatch):

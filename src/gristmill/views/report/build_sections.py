@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gristmill.core.names import counted
+from gristmill.core.records import FimForm
 from gristmill.core.text import size_text
 from gristmill.views.charts import Bars, Figure, Series, count_series, hover_text, label
 from gristmill.views.html import collapsible, escape_text, list_item_html, paragraph, scrolling_table
@@ -11,6 +12,7 @@ from gristmill.views.report.page import Section, share_text
 from gristmill.views.table import Cell, Table
 
 STATUS_SIGNS = {"ok": "✓", "failed": "✗"}
+FIM_ORDERS = {FimForm.PSM: "Prefix, suffix, middle", FimForm.SPM: "Suffix, prefix, middle"}
 
 
 def splits_section(facts: Facts) -> Section:
@@ -36,16 +38,19 @@ def _shares_figure(facts: Facts) -> Figure:
 
 
 def _decontamination_caption(facts: Facts) -> str:
-    """Describe decontamination. `--decontaminate drop` removes complete windows, the other modes only spans."""
+    """Describe decontamination.
+
+    With `--decontaminate drop`, complete held-out windows are removed. In all other cases, only spans are removed.
+    """
     if facts.decontamination == "off" and not facts.num_benchmarks:
         return "Decontamination was off, so splits may share spans of tokens."
-    others = ["another split"] if facts.decontamination != "off" else []
+    drops_windows = facts.decontamination == "drop"
+    others = [] if drops_windows or facts.decontamination == "off" else ["another split"]
     others += ["a benchmark"] if facts.num_benchmarks else []
-    removed = "windows with spans" if facts.decontamination == "drop" else "spans"
-    return (
-        f"Decontamination removed {counted(sum(line.tokens_cut for line in facts.splits), 'token')} in {removed} "
-        f"shared with {' or '.join(others)}."
-    )
+    removed = ["in held-out windows that share spans with train"] if drops_windows else []
+    removed += [f"in spans shared with {' or '.join(others)}"] if others else []
+    num_tokens = sum(line.tokens_cut for line in facts.splits)
+    return f"Decontamination removed {counted(num_tokens, 'token')} {', and '.join(removed)}."
 
 
 def _share_series(name: str, shares: list[float], labels: list[str], style: int) -> Series:
@@ -83,8 +88,8 @@ def _certificate_html(certificate: Certificate | None) -> Iterator[str]:
     if certificate.leaks:
         yield paragraph(
             "A span of at least 50 tokens that a held-out split shares with train counts as a copy. Any two projects "
-            "share some 13-grams, such as imports and license lines, so the share of 13-grams measures general "
-            "similarity."
+            "share some 13-grams (sequences of 13 tokens), such as imports and license lines, so the share of 13-grams "
+            "measures general similarity."
         )
         yield from scrolling_table(_leaks_table(certificate))
     yield from collapsible(
@@ -131,11 +136,11 @@ def fim_section(facts: Facts) -> Section | None:
     kinds, windows = list(map(str, fim.middles)), list(fim.middles.values())
     total = sum(windows)
     rows: list[list[Cell]] = [[kind, count, share_text(count, total)] for kind, count in fim.middles.items()]
-    forms = ", ".join(f"{form}: {counted(count, 'window')}" for form, count in fim.forms.items())
+    forms = "".join(f"{FIM_ORDERS[form]} ({form}): {counted(count, 'window')}. " for form, count in fim.forms.items())
     figure = Figure(
         "fim-middles",
         "Windows by kind of middle",
-        f"{forms}. Windows without a middle in rewritten files: {fim.plain:,}.",
+        f"{forms}Windows without a middle in rewritten files: {fim.plain:,}.",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Windows by kind of middle", ["middle", "windows", "share"], rows),
     )
@@ -148,7 +153,8 @@ def variants_section(facts: Facts) -> Section:
         return Section("variants", "Variants", "The dataset has no variants.")
     kinds = [one.kind for one in facts.variants]
     windows = [one.windows for one in facts.variants]
-    num_chosen = sum(one.chosen for one in facts.variants)
+    num_made, num_chosen = sum(one.made for one in facts.variants), sum(one.chosen for one in facts.variants)
+    missing = "" if num_made == num_chosen else " files.jsonl records why the others are missing."
     rows: list[list[Cell]] = [
         [one.kind, one.chosen, one.made, share_text(one.made, one.chosen), one.windows, one.tokens]
         for one in facts.variants
@@ -156,8 +162,7 @@ def variants_section(facts: Facts) -> Section:
     figure = Figure(
         "variants-kinds",
         "Windows by kind of variant",
-        f"Variants exist for {sum(one.made for one in facts.variants):,} of {counted(num_chosen, 'chosen file')}. "
-        "For the other files, files.jsonl records the reason.",
+        f"The build made {num_made:,} of {counted(num_chosen, 'chosen variant')}.{missing}",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Variants by kind", ["kind", "files chosen", "made", "share", "windows", "tokens"], rows),
     )

@@ -9,7 +9,7 @@ from gristmill.core.records import Split
 
 PerSplit = dict[Split, int]
 MAX_NAME_LENGTH = 1000
-"""Maximum length of a displayed name, in characters. A files.jsonl from elsewhere may contain names of any length."""
+"""Maximum length of a displayed name, in characters. If gristmill did not write files.jsonl, names may be longer."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +215,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     num_tail_tokens: int
     """Number of tokens at the ends of files that are in no window, because they were too few for a window."""
     num_without_windows: int
-    """Number of kept files without a window, because sampling drew none of their windows."""
+    """Number of kept files without a row, because sampling drew none of their windows."""
     tokens: int
     emitted: int
     data_bytes: int

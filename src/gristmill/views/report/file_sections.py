@@ -37,7 +37,7 @@ def _funnel_figure(facts: Facts) -> Figure:
     return Figure(
         "funnel",
         "Files remaining after each step",
-        f"From all files found to the files kept, and from these to {_windows_text(facts)}.",
+        f"From all files found to the files kept. The kept files give {_windows_text(facts)}.",
         Funnel(
             labels=[label(stage.name) for stage in stages],
             values=[stage.files for stage in stages],

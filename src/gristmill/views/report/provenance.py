@@ -173,7 +173,7 @@ class _LeakFacts(msgspec.Struct, frozen=True):
 
 
 def read_certificate(folder: Path, manifest: Manifest) -> Certificate | None:
-    """Return the results in check.json, or None if the file is missing, damaged, or for a different dataset."""
+    """Return the results in check.json, or None if the file is missing, damaged, or of another dataset version."""
     path = folder / CHECK
     try:
         report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)

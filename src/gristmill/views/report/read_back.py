@@ -1,6 +1,6 @@
 """Read the text of a file again, from its windows or from its source, cleaned as in the build.
 
-A text is accepted only if its digest equals the digest of the tokenized text in files.jsonl. So secrets that the build
+A text is accepted only if it has the digest that files.jsonl records for the tokenized text. So secrets that the build
 redacted remain redacted, and a changed source is rejected.
 """
 
@@ -38,7 +38,7 @@ ENDPOINT_PLACEHOLDER = "URL"
 
 
 def config_from_manifest(manifest: Manifest) -> Config:
-    """Return the configuration of a build. Manifests do not record sources and output, so these are placeholders."""
+    """Return the configuration of a build, with placeholders for the paths of the sources and the output."""
     try:
         named = manifest.settings.items()
         tree: dict[str, Any] = {name: dict(one) if isinstance(one, Mapping) else one for name, one in named}
@@ -46,7 +46,11 @@ def config_from_manifest(manifest: Manifest) -> Config:
         tree["rewrite"]["endpoint"] = ENDPOINT_PLACEHOLDER
         return msgspec.convert({**tree, "sources": ["."], "out": "."}, Config)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError, ConfigError) as error:
-        raise DatasetError(f"the manifest is damaged: invalid settings ({error!r}). Build the dataset again.") from None
+        is_readable = isinstance(error, msgspec.ValidationError | ConfigError)
+        detail = f" ({str(error).removesuffix('.')})" if is_readable else ""
+        raise DatasetError(
+            f"the manifest is damaged: it has invalid settings{detail}. Build the dataset again."
+        ) from None
 
 
 class Missing(NamedTuple):
@@ -56,7 +60,7 @@ class Missing(NamedTuple):
 
 
 SOURCE_UNKNOWN = Missing("the source of the file is unknown. Pass the source with --source")
-TABLE_ROW = Missing("the file is a row of a table, and such rows cannot be read again")
+TABLE_ROW = Missing("the file is in no source folder, and rows of tables cannot be read again")
 FILE_GONE = Missing("the file is no longer in its source")
 SOURCE_CHANGED = Missing("the file has changed since the build")
 
@@ -91,7 +95,7 @@ def _has_digest_of(row: FileRow, text: bytes) -> bool:
 
 
 def find_sources(dataset: Dataset, given: Sequence[str]) -> SourceTexts:
-    """Open the given sources. By default, open the local sources of the last build, if its settings match."""
+    """Open the given sources. By default, open the local sources of the last build, if the dataset has its settings."""
     return SourceTexts(given or _recorded_sources(dataset), dataset.manifest)
 
 

@@ -89,7 +89,8 @@ def _lead(facts: Facts) -> str:
         rows = f"one text per file{with_tokenizer}"
     return (
         f"A training dataset from {_sources(sources)}: {rows}. "
-        f"Format {join_words(facts.formats)}, preset {facts.preset}, built on {provenance.started_at[:10]}."
+        f"{'Format' if len(facts.formats) == 1 else 'Formats'} {join_words(facts.formats)}, preset {facts.preset}, "
+        f"built on {provenance.started_at[:10]}."
     )
 
 
@@ -160,8 +161,8 @@ def report(
     """Write the report on a dataset and return its path.
 
     With `other`, the report is on `other`, compared with `folder`. Dropped near-duplicates are read from the folders
-    `sources`. `out` defaults to report.html in the folder of the dataset. Raise OutputError if `out` cannot be written,
-    or if it exists and is not a report.
+    `sources`, by default from the sources of the last build, if they still exist. `out` defaults to report.html in the
+    folder of the dataset. Raise OutputError if `out` cannot be written, or if it exists and is not a report.
     """
     require_report()
     scripts = chart_scripts()

@@ -267,7 +267,7 @@ class Lengths:
     def __init__(self) -> None:
         self._values: Values = {split: Counter() for split in Split}
         self.num_without_windows = 0
-        """Number of kept files without a window."""
+        """Number of kept files without a row, because none of their windows were drawn."""
 
     def add(self, row: FileRow) -> None:
         if row.status == "kept" and row.split is not None:
@@ -327,11 +327,11 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     windows_by_kind: Counter[str]
     """Number of windows of each kind: `fresh`, `repeats` and `variants`."""
     rows_by_file: dict[FileKey, list[int]]
-    """For each requested file, the indexes of the rows that contain its windows."""
+    """For each requested file, the indexes of the rows that contain its windows, without variants and repeats."""
 
 
 def read_rows(dataset: Dataset, files: Collection[FileKey], advance: Callable[[int], None]) -> RowCounts:
-    """Read all rows once. Count ids and windows, and record which rows contain windows of `files`."""
+    """Read all rows once. Count their ids and windows, and record which rows contain windows of `files`."""
     counts = RowCounts(row_lengths={}, redundancy=[], windows_by_kind=Counter(), rows_by_file={})
     for split in Split:
         if split in dataset.manifest.splits:

@@ -290,8 +290,8 @@ def _redundancy_figure(facts: Facts) -> Figure:
     lines = [line for line in facts.redundancy if _num_ids(line)]
     train = next((line for line in lines if line.split is Split.TRAIN), lines[0])
     caption = (
-        f"In {train.split}, text that no earlier window has takes {share_text(train.fresh, _num_ids(train))} of the "
-        f"{unit}. Text that the previous window also has takes {share_text(train.overlap, _num_ids(train))}."
+        f"In {train.split}, text in no earlier window makes up {share_text(train.fresh, _num_ids(train))} of the "
+        f"{unit}. Text that is also in the previous window makes up {share_text(train.overlap, _num_ids(train))}."
     )
     chart = Bars(
         labels=[label(str(line.split)) for line in lines],

@@ -47,10 +47,10 @@ def section_from_diff(difference: Difference, old: Facts, new: Facts) -> Section
 def _summary(difference: Difference) -> str:
     if difference.is_same:
         return "The rows are the same. Only their format may differ."
-    counts = [f"{one.count:,} {FILE_KINDS[kind]}" for kind, one in difference.files.items() if one.count]
+    counts = [f"{FILE_KINDS[kind]} ({one.count:,})" for kind, one in difference.files.items() if one.count]
     files = f" Files: {'; '.join(counts)}." if counts else ""
     step = "no new version" if difference.step is Step.NONE else f"a new {difference.step.upper()} version"
-    summary = f"The rows differ.{files} The change requires {step}: {difference.why}."
+    summary = f"The rows differ.{files} The change requires {step} ({difference.why})."
     tokenizers_differ = any(one.name == "sha256" for one in difference.tokenizer)
     return f"{summary} {TOKENIZERS_DIFFER}" if tokenizers_differ else summary
 
@@ -151,7 +151,7 @@ def _files_html(difference: Difference) -> Iterator[str]:
             continue
         items = [list_item_html(one.file, _change_text(one)) for one in changes.examples]
         num_more = changes.count - len(changes.examples)
-        items += [f"<li>… and {num_more:,} more, listed by gristmill diff --all</li>"] if num_more else []
+        items += [f"<li>… and {num_more:,} more, listed by gristmill diff OLD NEW --all</li>"] if num_more else []
         title = f"{counted(changes.count, 'file')}: {FILE_KINDS[kind]}"
         yield from collapsible(title, [f'<ul class="keys">{"".join(items)}</ul>'])
 

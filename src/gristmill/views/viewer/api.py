@@ -35,7 +35,7 @@ class JoinedText(NamedTuple):
 
     ids: list[int]
     edges: list[tuple[int, int]]
-    """For each window: the index in `ids` of its first token, and its row."""
+    """For each window: the index in `ids` of its first token, and the index of its row in the split."""
     gaps: list[tuple[int, int]]
     """For each gap: the index in `ids` of the token after the gap, and the number of missing tokens."""
 
@@ -95,7 +95,7 @@ def _joined_text(
 
 
 def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int]], file: FileRow) -> JoinedText:
-    """Join windows, which are sorted by start. Each is given with its row."""
+    """Join windows, which are sorted by start. Each window is given with the index of its row."""
     spans = join_windows(loaded.dataset, [one for one, _ in windows])
     if spans is None:
         raise DatasetError(
@@ -128,7 +128,7 @@ def _note(loaded: LoadedDataset, file: FileRow, joined: JoinedText, num_windows:
     if file.status == "kept" and len(joined.ids) >= MAX_TOKENS < (file.tokens or 0):
         notes.append(f"Only the first {counted(len(joined.ids), 'token')} of the text are displayed.")
     elif joined.gaps:
-        notes.append("Tokens that are in no window are not displayed. The build cut them or did not sample them.")
+        notes.append("Tokens that are in no row are not displayed. The build cut them or did not sample them.")
     if num_windows > MAX_WINDOWS:
         notes.append(f"Only the first {MAX_WINDOWS:,} of {counted(num_windows, 'window')} are listed.")
     if joined.ids and not loaded.dataset.tokenizer.gives_text_back:
@@ -153,7 +153,7 @@ NO_BUILD_FACTS: dict[str, Any] = {
     "kept": 0,
     "dropped": 0,
 }
-"""Facts of a dataset that was not made by a build."""
+"""Values of the build facts for a dataset that `gristmill build` did not make."""
 
 
 def dataset(loaded: LoadedDataset, _: Query) -> Answer:
@@ -211,7 +211,7 @@ def _listed_row(loaded: LoadedDataset, number: int) -> dict[str, Any]:
         "row": row,
         "num_ids": len(read.ids),
         "windows": [_listed_window(loaded, window) for window in read.windows],
-        "text": _excerpt(decode_text(first, loaded.dataset.tokenizer)),
+        "text": _excerpt(decode_text(first, loaded.dataset.tokenizer, f"{split}:{row}")),
     }
 
 
@@ -220,7 +220,7 @@ def _listed_window(loaded: LoadedDataset, window: Window) -> dict[str, Any]:
 
 
 def _license(loaded: LoadedDataset, repo: str, path: str) -> str | None:
-    """Return the license of a file, or None if the file has none or files.jsonl is not indexed yet."""
+    """Return the license of a file, or None if the file has none or while files.jsonl is not indexed."""
     files = loaded.index.files
     return None if files is None else files.license_of(repo, path)
 

@@ -78,8 +78,12 @@ def write_file_index(table: Path, folder: Path, advance: Advance) -> None:
 
 def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None:
     order = np.argsort(keys, kind="stable")
-    if (np.diff(keys[order]) == 0).any():
-        raise DatasetError(f"{str(table)!r} is damaged: it lists a file twice. Build the dataset again.")
+    repeated = np.flatnonzero(np.diff(keys[order]) == 0)
+    if len(repeated):
+        first, second = (order[repeated[0] : repeated[0] + 2] + 1).tolist()
+        raise DatasetError(
+            f"{str(table)!r} is damaged: lines {first:,} and {second:,} list the same file. Build the dataset again."
+        )
     write_array(folder / "key.npy", keys[order])
     write_array(folder / "keyed.npy", order.astype(np.uint32))
 
@@ -111,7 +115,9 @@ class FileTable:
         except OSError as error:
             raise DatasetError(f"cannot read {str(self._table)!r}: {error.strerror}.") from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DatasetError(f"{str(self._table)!r} is damaged: {error}. Build the dataset again.") from None
+            raise DatasetError(
+                f"line {number + 1:,} of {str(self._table)!r} is damaged: {error}. Build the dataset again."
+            ) from None
 
     def find(self, repo: str, path: str) -> int | None:
         """Return the number of a file, or None if files.jsonl does not list the file."""

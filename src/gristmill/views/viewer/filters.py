@@ -1,6 +1,7 @@
 """The filters of a request, and the rows that match the filters.
 
-A mask over files is converted to a mask over windows. A row matches if one of its windows matches.
+Filters by language, license and path select files by a mask (one boolean per file), which is converted to a mask over
+windows. A row matches if one of its windows matches all filters.
 """
 
 import threading
@@ -56,7 +57,7 @@ class MatchingRows(NamedTuple):
     """The rows that match some filters."""
 
     rows: Sequence[int] | npt.NDArray[np.uint32]
-    """Row numbers that count through all splits, in ascending order."""
+    """Numbers of the rows, counted from 0 across all splits, in ascending order."""
     windows: npt.NDArray[np.uint32] | None
     """Indexes of the matching windows in the window table, or None if all windows of these rows match."""
 

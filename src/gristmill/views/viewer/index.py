@@ -81,7 +81,7 @@ class _StoppedError(Exception):
 def _dataset_stamp(folder: Path, record: RowsRecord) -> str:
     """Return a digest that identifies the dataset and the current state of the files that the index is built from.
 
-    Other files do not change the digest, for example if a format is added.
+    Changes to other files, such as an added format, do not change the digest.
     """
     format_read = record.formats[0]
     names = {FILES, *(name for name, facts in record.files.items() if facts.format == format_read)}
@@ -137,7 +137,7 @@ class Index:
 
     @property
     def progress(self) -> IndexState:
-        """Progress of the index for requests that need only row offsets. They also work without files.jsonl."""
+        """Progress for requests that need only the row offsets of the index. Such requests work without files.jsonl."""
         return IndexState(is_ready=False, fraction_done=round(self._fraction_done, 3), error=None)
 
     def _run(self) -> None:
@@ -177,7 +177,7 @@ class Index:
             write_atomically(unfinished / CHECKSUMS, msgspec.json.encode(_checksums(unfinished)), is_synced=False)
             os.rename(unfinished, folder)
             if not self._try_open(folder):
-                raise OSError("the index cannot be read back")
+                raise OSError("the written files cannot be read")
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -205,8 +205,8 @@ class Index:
 
 def _no_manifest_message(record: RowsRecord) -> str:
     return (
-        f"this dataset was made by {record.made_by} and has no {FILES}. Its rows can be read and searched, but not "
-        "filtered, and there are no pages for files."
+        f"this dataset was made by {record.made_by} and has no {FILES}. Its rows can be read and searched. The "
+        "only filter is the split, and there are no pages for files."
     )
 
 

@@ -169,7 +169,7 @@ def _hits(scope: Scope, matcher: Matcher, split: Split, row: int) -> Iterator[Hi
     dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
     read = read_row(dataset, split, row)
     for window in _matching_windows(scope, read.windows, dataset.row_numbers.number(split, row)):
-        text = decode_text(read.content(window), tokenizer)
+        text = decode_text(read.content(window), tokenizer, f"{split}:{row}")
         for match in matcher.matches(text):
             yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
 

@@ -1,4 +1,4 @@
-"""view(): serve a web page for browsing a dataset, only to browsers on this machine, until Ctrl-C."""
+"""view(): serve a web page for browsing a dataset until Ctrl-C. Only browsers on this machine can open the page."""
 
 import os
 import sys

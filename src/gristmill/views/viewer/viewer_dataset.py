@@ -37,7 +37,7 @@ class NotIndexedError(Exception):
 
 
 class RowNumbers:
-    """Row numbers that count through all splits, from 0."""
+    """Numbers of the rows, counted from 0 across all splits."""
 
     def __init__(self, record: RowsRecord) -> None:
         counts = [record.splits[split].windows if split in record.splits else 0 for split in Split]
@@ -151,9 +151,14 @@ class PlainJsonl:
         return self._front_offsets[row], self._front_offsets[row + 1]
 
 
-def decode_text(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer) -> str:
-    """Decode ids. A character that is cut by the edge of a window becomes U+FFFD."""
+def decode_text(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer, row_name: str) -> str:
+    """Decode ids. A character that is cut by the edge of a window becomes U+FFFD.
+
+    `row_name` is the row of the ids for an error message, like `test:12`.
+    """
     try:
         return tokenizer.decode(ids).decode("utf-8", "replace")
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise DatasetError(f"a row is damaged: cannot decode its ids ({error!r}). Build the dataset again.") from None
+    except (LookupError, TypeError, ValueError, OverflowError):
+        raise DatasetError(
+            f"row {row_name} is damaged: the tokenizer cannot decode its ids. Build the dataset again."
+        ) from None

@@ -122,7 +122,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def delete_viewer_folder(dataset: Path) -> int:
-    """Delete the viewer folder of a dataset and return the number of bytes deleted. Other files are kept.
+    """Delete the viewer folder of a dataset and return the number of bytes deleted. Files that users added are kept.
 
     Raises OutputError if a viewer is building its index or if a file cannot be deleted.
     """

@@ -1,6 +1,6 @@
 """Index of the rows: arrays with the facts of each window, and the offset of each row in its file.
 
-Row numbers count through all splits. A row has one window, or several windows if it is packed.
+Rows are numbered from 0 across all splits. A row has one window, or several windows if it is packed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,11 +34,11 @@ COLUMNS: dict[str, np.dtype[Any]] = {
 """Columns of the window table, 34 bytes per window."""
 OFFSET = np.dtype(np.uint64)
 VARIANT_KINDS = ("", *VariantKind)
-"""Variant kinds, indexed by code. Code 0 is the original file."""
+"""Variant kinds, indexed by code. Code 0 is a window of the original file."""
 FIM_FORMS = ("", *FimForm)
 """Fill-in-the-middle forms, indexed by code. Code 0 is a window without fill-in-the-middle."""
 ROWS_PER_BLOCK = 256
-"""Small enough that a request waits only briefly for a block to finish."""
+"""Number of rows written at once, so small that a request waits only briefly for a block to finish."""
 
 Numbers = npt.NDArray[np.uint32]
 Advance = Callable[[int], None]
@@ -46,7 +46,10 @@ Advance = Callable[[int], None]
 
 
 def write_window_index(dataset: ViewerDataset, files: FileTable | None, folder: Path, advance: Advance) -> None:
-    """Read every row once and write the index of windows and offsets. Without a file table, write only offsets."""
+    """Read every row once and write the index of windows and offsets.
+
+    Without a file table, no windows are written. Offsets are only written for uncompressed JSONL.
+    """
     with ExitStack() as stack:
         columns = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in COLUMNS.items()}
         offsets = stack.enter_context(ArrayFile(folder / "offset.npy", OFFSET))
@@ -131,8 +134,8 @@ def _write_block(
             *window.lines,
             window.repeat,
             num_ids,
-            _code(window.variant, VARIANT_KINDS, "variant kind"),
-            _code(window.fim, FIM_FORMS, "fill-in-the-middle form"),
+            _code(window.variant, VARIANT_KINDS, "variant kind", split),
+            _code(window.fim, FIM_FORMS, "fill-in-the-middle form", split),
         )
         for (row, window, num_ids), number in zip(entries, numbers, strict=True)
     ]
@@ -166,11 +169,13 @@ def _require_file(number: int | None, window: Window, split: Split) -> int:
     return number
 
 
-def _code(value: str, known_values: tuple[str, ...], noun: str) -> int:
+def _code(value: str, known_values: tuple[str, ...], noun: str, split: Split) -> int:
     try:
         return known_values.index(value)
     except ValueError:
-        raise DatasetError(f"a row is damaged: unknown {noun} {value!r}. Run `gristmill check` for details.") from None
+        raise DatasetError(
+            f"a row of {split} is damaged: unknown {noun} {value!r}. Run `gristmill check` for details."
+        ) from None
 
 
 class WindowTable:

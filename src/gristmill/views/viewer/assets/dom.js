@@ -1,4 +1,4 @@
-// Creation of elements. Content of a dataset is only ever inserted as text, never as markup.
+// Creation of elements. Content of a dataset is always inserted as text, never as markup.
 
 /** Returns a new element: make("a", {class: "row", href: "/", on: {click: …}}, "text", child) */
 export function make(name, attributes = {}, ...children) {

@@ -109,7 +109,7 @@ function cellClass(cell, column) {
   return column ? null : "reason";
 }
 
-/** Returns the detail of the drop reason. Adds the duplicate that was kept, unless the detail names it. */
+/** Returns the detail of the drop reason, followed by the duplicate that was kept if the detail does not name it. */
 function detailText({ detail, twin }) {
   const isNamed = !twin || detail?.includes(twin);
   return printable([detail, isNamed ? null : `duplicate of ${twin}`].filter(Boolean).join("; "));

@@ -69,7 +69,11 @@ function fileFacts(file, commit) {
   ]);
 }
 
-const drawText = ([times, more]) => `each window ${counted(times, "time")}, plus ${counted(more, "window")} once more`;
+/** Describes sampling: each window has `times` rows, and `more` of the windows have one more row. */
+function drawText([times, more]) {
+  if (!times) return more ? `${counted(more, "window")} in one row each, the other windows in no row` : "no window";
+  return `${counted(times, "row")} per window${more ? `, and one more row for ${counted(more, "window")}` : ""}`;
+}
 
 /** Links to a duplicate in the same source. In a name from another source, it is unknown where the path begins. */
 function duplicateLink({ repo, twin }) {
@@ -160,7 +164,7 @@ function windowStarts({ windows, edges, gaps, file }) {
     starts.set(token, { line: window.lines[0], edge: starts.get(token)?.edge ?? link });
   }
   for (const [token, number] of gaps) {
-    const head = make("div", { class: "head" }, `Not in any window: ${counted(number, "token")}`);
+    const head = make("div", { class: "head" }, `Not in any row: ${counted(number, "token")}`);
     starts.set(token, { ...starts.get(token), head });
   }
   return starts;

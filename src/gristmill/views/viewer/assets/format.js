@@ -27,7 +27,7 @@ function escape(character) {
 
 export const rowId = (split, row) => `${split}:${row}`;
 
-/** Returns true if the row records lines and fresh tokens. Rows that no build wrote may lack both. */
+/** Returns true if the row records its lines and number of fresh tokens. Rows that no build wrote may lack both. */
 export const hasBuildFacts = (window) => window.lines[0] > 0;
 
 export const lines = ([first, last]) =>
