@@ -11,7 +11,7 @@ from gristmill import Config, OutputConfig, SplitConfig, VariantsConfig, build, 
 from gristmill.cards.croissant import croissant
 from gristmill.core.layout import CROISSANT
 from gristmill.core.manifest import FileFacts
-from gristmill.core.records import Split, VariantKind
+from gristmill.core.records import DropReason, Split, VariantKind
 from support.card_inputs import HOSTILE, hostile_manifest, with_parquet, write_sources
 from support.late_imports import Late
 
@@ -130,6 +130,13 @@ def test_hostile_names_do_not_change_the_structure(built, name, tmp_path):
 def test_version_is_1_0_0(built):
     folder, manifest = built["plain"]
     assert open_card(folder, manifest).metadata.version == "1.0.0"
+
+
+def test_files_dropped_for_secrets_are_mentioned(built):
+    _, manifest = built["plain"]
+    counts = msgspec.structs.replace(manifest.counts, redactions={}, dropped_by_reason={DropReason.HOLDS_SECRET: 3})
+    card = json.loads(croissant(msgspec.structs.replace(manifest, counts=counts)))
+    assert card["rai:personalSensitiveInformation"] == ["Files with secrets were dropped: 3."]
 
 
 def test_provenance_and_settings_are_recorded(built):

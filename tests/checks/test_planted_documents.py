@@ -87,7 +87,7 @@ def test_respelling_at_wrong_position_is_reported(planted, source):
     file = next(file for file in planted.files if file["path"] == "end.py")
     file["respellings"][0]["at"] += 1
     failed = planted.check(sources=[str(source)])
-    assert "line 1 has no space where <|endoftext|> was respelled" in failed["windows"][0]
+    assert "line 1 has no space where the build inserted one into <|endoftext|>" in failed["windows"][0]
     assert "source" in failed
 
 

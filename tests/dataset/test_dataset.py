@@ -118,7 +118,7 @@ def test_data_file_with_an_impossible_name_is_missing(built, tmp_path):
 def test_windows_outside_their_row_are_rejected():
     segment = {"path": "a", "repo": "b", "at": 0, "length": 3}
     assert split_windows({"segments": [segment], "input_ids": [1, 2, 3]}) == [{**segment, "input_ids": [1, 2, 3]}]
-    with pytest.raises(DatasetError, match=r"a row is damaged: .* its windows have more than its 3 ids"):
+    with pytest.raises(DatasetError, match=r"a row is damaged: .* the windows exceed the 3 ids of the row"):
         split_windows({"segments": [segment] * 2, "input_ids": [1, 2, 3]})
 
 

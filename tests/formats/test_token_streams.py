@@ -327,7 +327,7 @@ def test_positions_outside_the_stream_are_reported(format_, tmp_path, column, va
     windows[column] = value
     windows.flush()
     with pytest.raises(
-        DatasetError, match=r"'.*train.windows.npy' is damaged: .* is not a valid range of 7 ids. Build"
+        DatasetError, match=r"'.*train.windows.npy' is damaged: the record of row 0 .* in a stream of 7 ids"
     ):
         read_all(format_, tmp_path / "out")
 

@@ -302,7 +302,7 @@ def test_unusual_file_names_are_preserved(tree, tmp_path):
     ("files", "message"),
     [
         ({}, "there are no files"),
-        ({"a.bin": b"\0", "b.bin": b"\1\0"}, "no usable file in.*2 files found, none kept \\(2 binary\\).*a.bin"),
+        ({"a.bin": b"\0", "b.bin": b"\1\0"}, "no usable file in.*2 files found, none kept \\(2 binary: .*a.bin"),
         ({".gitignore": "*", "x.py": "x"}, "there are no files"),
     ],
 )

@@ -145,7 +145,7 @@ def test_check_restores_the_original_text_from_the_rows(rewritten_dataset, sourc
     report = check(rewritten_dataset, [str(source)], workers=1)
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "fim"]
-    assert re.fullmatch(r"\d+ rows of \d+ files restored", verdict.summary)
+    assert re.fullmatch(r"\d+ rows of \d+ files checked", verdict.summary)
 
 
 def test_manifest_counts_windows_by_form_and_kind(rewritten_dataset):
@@ -430,7 +430,7 @@ def test_summary_explain_and_show_describe_rewritten_windows(source, tokenizer, 
     done = called("build", source, "--out", tmp_path / "out", *words)
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"fim +\d+ of \d+ chosen train files rewritten in \d+ windows \(\d+ psm, \d+ spm\), rate 1", done.stdout
+        r"fim +rate 1: \d+ of \d+ chosen train files rewritten, in \d+ windows \(\d+ psm, \d+ spm\)", done.stdout
     )
     number, row = next((number, row) for number, row in enumerate(rows_of(tmp_path / "out")) if row["fim"])
     explained = called("explain", tmp_path / "out", row["path"]).stdout

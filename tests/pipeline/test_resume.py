@@ -410,7 +410,7 @@ def test_other_commands_are_refused_until_a_running_build_is_killed(small, tmp_p
     source, out = small[1], tmp_path / "out"
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=workers))
     with waiting_process(build_that_waits, config, tmp_path / "mark") as process:
-        expected = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        expected = (3, f"another build into {str(out)!r} is running. Wait until it has ended.")
         assert refusal(called("build", source, "--out", out)) == expected
         assert refusal(called("clean", out)) == expected
         assert refusal(called("prepare", source, "--out", out, "--shard", "1/2")) == expected
@@ -436,7 +436,7 @@ def test_shards_can_be_prepared_concurrently_but_builds_are_refused(small, tmp_p
     source, out = small[1], tmp_path / "out"
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1))
     with waiting_process(shard_that_waits, config, tmp_path / "mark") as process:
-        expected = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        expected = (3, f"another build into {str(out)!r} is running. Wait until it has ended.")
         assert refusal(called("build", source, "--out", out)) == expected
         assert refusal(called("clean", out)) == expected
         assert refusal(called("decide", source, "--out", out)) == expected

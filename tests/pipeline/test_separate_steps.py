@@ -283,21 +283,24 @@ def test_steps_after_a_build_reuse_its_parts(source, tmp_path):
 def test_missing_shard_is_named(source, tmp_path):
     config = config_for(source, tmp_path / "out")
     with pytest.raises(
-        DatasetError, match=r"^no results of gristmill prepare found\. Run gristmill prepare --shard 1/1 first"
+        DatasetError, match=r"^no results of gristmill prepare found\. First run gristmill prepare --shard 1/1 with"
     ):
         decide_all(config)
     prepare_shard(config, Shard(1, 3))
     prepare_shard(config, Shard(3, 3))
-    with pytest.raises(DatasetError, match=r"^shard 2/3 of prepare is missing.* Run gristmill prepare --shard 2/3 aga"):
+    with pytest.raises(
+        DatasetError, match=r"^shard 2/3 of prepare is missing.* Run gristmill prepare --shard 2/3 with"
+    ):
         decide_all(config)
     with pytest.raises(
-        DatasetError, match=r"^no results of gristmill decide found for these settings.* Run gristmill decide first"
+        DatasetError,
+        match=r"^no results of gristmill decide found for these settings\. First run gristmill decide with",
     ):
         shape_shard(config, Shard(1, 1))
     prepare_shard(config, Shard(2, 3))
     decide_all(config)
     with pytest.raises(
-        DatasetError, match=r"^no results of gristmill shape found\. Run gristmill shape --shard 1/1 first"
+        DatasetError, match=r"^no results of gristmill shape found\. First run gristmill shape --shard 1/1 with"
     ):
         finish_all(config)
     shape_shard(config, Shard(2, 2))
@@ -407,9 +410,16 @@ def test_commands_report_errors_in_one_line(source, tmp_path):
     )
     assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2
     code, line = refusal(called("decide", *words))
-    assert (code, line) == (4, "no results of gristmill prepare found. Run gristmill prepare --shard 1/1 first.")
+    assert (code, line) == (
+        4,
+        "no results of gristmill prepare found. First run gristmill prepare --shard 1/1 with the same sources and options.",
+    )
     code, line = refusal(called("finish", *words))
-    assert (code, line) == (4, "no results of gristmill decide found for these settings. Run gristmill decide first.")
+    assert code == 4
+    assert line == (
+        "no results of gristmill decide found for these settings. First run gristmill decide with the same sources "
+        "and options."
+    )
     done = called("prepare", *words, "--shard", "1/1", "--json")
     assert (done.returncode, done.stdout) == (0, '{"batches": 1}\n')
     assert "decided" in called("decide", *words).stdout

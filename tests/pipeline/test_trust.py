@@ -422,7 +422,7 @@ def test_package_manifest_turns_two_license_files_into_a_choice(tmp_path):
     conflict = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
     assert (row["license"], row["license_from"]) == ("NOASSERTION", conflict)
     assert sum(conflict in warning for warning in manifest.warnings) == 1
-    assert f"NOASSERTION: not determined by {conflict}" in explanation_text(
+    assert f"NOASSERTION: no license could be determined from {conflict}" in explanation_text(
         explain_file(tmp_path / "out", "src/lib.rs")
     )
 

@@ -430,7 +430,7 @@ def test_file_that_kills_workers_is_named_or_has_no_variant(source, tmp_path, wo
         split=SplitConfig(shares="100/0/0"),
         run=RunConfig(workers=workers),
     )
-    with pytest.raises(OutputError, match=r"project/calendar.py could not be rewritten: its worker died"):
+    with pytest.raises(OutputError, match=r"project/calendar.py could not be varied: its worker died"):
         in_a_process(build_dying_at_a_variant, config)
     run = RunConfig(workers=workers, skip_failed=True)
     in_a_process(build_dying_at_a_variant, msgspec.structs.replace(config, run=run))

@@ -187,7 +187,7 @@ def test_unknown_or_missing_format_is_reported(make_dataset, tmp_path):
         export(tmp_path / "out", "xml")
     with pytest.raises(ConfigError, match=r"output.formats must be one or several of jsonl, .* got xml"):
         OutputConfig(formats=["xml"])
-    with pytest.raises(DatasetError, match=r"has jsonl but not bin\. Run gristmill export --format bin"):
+    with pytest.raises(DatasetError, match=r"format bin, only jsonl\. Run gristmill export .*out --format bin"):
         open_dataset(tmp_path / "out").stored_split("bin", "train")[0]
     assert run(["export", str(tmp_path / "out")]) == 2
     assert OutputConfig(formats=["bin", "jsonl", "bin"]).formats == ["jsonl", "bin"]
@@ -300,7 +300,7 @@ def test_check_finds_wrong_padding(make_dataset, tmp_path):
     ids = [[*row[:-1], 7] for row in rows.column("input_ids").to_pylist()]
     changed = rows.set_column(0, "input_ids", pyarrow.array(ids, rows.schema.field("input_ids").type))
     pyarrow.parquet.write_table(changed, tmp_path / "x")
-    assert "its padding differs from the padding that a build writes" in str(
+    assert "the padding of a row differs from the padding that a build writes" in str(
         check_with_content(tmp_path / "out", "parquet/test.parquet", (tmp_path / "x").read_bytes())
     )
 

@@ -218,10 +218,11 @@ def test_selected_formats_are_uploaded_with_their_own_manifest(hub, push, datase
     assert contents(dataset, ["manifest.json"]) == before
 
 
-def test_missing_format_is_named(push):
+def test_missing_format_is_named(push, dataset):
     code, _, err = push("--format", "mds")
     assert code == 2
-    assert "--format 'mds': the dataset has only jsonl. Try gristmill export --format mds." in err
+    assert "--format mds: the dataset has no rows in this format, only in jsonl" in err
+    assert f"First run gristmill export {dataset} --format mds." in err
 
 
 def test_failed_check_prevents_the_upload(hub, push, dataset):

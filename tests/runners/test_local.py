@@ -177,8 +177,8 @@ def test_error_after_three_failures_names_the_task(tmp_path):
         with pytest.raises(OutputError) as caught:
             list(runner.map(run_task, tasks))
     assert str(caught.value) == (
-        "a task failed 3 times (its worker died (exit code -9), probably because it ran out of memory), at number 4. "
-        "Try fewer --workers."
+        "the task that makes number 4 failed 3 times: its worker died (exit code -9), probably because it ran out of "
+        "memory. Try fewer --workers."
     )
 
 

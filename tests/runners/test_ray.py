@@ -134,7 +134,7 @@ def test_large_results_arrive_complete(runner):
 def test_killed_worker_is_replaced(runner, tmp_path):
     tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
     done = dict(runner.as_completed(die_before_returning, tasks))
-    failed = TaskFailed("its worker died, probably because it ran out of memory")
+    failed = TaskFailed("its worker died, possibly because it ran out of memory")
     assert done == {number: failed if number == 5 else number for number in range(10)}
     assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
 
@@ -317,7 +317,7 @@ def test_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, chan
         pass
     assert str(caught.value) == (
         f"node {ray.util.get_node_ip_address()} does not see '{shared / 'second'}': "
-        "sources and the work folder must be in a folder that all machines share."
+        "sources and the work folder must be in folders that all machines share."
     )
 
 
@@ -432,5 +432,5 @@ def test_unreachable_address_is_a_one_line_error(address, message, monkeypatch):
 
 def test_without_ray_the_error_has_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"needs ray\. Install it: pip install 'gristmill\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs the package ray\. Install it: pip install 'gristmill\[ray\]'"):
         RayRunner(None, [], "auto").__enter__()

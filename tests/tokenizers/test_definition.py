@@ -130,7 +130,7 @@ CONTROL += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
 def with_added(base, names):
     """Add tokens that are not marked as special.
 
-    List plain tokens first, because `tokenizers` numbers added tokens by position.
+    `names` must begin with the plain tokens, because `tokenizers` numbers added tokens by position.
     """
     tree = json.loads(base)
     taken = tree["model"]["vocab"]
@@ -214,6 +214,7 @@ def test_html_strikethrough_is_not_the_end_token():
         {"added_tokens": {}},
         {"normalizer": []},
         {"model": {"type": "BPE", "vocab": {"a": 1 << 31}, "merges": []}},
+        {"model": {"type": "BPE", "vocab": {"a": 1 << 31}, "merges": []}, "added_tokens": []},
         {"model": {"type": "BPE", "vocab": {"a": -5}, "merges": []}},
     ],
 )

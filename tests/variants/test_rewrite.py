@@ -631,7 +631,7 @@ def test_untrusted_certificate_is_refused(tmp_path, certificate):
 def test_https_url_of_an_http_server_is_reported(tmp_path):
     with ChatServer() as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, url=server.url.replace("http:", "https:"))
-    assert "try http://" in outcome.reason
+    assert "write http:// instead of https://" in outcome.reason
 
 
 # Extracting the code.

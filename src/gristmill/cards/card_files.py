@@ -1,8 +1,8 @@
 """Write the cards of a dataset, README.md and croissant.json, and keep manual changes to them.
 
-The parts of README.md are the entries of its front matter and the text below. The parts of croissant.json are its
-properties. A part that differs from the card that gristmill wrote was changed manually and is kept. Parts from which
-programs locate the data files are always generated.
+A card consists of parts: in README.md, the entries of its front matter and the text below; in croissant.json, the
+properties. A part that differs from what gristmill wrote was changed manually and is kept. Parts from which programs
+locate the data files are always generated.
 """
 
 import json

@@ -1,7 +1,7 @@
 """croissant.json: the metadata of a dataset in Croissant 1.1, generated from the manifest only.
 
 The file lacks `url`, `creator`, `datePublished` and `citeAs`, which only the publisher can provide. It describes the
-rows in only one format, the one that most readers support. It lists every file of the dataset with its digest.
+rows in only one format, the one that most readers support. It lists every file in the manifest with its digest.
 """
 
 import json
@@ -18,7 +18,7 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import display_name, safe_title
 from gristmill.core.names import counted
 from gristmill.core.output_formats import FORMATS
-from gristmill.core.records import Split
+from gristmill.core.records import DropReason, Split
 
 FIRST_VERSION = "1.0.0"
 CROISSANT_1_1 = "http://mlcommons.org/croissant/1.1"
@@ -111,20 +111,26 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 def _responsibility(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     settings = (f"{name} = {value}" for name, value in notable_settings(manifest).items())
-    removed = ", ".join(f"{num:,} {display_name(kind)}" for kind, num in counts.redactions.items())
-    secrets_text = (
-        f"Secrets in known formats were removed: {removed}." if removed else "No secrets in known formats were found."
-    )
-    keeps_secrets = get_setting(manifest, "secrets", "action") == "keep"
     return {
         "rai:dataCollection": f"{counted(counts.found, 'file')} found in {counted(len(manifest.sources), 'source')}: "
         f"{counts.kept:,} kept and {counts.dropped:,} dropped. {FILES} has the reason for each dropped file.",
         "rai:dataPreprocessingProtocol": [display_name(one) for one in settings],
         "rai:dataLimitations": limitations(manifest),
-        "rai:personalSensitiveInformation": [
-            "The files were not scanned for secrets." if keeps_secrets else secrets_text,
-        ],
+        "rai:personalSensitiveInformation": [_secrets_text(manifest)],
     }
+
+
+def _secrets_text(manifest: Manifest) -> str:
+    if get_setting(manifest, "secrets", "action") == "keep":
+        return "The files were not scanned for secrets."
+    counts = manifest.counts
+    removed = ", ".join(f"{num:,} {display_name(kind)}" for kind, num in counts.redactions.items())
+    num_dropped = counts.dropped_by_reason.get(DropReason.HOLDS_SECRET, 0)
+    texts = [
+        *([f"Secrets in known formats were removed: {removed}."] if removed else []),
+        *([f"Files with secrets were dropped: {num_dropped:,}."] if num_dropped else []),
+    ]
+    return " ".join(texts) or "No secrets in known formats were found."
 
 
 def _file_objects(manifest: Manifest) -> list[dict[str, Any]]:
@@ -152,7 +158,7 @@ def encodings(name: str) -> str | list[str]:
 def _row_files(manifest: Manifest) -> list[str]:
     """Return the data files of the preferred format.
 
-    Compressed files are used only if there are no others, because mlcroissant cannot decompress them.
+    Compressed files are used only if no format has uncompressed files, because mlcroissant cannot decompress them.
     """
     by_format = [
         [name for files in data_files(manifest, one).values() for name in files]
@@ -197,7 +203,7 @@ def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _split_field() -> dict[str, Any]:
-    """Return the field that extracts the split from the file name, such as `train-00000-of-00002.jsonl`.
+    """Return the field that extracts the split from a file name such as `train-00000-of-00002.jsonl`.
 
     mlcroissant applies the regex twice, so the regex must also match its own result, the name of the split.
     """

@@ -69,6 +69,6 @@ def license_entries(spdx_ids: Iterable[str]) -> dict[str, Any]:
 
 
 def license_page(spdx: str) -> str:
-    """Return the URL of a license at spdx.org. Expressions and licenses unknown to SPDX are returned unchanged."""
+    """Return the URL of a license at spdx.org, or `spdx` itself if it is not a single SPDX id."""
     is_listed = SPDX_ID.fullmatch(spdx) and spdx != NOASSERTION and not spdx.startswith("LicenseRef-")
     return f"https://spdx.org/licenses/{spdx}.html" if is_listed else spdx

@@ -63,10 +63,14 @@ def _special_ids(manifest: Manifest) -> str:
     if manifest.has_documents:
         return "none, because rows are texts"
     if get_setting(manifest, "window", "pack") == "repo":
-        end = name_as_code([facts.end_id])
-        return f"the tokenizer's markers before each repository and each file, {end} after each repository"
-    ids = f"{name_as_code(list(facts.prefix))} before each window, {name_as_code(list(facts.suffix))} after each window"
-    return f"{ids}, {name_as_code(list(facts.closing))} after the last window of a file" if facts.closing else ids
+        end = "" if facts.end_id is None else f", {name_as_code([facts.end_id])} after each repository"
+        return f"repository tokens before each repository, file tokens before each file{end}"
+    places = (
+        (facts.prefix, "before each window"),
+        (facts.suffix, "after each window"),
+        (facts.closing, "after the last window of a file"),
+    )
+    return ", ".join(f"{name_as_code(list(ids))} {place}" for ids, place in places if ids) or "none"
 
 
 def repo_order_text(manifest: Manifest) -> str | None:

@@ -97,7 +97,8 @@ def _loading(manifest: Manifest) -> Iterator[str]:
 def _splits(manifest: Manifest) -> Iterator[str]:
     facts = manifest.decontamination
     yield "## Splits and leakage\n"
-    yield f"{_split_unit_text(manifest)} {DECONTAMINATION_TEXTS.get(facts.how, '')}\n"
+    yield f"{_split_unit_text(manifest)} Files in validation and test are held out from training."
+    yield f"{DECONTAMINATION_TEXTS.get(facts.how, '')}\n"
     rows = [
         (str(split), f"{facts.files_cut[split]:,}", f"{cut:,}", f"{cut / max(1, facts.tokens_before[split]):.2%}")
         for split, cut in facts.tokens_cut.items()
@@ -237,7 +238,7 @@ def _variants(manifest: Manifest) -> Iterator[str]:
     if not manifest.variants:
         return
     yield "## Variants\n"
-    yield "Train also contains variants of its files. The column `variant` has the kind of variant.\n"
+    yield "Train also contains variants (changed copies) of its files. The column `variant` has the kind of variant.\n"
     rows = [
         (
             str(kind),

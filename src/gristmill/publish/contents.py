@@ -17,6 +17,7 @@ from gristmill.checks.findings import Report, report_file
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import CARDS, CHECK, MANIFEST
 from gristmill.core.manifest import FileFacts, Manifest, file_facts, read_manifest, write_manifest
+from gristmill.core.names import shell_quote
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
 from gristmill.pipeline.work_folder import temporary_folder
@@ -44,7 +45,7 @@ def select_formats(folder: Path, manifest: Manifest, formats: Sequence[str] | No
 
     If formats are left out, yield a temporary folder with its own manifest and cards, and links to the data files.
     """
-    selected = _selected_formats(manifest, formats)
+    selected = _selected_formats(folder, manifest, formats)
     for name in (*manifest.files, MANIFEST, *CARDS):
         _require_inside(folder, name)
     if selected == manifest.formats:
@@ -73,12 +74,13 @@ def _link_files(folder: Path, manifest: Manifest, target: Path) -> None:
         raise OutputError(f"cannot write to {str(target)!r}: {error.strerror or error}.") from None
 
 
-def _selected_formats(manifest: Manifest, formats: Sequence[str] | None) -> list[str]:
+def _selected_formats(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> list[str]:
     for name in formats or ():
         if name not in manifest.formats:
             available = ", ".join(manifest.formats)
-            hint = f" Try gristmill export --format {name}." if name in FORMATS else ""
-            raise ConfigError(f"--format {name!r}: the dataset has only {available}.{hint}")
+            command = f"gristmill export {shell_quote(str(folder))} --format {name}"
+            advice = f"First run {command}." if name in FORMATS else f"Known formats: {', '.join(FORMATS)}."
+            raise ConfigError(f"--format {name}: the dataset has no rows in this format, only in {available}. {advice}")
     return [name for name in manifest.formats if formats is None or name in formats]
 
 

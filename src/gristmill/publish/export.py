@@ -31,6 +31,7 @@ from gristmill.core.layout import (
     write_atomically,
 )
 from gristmill.core.manifest import FileFacts, Manifest, read_manifest, write_manifest
+from gristmill.core.names import shell_quote
 from gristmill.core.output_formats import DOCUMENT_FORMATS, FORMATS
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
@@ -102,7 +103,7 @@ def _write(
     num_bytes = sum(facts.bytes for facts in dataset.manifest.files.values())
     with (
         LocalRunner(num_workers(workers, num_bytes)) as runner,
-        progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
+        progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="rows") as step,
     ):
         schema = Schema.of(dataset.manifest)
         write_shares(_write_task, tasks, files, runner, step, dataset=staging, schema=schema)
@@ -110,7 +111,7 @@ def _write(
     if missing_formats and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
             f"{str(dataset.folder)!r} is damaged: its rows do not match the content digest in its manifest. "
-            "Run gristmill check for details."
+            f"Run gristmill check {shell_quote(str(dataset.folder))} for details."
         )
     return files.facts
 
@@ -135,9 +136,10 @@ def _tasks(dataset: Dataset, name: str, staging: Path) -> Iterator[_Task]:
 
 
 def _next_document_start(stored: StoredSplit, row: int) -> int:
-    """Return the first row at or after `row` that starts a document.
+    """Return the first row at or after `row` that starts a document, or the number of rows if there is none.
 
-    Call this before workers are forked, so that workers inherit readers that have already located the rows.
+    Packed rows may be separated anywhere, so for them `row` itself is returned. Call this before workers are forked, so
+    that workers inherit readers that have already located the rows.
     """
     if stored.schema.is_packed:
         return row
@@ -167,7 +169,10 @@ def _move_into_dataset(
     names = sorted(path.name for path in staging.iterdir())
     for name in names:
         if os.path.lexists(folder / name):
-            raise OutputError(f"{str(folder / name)!r} already exists and is not part of the dataset. Move it.")
+            raise OutputError(
+                f"{str(folder / name)!r} already exists and is not part of the dataset. "
+                "Move it elsewhere, then export again."
+            )
     write_atomically(staging / MOVED_NAMES, "\n".join(names).encode(), is_synced=False)
     sync_tree(staging)
     for name in names:

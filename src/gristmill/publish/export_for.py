@@ -104,7 +104,7 @@ def _require_readable(manifest: Manifest, trainer: Trainer) -> None:
 
 
 def _find_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
-    """Return why the trainer cannot read the rows and how to build suitable rows, or None if it can read the rows."""
+    """Return why the trainer cannot read the rows, and how to build suitable rows. None if it can read the rows."""
     is_text = manifest.columns[0] == "text"
     if "weight" in manifest.columns or "weight" in manifest.segment_columns:
         return "the trainer does not read row weights. Build the dataset without --weights-only."
@@ -130,7 +130,7 @@ def _find_ids_mismatch(manifest: Manifest, trainer: Trainer) -> str | None:
     window = manifest.settings.get("window", {})
     if window.get("special_tokens") != "documents" or window.get("overlap"):
         return (
-            "the rows are for masked models: they overlap, or follow the tokenizer's template. "
+            "the rows are for masked models: they overlap, or have the special tokens of the tokenizer's template. "
             "Build the dataset with --preset causal."
         )
     if LABELS in manifest.columns or LABELS in manifest.segment_columns:
@@ -171,9 +171,10 @@ def _require_intact(dataset: Dataset) -> None:
 
 
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
-    """Write the tokenizer. Its eos_token is the token that ends documents.
+    """Write the tokenizer.
 
-    It also gets a pad_token, which some trainers need.
+    If documents end with a token, this token becomes the eos_token, and also the pad_token if the tokenizer has none.
+    Some trainers need a pad_token.
     """
     definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
     names: dict[int | None, str] = {token.id: token.content for token in definition.file.added_tokens or ()}

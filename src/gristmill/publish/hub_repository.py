@@ -32,7 +32,7 @@ MAX_REASON_CHARACTERS = 200
 TOKEN = re.compile(r"hf_\w{4,}|Bearer \S+", re.IGNORECASE)
 QUERY = re.compile(r"\?\S+")
 """Query part of a URL. In the URL of a storage service, it may contain a signature."""
-RETRY = "Push again: files that were uploaded are not sent again."
+RETRY = "Push again. Files that were already uploaded are not sent again."
 
 ADVICE = {
     400: "Check the YAML header of README.md, and that --revision is a branch.",
@@ -50,7 +50,7 @@ ADVICE = {
 
 @contextmanager
 def translate_errors(action: str, error_type: type[GristmillError]) -> Iterator[None]:
-    """Raise any exception as `error_type`, with the action and advice in the message.
+    """Raise any exception except GristmillError as `error_type`, with the action and advice in the message.
 
     All exceptions are caught, because their classes differ between versions of huggingface_hub.
     """
@@ -254,7 +254,9 @@ class Repository:
                 self._api.create_branch(**self._repo, branch=self.revision, exist_ok=True)
         found = remote if remote is not None and remote.has_revision else self.read_contents()
         if found is None or (private and not found.private):
-            raise OutputError(f"{self.url} was not created as requested. Check it on the Hub, then push again.")
+            raise OutputError(
+                f"{self.url} was not created as requested. Check the repository on the Hub, then push again."
+            )
         return found
 
     def commit(
@@ -296,14 +298,12 @@ class Repository:
     def _require_uploaded(self, commit: str, files: Sequence[UploadFile], deleted: Sequence[str]) -> None:
         """Raise if the repository does not have these files, or still has a deleted file."""
         found = self._list_files(commit)
-        differing_names = [
-            file.name for file in files if file.name not in found or not found[file.name].has_content_of(file)
-        ]
-        differing_names += [name for name in deleted if name in found]
-        if differing_names:
-            raise OutputError(
-                f"{differing_names[0]!r} in {self.url} differs from the upload. Check it on the Hub, then push again."
-            )
+        for file in files:
+            if file.name not in found or not found[file.name].has_content_of(file):
+                raise OutputError(f"{file.name!r} in {self.url} differs from the uploaded file. Push again.")
+        for name in deleted:
+            if name in found:
+                raise OutputError(f"{name!r} is still in {self.url}, although the push deleted it. Push again.")
 
 
 def import_hub() -> Any:

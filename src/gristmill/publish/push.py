@@ -40,7 +40,7 @@ def push(
     progress: Progress | None = None,
     workers: int | Literal["auto"] = "auto",
 ) -> PushResult:
-    """Check a dataset for publication and, with `upload`, upload it to the Hugging Face Hub.
+    """Check a dataset for publication. With `upload`, upload it to the Hugging Face Hub if all safety checks pass.
 
     `allow` names safety checks to override. A safety check that fails is recorded in the result, not raised.
     """

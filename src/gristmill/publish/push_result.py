@@ -86,13 +86,17 @@ def push_text(push: PushResult, *, upload: bool) -> str:
         _repository_line(push),
         *_name_lines("deletes", push.deleted),
         *_name_lines("skips", push.skipped),
-        f"note     files.jsonl lists the names of all {counted(push.num_names, 'file')} found, including dropped ones",
+        f"note     {_names_note(push)}",
         "",
         *_gate_lines(gates),
         "",
         _outcome(push, upload=upload),
     ]
     return "\n".join(lines)
+
+
+def _names_note(push: PushResult) -> str:
+    return f"files.jsonl lists the name of every file found, including dropped files ({push.num_names:,} in total)"
 
 
 def _file_rows(push: PushResult) -> Iterator[tuple[str, str, str, str]]:
@@ -115,7 +119,7 @@ def _gate_lines(gates: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def _size_lines(files: list[PushedFile]) -> list[str]:
-    """Return a line with the total size of each format, and one for the other files."""
+    """Return a line with the total size of each format, and a line for the other files."""
     lines: list[str] = []
     for name in dict.fromkeys(sorted((file.format for file in files), key=lambda name: (name is None, name or ""))):
         sizes = [file.bytes for file in files if file.format == name]

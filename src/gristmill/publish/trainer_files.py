@@ -1,7 +1,8 @@
 """Writers for TRAINERS. Each writer fills a folder with the files that one trainer reads.
 
-Writers for rows of ids add labels. The label is -100 for padding, and for the first id of each segment, which no
-earlier id can predict. End tokens have labels, so that a model learns where a document ends.
+Writers for rows of ids add labels. The label is -100 for padding, and for the first id of each segment (the ids of one
+document in a row), which no earlier id can predict. End tokens have labels, so that a model learns where a document
+ends.
 """
 
 import pickle
@@ -27,7 +28,7 @@ from gristmill.formats.megatron import FILES as MEGATRON_FILES
 from gristmill.formats.token_streams import StreamAddition, StreamBuilder, id_dtype
 
 ROWS_AT_ONCE = 250
-"""Maximum number of rows of ids in memory and in a row group.
+"""Maximum number of rows of ids in memory and in a row group. Fewer rows are used if they are long.
 
 A packed row of 2048 ids takes about 0.3 MB while it is read from JSON.
 """
@@ -75,7 +76,8 @@ class ExportJob(NamedTuple):
     def texts(self, split: Split) -> Iterator[str]:
         """Yield documents in random order.
 
-        Trainers that read text do not shuffle it, and neighboring rows of the dataset come from the same repository.
+        Trainers that read text do not shuffle it, and neighboring rows of the dataset are often from the same
+        repository.
         """
         rows = self.dataset[split].unpacked()
         for row in Order(len(rows)).rows(0).tolist():

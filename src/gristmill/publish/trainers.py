@@ -41,14 +41,14 @@ class Trainer(NamedTuple):
     snippet: Template
     """Content of the configuration file.
 
-    $folder is the path given with --out, $name its last part, and $length the maximum number of ids in a row.
+    $folder is the path of the exported folder, $name its last part, and $length the maximum number of ids in a row.
     """
     command: Template
     """Command that starts the training run, with $folder and $name as in `snippet`."""
     max_vocab_size: int | None = None
     """Largest vocabulary that the trainer can read. None if there is no limit."""
     has_tokenizer: bool = True
-    """True if the folder contains the tokenizer's files, in `tokenizer`."""
+    """True if the folder contains the tokenizer's files, in a subfolder `tokenizer`."""
 
     @property
     def page(self) -> str:
@@ -238,7 +238,7 @@ _TRAINERS = (
     ),
     Trainer(
         "litgpt",
-        "chunks for LitData's TokensLoader, for litgpt.data.LitData",
+        "chunks in the format of LitData's TokensLoader, read by litgpt.data.LitData",
         InputKind.STREAM,
         TRAIN_AND_VALIDATION,
         "write_litgpt",

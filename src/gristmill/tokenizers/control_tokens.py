@@ -2,8 +2,8 @@
 
 Tokenizers differ in which of these tokens they mark as special. Qwen and DeepSeek do not mark the tokens for
 fill-in-the-middle, repositories and tools. gristmill treats every added token with one of these names as a control
-token, marked or not, so that the same text in a source file remains text. All other unmarked added tokens, such as
-Gemma's runs of spaces, are text.
+token, marked or not, so that the same text in a source file remains text. Any other unmarked added token, such as
+Gemma's runs of spaces, is text if the files of the tokenizer give it no role (definition.py).
 """
 
 import re

@@ -2,16 +2,20 @@
 
 A literal `</s>` in a source file is text and must not become the control token. Three measures ensure this:
 
-1. Engines load a copy of tokenizer.json (`plain_json`) in which control tokens are not added tokens.
+1. Engines load a copy of tokenizer.json (`plain_json`) in which control tokens are removed from the added tokens. If
+   removing them would change the ids of other added tokens, they are renamed instead.
 2. Unigram, WordPiece and WordLevel models would still find a control token in the vocabulary by its text. In the copy
    for these models, control tokens are renamed to texts that no source contains.
-3. If an engine still produces a control id, the build drops the file (pipeline/prepare.py).
+3. If an engine still produces a control id, the build drops the file (pipeline/prepare.py) or the variant
+   (pipeline/variant_parts.py).
 
 These tokens are control tokens:
 
 - tokens that are marked as special, that the post-processor adds around a text, or that pad a window;
-- added tokens that have a role in tokenizer_config.json, that end documents, or that have the name of a control token
-  (control_tokens.py).
+- added tokens that tokenizer_config.json names (as `eos_token`, for example), that end documents, or that have the name
+  of a control token (control_tokens.py).
+
+The unknown token is not a control token, because it also stands for ordinary text.
 
 The vocabulary, which is most of the file, is parsed only when it is needed.
 """
@@ -42,6 +46,8 @@ HIDDEN_PREFIX = "".join(map(chr, range(0xFDD0, 0xFDE0)))
 """Prefix of a renamed control token: sixteen code points that Unicode defines as noncharacters."""
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
 T = TypeVar("T")
+REPAIR = "Download or copy its files again."
+"""Advice for a damaged tokenizer."""
 MODELS_MATCHING_TOKEN_TEXT = ("Unigram", "WordPiece", "WordLevel")
 """Model types that would find a control token in the vocabulary by its text."""
 
@@ -99,7 +105,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     name: str
     json: bytes
-    """Unchanged content of tokenizer.json. AutoTokenizer reads the copy in a dataset."""
+    """Content of tokenizer.json. A dataset contains the unchanged file, so that AutoTokenizer can read it."""
     config: bytes
     """Content of tokenizer_config.json."""
     revision: str | None = None
@@ -107,18 +113,19 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def read(cls, folder: Path) -> "Definition":
-        """Read the tokenizer in a dataset folder. Raise TokenizerError if the tokenizer is unreadable or damaged."""
+        """Read the files that `write` wrote. Raise TokenizerError if the tokenizer is unreadable or damaged."""
         paths = folder / TOKENIZER, folder / TOKENIZER_CONFIG
         try:
             json, config = (read_plain(path) for path in paths)
         except OSError as error:
-            raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: {error.strerror}.") from None
+            path = str(error.filename or folder)
+            raise TokenizerError(f"cannot read the tokenizer file {path!r}: {error.strerror or error}.") from None
         definition = cls(name=folder.name, json=json, config=config)
         definition.check()
         return definition
 
     def write(self, folder: Path) -> None:
-        """Write tokenizer.json and tokenizer_config.json without fsync. The caller syncs the complete folder."""
+        """Write tokenizer.json and tokenizer_config.json without fsync. If needed, the caller syncs the folder."""
         write_atomically(folder / TOKENIZER, self.json, is_synced=False)
         write_atomically(folder / TOKENIZER_CONFIG, self.config, is_synced=False)
 
@@ -204,7 +211,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def end_id(self) -> int | None:
         """Id of the token that ends a text, or None if there is no such token.
 
-        For an instruct model, this is the end token of its base model, not the token that ends a turn of a chat.
+        For an instruct model, this is the end token of its base model. If the tokenizer does not have this token, it is
+        the token that ends a turn of a chat.
         """
         if self._read_setting("eos_token") in CHAT_END_NAMES:
             added = {token.content: token.id for token in self.added_tokens}
@@ -226,10 +234,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def mask_id(self) -> int | None:
-        """Id of the mask token, or None if the model is not a masked model.
+        """Id of the mask token, or None if there is no such token or the model is not a masked language model.
 
-        A model is a masked model if tokenizer_config.json names a mask token, or if the template has a suffix. Neither
-        is true for Gemma, although Gemma's vocabulary contains `<mask>`.
+        A model is a masked language model if tokenizer_config.json names a mask token, or if the template has a suffix.
+        Neither is true for Gemma, although Gemma's vocabulary contains `<mask>`.
         """
         is_masked = self._read_setting("mask_token") is not None or bool(self.template.suffix)
         return self.named_id("mask_token", MASK_NAMES) if is_masked else None
@@ -331,18 +339,25 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def check(self) -> None:
         """Raise TokenizerError if the tokenizer is damaged."""
         try:
-            ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
-            if not all(0 <= index < self.vocab_size <= MAX_VOCAB_SIZE for index in ids) or self.vocab_size <= 0:
-                raise ValueError(
-                    f"the added and control ids are from {min(ids, default=0)} to {max(ids, default=0)}, but must be "
-                    f"from 0 to {self.vocab_size - 1}, and at most {MAX_VOCAB_SIZE} ids are supported"
-                )
-            if min(self.vocabulary.values()) < 0:
-                raise ValueError("the vocabulary has a negative id")
-        except TokenizerError:
-            raise
+            problem = self._id_problem()
+        except KeyError as error:
+            problem = f"the entry {error} is missing"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error!r}. Fetch it again.") from None
+            problem = f"a setting has an unexpected value ({error})"
+        if problem is not None:
+            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {problem}. {REPAIR}")
+
+    def _id_problem(self) -> str | None:
+        """Return the reason why the ids are invalid, or None."""
+        if min(self.vocabulary.values()) < 0:
+            return "its vocabulary has a negative id"
+        if self.vocab_size > MAX_VOCAB_SIZE:
+            return f"its largest id is {self.vocab_size - 1:,}, but ids above {MAX_VOCAB_SIZE - 1:,} are not supported"
+        ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
+        invalid = next((index for index in sorted(ids) if not 0 <= index < self.vocab_size), None)
+        if invalid is not None:
+            return f"a special or added token has the id {invalid}, but ids must be from 0 to {self.vocab_size - 1}"
+        return None
 
     @cached_property
     def unknown_id(self) -> int | None:
@@ -360,14 +375,14 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Id of each token of the model, keyed by text. Added tokens outside the model are not included."""
         vocab: dict[str, int] | list[tuple[str, float]] = self._decode(self.model.vocab, VOCABULARY)
         if not vocab:
-            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty. Fetch it again.")
+            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty. {REPAIR}")
         return vocab if isinstance(vocab, dict) else {token: index for index, (token, _) in enumerate(vocab)}
 
     def _decode(self, content: bytes | msgspec.Raw, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. Fetch it again.") from None
+            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. {REPAIR}") from None
 
 
 def _token_text(token: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Encode with gigatoken, which is much faster than `tokenizers` and returns the same ids for the supported tokenizers.
+"""Encode with gigatoken, which returns the same ids as Hugging Face `tokenizers` in much less time.
 
 Two kinds of tokenizers are supported:
 
 - byte-level BPE that leaves the text unchanged or normalizes it to NFC
 - SentencePiece BPE that only replaces spaces with ▁ and may prepend a ▁
 
-For a supported tokenizer, `tokenizers` still encodes two rare kinds of texts: texts that NFC changes, and texts with
-characters that the two engines classify differently (unicode_versions.py).
+For a supported tokenizer, `tokenizers` still encodes two rare kinds of texts: texts with characters that the two
+libraries classify differently (unicode_versions.py), and texts that the tokenizer changes by normalizing them to NFC.
 
 For any other tokenizer, `tokenizers` encodes all texts. With gigatoken, the token offsets would be wrong, or unusual
 added tokens would get different ids.
@@ -111,7 +111,7 @@ class FastTokenizer:
     def annotate(
         self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool = False
     ) -> EncodedTexts:
-        """Add positions to the ids of these texts, which a different engine has computed."""
+        """Add positions to ids that a different engine has computed for these texts."""
         if self._uses_nfc and not all(map(is_nfc, texts)):  # the joined bytes of the tokens differ from the text
             return self.encode_all(texts, with_starts=with_starts)
         return self._annotate(ids, edges, texts, with_starts=with_starts)
@@ -201,8 +201,8 @@ class FastTokenizer:
             starts.append(at)
         if at != len(text):
             raise TokenizerError(
-                f"the tokenizer {self.definition.name!r} does not preserve the text: the text has {len(text)} bytes, "
-                f"but its tokens cover {at}. Use another tokenizer, or leave out --with-text."
+                f"the tokenizer {self.definition.name!r} does not preserve a text: the text has {len(text)} bytes, but "
+                f"its tokens cover {at}, so the positions of the tokens are unknown. Use another tokenizer."
             )
         return np.array(starts, np.int64)
 

@@ -41,7 +41,8 @@ def is_repo_id(name: str) -> bool:
 def download(name: str, cache_dir: str | None) -> CachedTokenizer:
     """Return the location of a tokenizer in the cache. Download the tokenizer first if needed.
 
-    Raise HubError if the Hub cannot be reached, and TokenizerError if the Hub has no such tokenizer or denies access.
+    Raise HubError if the Hub cannot be reached or must not be used, and TokenizerError if the Hub has no such tokenizer
+    or denies access.
     """
     repo, _, revision = name.partition("@")
     revision = revision or "main"
@@ -67,7 +68,8 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
         return cached_file
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
         raise HubError(
-            f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids downloading it."
+            f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids downloading it. Unset "
+            "HF_HUB_OFFLINE, or use a tokenizer that is on this machine."
         )
     try:
         return hub_file(repo, file, revision=revision)

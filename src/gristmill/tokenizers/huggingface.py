@@ -44,7 +44,10 @@ class ReferenceTokenizer:
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
-            raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
+            raise TokenizerError(
+                f"the tokenizer {definition.name!r} cannot be loaded: {error}. Use another tokenizer, or a newer "
+                "version of the package: pip install --upgrade tokenizers"
+            ) from None
         self._added_texts = {
             index: text.encode()
             for index, text in definition.added_texts.items()

@@ -15,10 +15,12 @@ from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.core.names import nearest_name, path_text
 from gristmill.core.plain_files import read_plain, read_plain_text
 from gristmill.tokenizers import hub
-from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.definition import REPAIR, Definition
 
 BUNDLED = "codebert"
 BUNDLED_FILE = "bundled/codebert.json.zst"
+REPAIR_FILE = "Download or copy the file again."
+"""Advice for a damaged file of a tokenizer."""
 BUNDLED_HUB_ID = "microsoft/codebert-base"
 """Hub id of the tokenizer that has the bundled vocabulary."""
 CODEBERT_CONFIG: dict[str, Any] = {
@@ -106,8 +108,11 @@ def _from_folder(
             json, config = _from_vocab_and_merges(folder, config)
         else:
             raise TokenizerError(f"the folder {str(folder)!r} has neither {TOKENIZER} nor vocab.json and merges.txt.")
-    except (OSError, ValueError, RecursionError) as error:
-        raise TokenizerError(f"cannot read the tokenizer {name!r}: {error}.") from None
+    except OSError as error:
+        path = str(error.filename or folder)
+        raise TokenizerError(f"cannot read the tokenizer file {path!r}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"the tokenizer {name!r} is damaged: {error}. {REPAIR}") from None
     if config is None:
         config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast", **_guess_roles(json, name)})
     definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
@@ -125,7 +130,7 @@ def _checked_config(config: bytes, name: str) -> bytes:
     try:
         msgspec.json.decode(config, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise TokenizerError(f"the {TOKENIZER_CONFIG} of {name!r} is damaged: {error}.") from None
+        raise TokenizerError(f"the {TOKENIZER_CONFIG} of {name!r} is damaged: {error}. {REPAIR_FILE}") from None
     return config
 
 
@@ -137,14 +142,14 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
     try:
         vocab = msgspec.json.decode(read_plain(folder / "vocab.json"), type=dict[str, int])
     except msgspec.MsgspecError as error:
-        raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}.") from None
+        raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}. {REPAIR_FILE}") from None
     lines = read_plain_text(folder / "merges.txt").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     invalid_merge = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
     if invalid_merge is not None:
         raise TokenizerError(
             f"{str(folder / 'merges.txt')!r} is damaged: the merge {' '.join(invalid_merge)!r} does not produce a "
-            "token of vocab.json."
+            f"token of vocab.json. {REPAIR}"
         )
     if config is None:
         config = _to_json(CODEBERT_CONFIG if _is_roberta(vocab) else {"tokenizer_class": "GPT2Tokenizer"})

@@ -87,7 +87,7 @@ class Tokenizer(Protocol):
     """A loaded tokenizer. All engines return the same ids for the same definition."""
 
     engine: str
-    """Name and version of the library that encodes."""
+    """Names and versions of the libraries that encode."""
     vocab_size: int
     """Largest id plus one."""
     gives_text_back: bool
@@ -129,11 +129,17 @@ def to_utf8(text: AnyText, tokenizer: str) -> bytes:
             if not text.isascii():
                 text.decode()
             return text
-    except (UnicodeDecodeError, UnicodeEncodeError) as error:
-        unit, found = ("byte", text[error.start]) if isinstance(text, bytes) else ("character", ord(text[error.start]))
+    except UnicodeDecodeError as error:
         raise TokenizerError(
-            f"the tokenizer {tokenizer!r} accepts only valid Unicode: {unit} {error.start} ({found:#04x}) is not "
-            f"valid UTF-8 ({error.reason}). Decode the text with its actual encoding first."
+            f"the tokenizer {tokenizer!r} accepts only valid Unicode: byte {error.start} "
+            f"({error.object[error.start]:#04x}) is not valid UTF-8 ({error.reason}). Decode the text with its actual "
+            "encoding first."
+        ) from None
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            f"the tokenizer {tokenizer!r} accepts only valid Unicode: character {error.start} "
+            f"(U+{ord(error.object[error.start]):04X}) is a surrogate, which UTF-8 cannot encode. Decode the text with "
+            "its actual encoding first."
         ) from None
     raise TokenizerError(f"the tokenizer {tokenizer!r} accepts bytes or str, not {type(text).__name__}.")
 
@@ -182,8 +188,11 @@ def load_tokenizer(
     """Load a tokenizer.
 
     `name` is `codebert`, the path of a tokenizer.json, a folder with tokenizer.json or with vocab.json and merges.txt,
-    or a Hub id such as `org/name` or `org/name@revision`. `cache_dir` replaces the user's Hugging Face cache.
-    Raise TokenizerError if the tokenizer cannot be loaded.
+    or a Hub id such as `org/name` or `org/name@revision`. `cache_dir` replaces the user's Hugging Face cache. With
+    `device="cuda"`, the first GPU encodes batches of texts.
+
+    Raise TokenizerError if the tokenizer cannot be loaded or is not supported on a GPU, MissingExtraError if a package
+    is not installed, and DeviceError if there is no usable GPU.
     """
     definition = locate(name, cache_dir=cache_dir)
     return _load_on_gpu(definition) if device == "cuda" else tokenizer_for(definition)
@@ -210,7 +219,7 @@ def tokenizer_for(definition: Definition) -> Tokenizer:
 
 
 def tokenizer_in(folder: Path, key: str | None = None) -> Tokenizer:
-    """Load the tokenizer in a dataset folder. If a tokenizer with this `key` is loaded, the folder is not read."""
+    """Load the tokenizer in a folder. If a tokenizer with this `Definition.key` is loaded, the folder is not read."""
     return _loaded[key] if key is not None and key in _loaded else tokenizer_for(Definition.read(folder))
 
 

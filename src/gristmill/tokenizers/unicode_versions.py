@@ -2,7 +2,7 @@
 
 A tokenizer's pattern tests whether a character is a letter, a number or a symbol. gigatoken uses the tables of Unicode
 17.0, and `tokenizers` uses the tables of Unicode 16.0. The tables differ only for characters that were added in Unicode
-17.0. tests/tokenizers/test_patterns.py verifies this for every character.
+17.0. tests/tokenizers/test_patterns.py verifies this.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ ADDED_BY_17_0 = (
     "187F8-187FF 18D09-18D1E 18D80-18DF2 1CCFA-1CCFC 1CEBA-1CED0 1CEE0-1CEF0 1E6C0-1E6DE 1E6E0-1E6F5 1E6FE-1E6FF 1F6D8 "
     "1F777-1F77A 1F8D0-1F8D8 1FA54-1FA57 1FA8A 1FA8E 1FAC8 1FACD 1FAEA 1FAEF 1FBFA 2B73A-2B73F 2CEA2-2CEAD 323B0-33479"
 )
-"""Code points of the 4,803 characters added in Unicode 17.0, in hexadecimal. Python 3.15 is the first to have them."""
+"""Code points of the 4,803 characters added in Unicode 17.0, in hexadecimal. Python before 3.15 does not have them."""
 _ADDED_RANGES = [
     range(int(first, 16), int(last or first, 16) + 1)
     for first, _, last in (one.partition("-") for one in ADDED_BY_17_0.split())

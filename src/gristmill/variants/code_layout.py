@@ -1,6 +1,6 @@
 """`format`: change the indent, the quotes and the blank lines of a program, but not its meaning.
 
-A line keeps its indent level, and the spaces beyond that level that align the line. In Python, indents define the
+A line keeps its indent level, and any further spaces, which align the line. In Python, indents define the
 blocks, so all lines of a block must begin at the same column. The columns at which blocks begin are read from the
 syntax tree and always count as levels. In other languages, indents have no meaning.
 """

@@ -27,7 +27,7 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_CONCURRENCY = 1024
 MAX_TEMPERATURE = 2.0
 MIN_ANSWER_TOKENS = 4096
-"""Minimum default of `max_tokens`. A short text needs so many because some models reason before they answer."""
+"""Minimum default of `max_tokens`. Even a short text needs this many, because some models reason before they answer."""
 BYTES_PER_TOKEN = 3
 """Estimated length of a token. The model's tokenizer is unknown, but most tokens of code have three to four bytes."""
 
@@ -78,7 +78,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         if not VARIABLE_NAME.fullmatch(self.key_variable):  # the value is not shown, because it may be the key itself
             raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
         if self.model is not None and not self.model.strip():
-            raise ConfigError("the model of the rewrite endpoint is empty. Omit it to use the first model listed.")
+            raise ConfigError(
+                "the model of the rewrite endpoint is empty. Omit it to use the first model that the server lists."
+            )
 
     @property
     def base_url(self) -> str:

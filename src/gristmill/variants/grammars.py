@@ -82,9 +82,7 @@ def _language(language: str) -> "Language":
 
         return Language(getattr(import_module(package), function)())
     except ImportError as error:
-        raise MissingExtraError(
-            f"variants of {language} need {error.name}. Install it: pip install 'gristmill[variants]'"
-        ) from None
+        raise MissingExtraError(f"parsing {language} needs {error.name}: pip install 'gristmill[variants]'.") from None
 
 
 @cache

@@ -1,13 +1,15 @@
 """Fill-in-the-middle (FIM): rewrite a document piece by piece, so that the middle of each piece comes last.
 
-A piece is cut into three parts: a prefix a, a middle b and a suffix c. The parts are joined in one of two orders:
+A piece is the part of a document in one window. It is cut into three parts: a prefix a, a middle b and a suffix c. The
+parts are joined in one of two orders:
 
     PSM   <prefix> a <suffix> c <middle> b <end>
     SPM   <prefix> <suffix> c <middle> a b <end>        (Bavarian et al. 2022)
 
-variants/middles.py chooses the middle. A cut may be between any two characters, like the cursor of an editor, even
-inside a token. Each part is encoded separately, as in a request from an editor. A piece is as long as a window allows,
-so no rewritten piece is split between windows. The decoded parts are equal to the piece, byte for byte.
+The special tokens around the parts, such as <prefix>, are called sentinels. variants/middles.py chooses the middle. A
+cut may be between any two characters, like the cursor of an editor, even inside a token. Each part is encoded
+separately, as in a request from an editor. A piece is as long as a window allows, so no rewritten piece is split
+between windows. The decoded parts are equal to the piece, byte for byte.
 """
 
 from collections.abc import Callable
@@ -30,7 +32,7 @@ RESERVED_TOKENS = 4
 MAX_TRIES = 4
 """Maximum number of attempts to find a middle that is short enough.
 
-If rows have a text, a middle in SPM order must also not merge with the prefix.
+If rows contain text, the tokenizer must also not merge a middle in SPM order with the prefix.
 """
 
 Ids = npt.NDArray[Any]
@@ -78,7 +80,7 @@ class Infiller(NamedTuple):
     end: Sentinel | None = None
     """Optional token after each middle. It counts towards `num_content`."""
     with_text: bool = False
-    """True if rows have a text. The text must encode to the ids of the row.
+    """True if rows contain text, which must encode to the ids of the row.
 
     In SPM order, the middle directly follows the prefix. If the tokenizer would merge the end of the prefix with the
     beginning of the middle, a different middle is tried. If all attempts fail, the row is in PSM order, which has a

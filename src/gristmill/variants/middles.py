@@ -1,4 +1,6 @@
-"""Choose the middle of a fill-in-the-middle example: the bytes of a piece that a model must write.
+"""Choose the middle of a fill-in-the-middle example: the bytes that a model must write.
+
+A piece is the part of a file in one window. Each piece gets its own middle.
 
     nodes = nodes_of(text, language)                                               # once per file
     middle = choose_middle(text, piece, nodes, shares, max_bytes, rng)             # once per piece
@@ -166,7 +168,7 @@ UNINDENTED_STARTS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@#/_"
 MAX_NODES = 50_000
 """Maximum number of nodes per parsed text. If a text has more nodes, evenly spaced nodes are used."""
 MAX_ERRORS_PER_NODE = 0.5
-"""Maximum ratio of syntax errors to nodes. C code with macros has fewer errors. A C++ header parsed as C has more."""
+"""Maximum ratio of syntax errors to nodes. C code with macros is below it, a C++ header parsed as C above it."""
 MIN_CONTENT_BYTES = 2
 """Minimum number of bytes in a middle that are not whitespace, brackets, commas, semicolons or comments."""
 WHITESPACE = b" \t\n\r\v\f"

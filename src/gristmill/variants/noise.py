@@ -31,7 +31,7 @@ class Noise(NamedTuple):
         return out if len(out) and not np.array_equal(out, ids) else None
 
     def _draw_spans(self, num_tokens: int, rng: SeededRandom) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Draw spans. Return two boolean arrays: one marks the first tokens of the spans, the other all tokens.
+        """Draw spans. Return two boolean arrays: one marks the first token of each span, the other all of its tokens.
 
         No two spans are adjacent, so each span becomes a separate mask token.
         """

@@ -362,7 +362,7 @@ def test_datasets_without_common_held_out_files_are_rejected(tmp_path):
     for name in ("one", "two"):
         make(write_tree(tmp_path / f"{name}-src", {"a.py": lines(words(300, 1))}), tmp_path / name, split=ALL_TEST)
     with pytest.raises(
-        ConfigError, match="has 0 tokens in 0 files, but 1 are needed: files held out by all datasets have 0 tokens"
+        ConfigError, match="has 0 tokens in 0 files, but 1 are needed: the files held out by all datasets have 0 tokens"
     ):
         frozen_of(tmp_path / "one", tmp_path / "two")
 

@@ -163,7 +163,7 @@ def test_training_on_packed_rows_can_be_resumed(packed, tmp_path):
     result = train(packed, tmp_path / "uninterrupted", config, log=logged.append)
     assert result.objective == "causal"
     assert " rows, " in logged[0]
-    assert " steps of 8 x 2" in logged[0]
+    assert " steps of 2 batches of 8 rows" in logged[0]
     assert result.last.loss < losses(tmp_path / "uninterrupted")[0] - 0.5
 
     def crash(line):

@@ -1014,7 +1014,7 @@ def test_existing_folder_is_never_overwritten(small, tmp_path):
         train(small, tmp_path / "mine", config)
     with pytest.raises(ConfigError, match="no training run to resume"):
         train(small, tmp_path / "new", config, resume=True)
-    with pytest.raises(ConfigError, match="was started with --tokens 500, got 600"):
+    with pytest.raises(ConfigError, match="was started with --tokens 500, but would be resumed with --tokens 600"):
         train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=600, batch_size=16), resume=True)
     result = train(small, tmp_path / "run", config, resume=True)
     assert result.steps == 1

@@ -71,7 +71,7 @@ def test_resumed_run_with_accumulation_equals_an_uninterrupted_one(root, tmp_pat
     assert metrics_without_times(tmp_path / "stopped") == metrics_without_times(tmp_path / "uninterrupted")
     pairs = zip(*(saved_weights(tmp_path / name).values() for name in ("uninterrupted", "stopped")), strict=True)
     assert all(torch.equal(first, second) for first, second in pairs)
-    with pytest.raises(ConfigError, match="was started with --accumulate 3, got 1"):
+    with pytest.raises(ConfigError, match="was started with --accumulate 3, but would be resumed with --accumulate 1"):
         train(dataset, tmp_path / "stopped", TrainConfig(objective="causal", epochs=0.5, batch_size=5), resume=True)
 
 

@@ -66,7 +66,7 @@ def config_for(source, out, *, output=None, **options):
 
 
 class OnceReady(Progress):
-    """Delay step 1 until the GPU process has started, listens or has ended, because step 1 could end before."""
+    """Delay step 1 until the GPU process has started, listens or has ended, because step 1 could end earlier."""
 
     def __init__(self, marks, *, waits_for="socket"):
         super().__init__()
@@ -186,7 +186,7 @@ def test_a_build_gives_the_same_bytes_if_the_gpu_process_fails(built, expected, 
     gpu, notes = built(stand_in, waits_for=waits_for, workers=workers)
     assert everything(tmp_path / "out") == expected
     assert re.fullmatch(trouble, gpu.trouble)
-    assert notes == [f"the CPU tokenized instead of the GPU, with the same ids: {gpu.trouble}."]
+    assert notes == [f"the CPU tokenized some or all documents, with the same ids: {gpu.trouble}."]
 
 
 def test_a_hanging_gpu_process_does_not_block_the_build(built, expected, tmp_path):

@@ -78,9 +78,9 @@ class Merging:
 
 @st.composite
 def merge_lists(draw, *, is_in_order):
-    """Draw merges of a, b and c. No merge produces a token that an earlier merge uses.
+    """Draw merges of a, b and c.
 
-    Shuffle the merges if `is_in_order` is False.
+    If `is_in_order` is True, no merge produces a token that an earlier merge uses. Otherwise, the merges are shuffled.
     """
     tokens, merges, used = ["a", "b", "c"], [], set()
     for _ in range(draw(st.integers(1, 12))):

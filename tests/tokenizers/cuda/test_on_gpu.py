@@ -86,7 +86,10 @@ def assert_for_each_pattern(documents, *, num_on_cpu=None):
 
 
 def assert_revealed(documents, num_documents):
-    """Encode `num_documents` at a time with an empty word table. If the table were full, the CPU would encode some."""
+    """Encode `num_documents` at a time with an empty word table.
+
+    If the table were full, the CPU would encode some documents.
+    """
     for tokenizer in map(on_card, REVEALING):
         tokenizer.forget()
         for at in range(0, len(documents), num_documents):

@@ -63,7 +63,8 @@ def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | 
             step.advance(1)
     if not found.files:
         found_text = (
-            f"none of the {counted(len(listed_files), 'file')} found has a UTF-8 name and UTF-8 text"
+            f"no usable file among {counted(len(listed_files), 'file')} (name and text must be UTF-8, and the text "
+            "must have tokens)"
             if listed_files
             else "no files were found"
         )

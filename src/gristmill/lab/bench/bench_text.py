@@ -88,9 +88,13 @@ def conclusion(result: Bench) -> list[str]:
     original, gristmill = find_method(ORIGINAL, result), find_method(GRISTMILL, result)
     if original is None or gristmill is None or not original.bytes:
         return []
-    smaller = f"its output is {1 - gristmill.bytes / (original.bytes * original.scale):.0%} smaller"
+    size = f"its output is {size_change_text(gristmill.bytes / (original.bytes * original.scale))}"
     leaks = f"L50 {l50_text(original)} -> {l50_text(gristmill)}"
-    return [f"compared with {ORIGINAL}, {GRISTMILL} is {ratio_text(gristmill, result)} as fast, and {smaller}; {leaks}"]
+    return [f"compared with {ORIGINAL}, {GRISTMILL} is {ratio_text(gristmill, result)} as fast, and {size}; {leaks}"]
+
+
+def size_change_text(ratio: float) -> str:
+    return f"{1 - ratio:.0%} smaller" if ratio <= 1 else f"{ratio - 1:.0%} larger"
 
 
 def _cost(method: MethodResult, result: Bench) -> list[str]:

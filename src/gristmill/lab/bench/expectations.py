@@ -15,6 +15,7 @@ from gristmill.lab.bench.bench_text import (
     find_method,
     mark_estimate,
     short_seconds,
+    size_change_text,
     times_text,
 )
 
@@ -109,7 +110,9 @@ def _size_paragraph(original: MethodResult, others: list[MethodResult]) -> Itera
     before = original.bytes * original.scale
     if not before or not others:
         return
-    sizes = [f"`{one.name}` {data_size_text(one)} ({_size_change(one.bytes * one.scale / before)})" for one in others]
+    sizes = [
+        f"`{one.name}` {data_size_text(one)} ({size_change_text(one.bytes * one.scale / before)})" for one in others
+    ]
     is_smaller = [1 - one.bytes * one.scale / before >= EXPECTED_SIZE_REDUCTION for one in others]
     verdict = (
         "True on this machine for all methods."
@@ -150,7 +153,3 @@ def _amount(ratio: float) -> str:
     if ratio == 1:
         return "the same number"
     return f"{ratio:.2f} times as many" if ratio > 1 else f"{1 - ratio:.1%} fewer"
-
-
-def _size_change(ratio: float) -> str:
-    return f"{1 - ratio:.0%} smaller" if ratio <= 1 else f"{ratio - 1:.0%} larger"

@@ -31,7 +31,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     num_bytes: int
     num_tokens: int
-    """Number of tokens in the file according to gristmill. Only quality.py uses this number."""
+    """Number of tokens in the file according to gristmill. Methods do not use this number."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ def require_psutil() -> Any:
     try:
         import psutil  # noqa: PLC0415 - an extra
     except ImportError:
-        raise MissingExtraError("measuring memory needs the psutil package: pip install 'gristmill[bench]'") from None
+        raise MissingExtraError("measuring memory needs psutil: pip install 'gristmill[bench]'.") from None
     return psutil
 
 

@@ -47,7 +47,9 @@ class _RowTotals:
         ids = row.window()
         start, end = len(self._job.prefix), len(ids) - len(self._job.suffix)
         if end < start:
-            raise DatasetError(f"a window of {row.path!r} is damaged: it is shorter than its special tokens.")
+            raise DatasetError(
+                f"a window of {row.path!r} is damaged: it is shorter than its special tokens. Run the benchmark again."
+            )
         digest = hashlib.blake2b(ids.data, digest_size=DIGEST_BYTES).digest()
         window = self.windows.get(digest)
         if window is None:

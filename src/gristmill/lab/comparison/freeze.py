@@ -150,7 +150,7 @@ def _too_few_tokens_message(facts: FrozenFacts, min_tokens: int, dataset: Datase
     option = "" if tokenizer == "codebert" else f" --tokenizer {tokenizer}"
     num_removed = facts.tokens_before - facts.tokens
     origin = (
-        "files held out by all datasets have" if facts.source is None else f"the test split of {facts.source!r} has"
+        "the files held out by all datasets have" if facts.source is None else f"the test split of {facts.source!r} has"
     )
     removed = f", and {num_removed:,} of them overlap with a train split" if num_removed else ""
     fewer = f". Or accept wide intervals with --min-test-tokens {facts.tokens}" if facts.tokens else ""

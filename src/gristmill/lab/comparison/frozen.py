@@ -106,7 +106,7 @@ class Frozen(NamedTuple):
                 )
             rows = [orjson.loads(line) for line in content.splitlines()]
         except (OSError, ValueError) as error:
-            raise DatasetError(f"cannot read the frozen test set in {str(folder)!r}: {error}.") from None
+            raise _unreadable(folder, error) from None
         return cls([FrozenWindow(**{**row, "input_ids": np.array(row["input_ids"], np.uint32)}) for row in rows], facts)
 
 
@@ -114,7 +114,12 @@ def read_facts(folder: Path) -> FrozenFacts:
     try:
         return msgspec.json.decode(read_plain(folder / FACTS), type=FrozenFacts)
     except (OSError, msgspec.MsgspecError) as error:
-        raise DatasetError(f"cannot read the frozen test set in {str(folder)!r}: {error}.") from None
+        raise _unreadable(folder, error) from None
+
+
+def _unreadable(folder: Path, error: Exception) -> DatasetError:
+    reason = getattr(error, "strerror", None) or error
+    return DatasetError(f"cannot read the frozen test set in {str(folder)!r}: {reason}. Compare into a new folder.")
 
 
 def _line(window: FrozenWindow) -> bytes:

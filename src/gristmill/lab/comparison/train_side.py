@@ -4,9 +4,9 @@ The keys of the frozen 50-grams are in a table, and the train split is streamed 
 (splits.shared_spans), a shared span is a verbatim span of 50 or more tokens with 8 or more distinct ids.
 
 Only keys of 64 bits are compared, not the tokens. Equal spans have equal keys, so no shared span is missed. With 3
-million frozen and 100 million train 50-grams, one comparison in sixty thousand has two different spans with the same
-key. Such a collision removes 50 tokens from the test set that are in no train split. All datasets still have the same
-test set.
+million frozen and 100 million train 50-grams, about one train split in sixty thousand contains a 50-gram with the key
+of a different frozen 50-gram. Such a collision removes 50 tokens from the test set that are in no train split. All
+datasets still have the same test set.
 """
 
 from bisect import bisect_left, bisect_right

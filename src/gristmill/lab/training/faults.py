@@ -83,7 +83,11 @@ def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | No
         first = text.strip().partition("\n")[0]
         return TrainingError(f"torch.compile failed: {first}. Try --no-compile.")
     if "PytorchStreamWriter" in text or "iostream error" in text:
-        return TrainingError(f"cannot write a checkpoint: {text.partition(chr(10))[0]}. Is the disk full?")
+        first = text.partition("\n")[0].rstrip(".")
+        return TrainingError(
+            f"cannot write a checkpoint: {first}. If the disk is full, free some space. Then use --resume to continue "
+            "from the last checkpoint."
+        )
     return None
 
 

@@ -169,7 +169,7 @@ class Feeds:
         return self._cached[split]
 
     def frozen(self, windows: Sequence[ScoredWindow]) -> Sequence[Batch]:
-        """Return batches of windows that are not from the dataset."""
+        """Return batches of the given windows, such as the frozen test set of a comparison."""
         return self._evaluation_batches([one.item(row) for row, one in enumerate(windows)], range(len(windows)))
 
     def _evaluation_batches(self, items: Any, numbers: Sequence[Any]) -> Sequence[Batch]:

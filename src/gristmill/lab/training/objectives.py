@@ -80,10 +80,10 @@ class Objective(nn.Module):
         )
 
     def isolates_segments(self) -> bool:
-        """Return True if the model processes each segment of a packed row as if the segment were alone in the row.
+        """Return True if the model processes each segment of a packed row as if it were alone in the row.
 
-        Most models in transformers separate segments by `position_ids`. Models that ignore `position_ids` attend to
-        earlier segments.
+        A segment is a part of the row with tokens of one file. Most models in transformers separate segments by
+        `position_ids`. Models that ignore `position_ids` attend to earlier segments.
         """
         ids, alone = torch.arange(8).unsqueeze(0), torch.arange(4, 8).unsqueeze(0)
         was_training = self.training

@@ -104,7 +104,8 @@ def run_summary(
     windows, ids = counted(budget.windows_per_epoch, row_noun(dataset)), budget.ids_per_epoch
     targets = "masked tokens" if config.objective == "mlm" else "the next token"
     tokens, epochs = round(budget.epochs * ids), counted(f"{budget.epochs:.4g}", "epoch")
-    size = f"{config.batch_size}" + (f" x {config.accumulate}" if config.accumulate > 1 else "")
+    batch = counted(config.batch_size, row_noun(dataset))
+    size = batch if config.accumulate == 1 else f"{config.accumulate} batches of {batch}"
     adapter = learner.num_adapter_weights
     adapter_text = "" if adapter is None else f", and a LoRA adapter with {adapter:,} weights"
     num_base = learner.model.num_parameters() - (adapter or 0)
@@ -119,7 +120,7 @@ def run_summary(
 
 
 def row_noun(dataset: Dataset) -> str:
-    """Return "window", or "row" for packed rows, which hold several windows."""
+    """Return "window", or "row" for packed rows, which can hold windows of several files."""
     return "window" if dataset.record.packing is None else "row"
 
 

@@ -190,11 +190,18 @@ class RunFolder:
         for name in TrainConfig.__struct_fields__:
             old_value, new_value = earlier.settings.get(name), facts.settings.get(name)
             if name not in CHANGEABLE_ON_RESUME and old_value != new_value:
-                option = "--" + name.replace("_", "-")
                 raise ConfigError(
-                    f"the run in {str(self.path)!r} was started with {option} {old_value}, got {new_value}. Resume "
-                    "with the same settings, or train into a new folder."
+                    f"the run in {str(self.path)!r} was started {_option_text(name, old_value)}, but would be resumed "
+                    f"{_option_text(name, new_value)}. Resume with the same settings, or train into a new folder."
                 )
+
+
+def _option_text(name: str, value: Any) -> str:
+    """Describe a setting as an option, such as `with --tokens 500` or `without --lora`."""
+    option = "--" + name.replace("_", "-")
+    if value is None or value is False:
+        return f"without {option}"
+    return f"with {option}" if value is True else f"with {option} {value}"
 
 
 def _link_all(source: Path, target: Path) -> None:

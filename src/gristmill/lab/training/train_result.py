@@ -77,8 +77,10 @@ def write_result(result: Result, folder: Path) -> None:
 def read_result(folder: Path) -> Result:
     try:
         return msgspec.json.decode(read_plain(folder / RESULT), type=Result)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise DatasetError(f"{str(folder / RESULT)!r} cannot be read: {error}. Train into a new folder.") from None
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(folder / RESULT)!r}: {error.strerror or error}.") from None
+    except msgspec.MsgspecError as error:
+        raise DatasetError(f"{str(folder / RESULT)!r} is damaged: {error}. Train into a new folder.") from None
 
 
 def device_text(device: torch.device) -> str:

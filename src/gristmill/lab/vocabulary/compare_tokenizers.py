@@ -70,7 +70,7 @@ def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]
     definitions = [locate(name, cache_dir=cache_dir) for name in names]
     if len({one.name for one in definitions}) == len(definitions):
         return definitions
-    # Two folders in different places have the same name, so the tokenizers are named by their paths.
+    # Tokenizers in different folders have the same name, so all are named by their paths.
     return [msgspec.structs.replace(one, name=path_text(name)) for one, name in zip(definitions, names, strict=True)]
 
 

@@ -45,7 +45,7 @@ from gristmill.tokenizers.locate import locate
 
 
 class Text(NamedTuple):
-    """Part of a file's text that is in windows. Text that is in several windows occurs once."""
+    """The part of a file's text that is in windows. Text that is in several windows occurs once."""
 
     name: str
     language: str
@@ -129,8 +129,8 @@ def _window_ranges(document: PlacedDocument, context: Context) -> Iterator[Range
 def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
     """Run the steps prepare and decide of a build on the sources, and yield the corpus.
 
-    The corpus reads token ids from a temporary folder, which is deleted at the end. `leave_out` lists folders and files
-    of the sources to ignore.
+    The corpus reads token ids from a temporary folder, which is deleted at the end. Folders and files in `leave_out`
+    are ignored.
     """
     config = _plain_config(config)
     check_settings(config)
@@ -151,9 +151,9 @@ def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[P
 
 
 def _plain_config(config: Config) -> Config:
-    """Return the configuration without packing, sampling and variants, so that each text occurs once.
+    """Return the configuration without packing, sampling, fill-in-the-middle and variants, and with windows as rows.
 
-    None of these settings changes the split of a text.
+    With this configuration, each text occurs once. None of the replaced settings changes the split of a text.
     """
     window = msgspec.structs.replace(config.window, pack="none", repo_order="path", repo_order_seed=0)
     output = msgspec.structs.replace(config.output, rows="windows", control_spellings="respell")

@@ -55,7 +55,7 @@ class TokenizerLocation(NamedTuple):
 
     @property
     def files(self) -> dict[str, Path]:
-        """Paths of the files, keyed by the name that each has in a folder."""
+        """Paths of the files, keyed by the name that each file has if the output is a folder."""
         if not self.is_file:
             return {name: self.out / name for name in (FILES, TOKENIZER_CONFIG, TOKENIZER, RECORD)}
         stem = self.out.name.removesuffix(JSON_SUFFIX)
@@ -68,7 +68,10 @@ class TokenizerLocation(NamedTuple):
         return self.files[FILES]
 
     def require_replaceable(self) -> None:
-        """Raise unless the location is new, an empty folder, or the output of an earlier run."""
+        """Raise unless the location is new, an empty folder, or the output of an earlier run.
+
+        Also raise if the output is a .json file next to a tokenizer_config.json, which would be read with it.
+        """
         is_from_earlier_run = self._read_identity() is not None
         if self.is_file:
             found = next((path for path in self.files.values() if os.path.lexists(path)), None)

@@ -104,7 +104,7 @@ def make_definition(
     pattern: PatternName,
     template: TemplateName,
 ) -> Definition:
-    """Make the two files that AutoTokenizer reads, tokenizer.json and tokenizer_config.json."""
+    """Return a definition with the two files that AutoTokenizer reads, tokenizer.json and tokenizer_config.json."""
     tree = tokenizer_tree(vocab, merges, pattern, template)
     # Any other tokenizer class would replace the pre-tokenizer in tokenizer.json with its own.
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **TOKEN_ROLES}

@@ -70,13 +70,13 @@ class _Engines:
         """Raise TokenizerError if the engines disagree on a text. `name` is the name of the file."""
         ids = self.fast.encode(text).ids
         if not np.array_equal(ids, self.reference.encode(text).ids):
-            raise self._error(f"gigatoken and tokenizers give different ids for {name}")
+            raise self._error(f"gigatoken and the tokenizers library give different ids for {name}")
         if self.fast.decode(ids) != text:
             raise self._error(f"decoding does not return the text of {name}")
         if not any(token.encode() in text for token in SPECIAL_TOKENS):  # a build treats special tokens as text
             expected_ids = [*self._template.prefix, *ids.tolist(), *self._template.suffix]
             if self._complete_tokenizer.encode(strip_partial_characters(text).decode()).ids != expected_ids:
-                raise self._error(f"with special tokens, tokenizers gives different ids for {name}")
+                raise self._error(f"with special tokens, the tokenizers library gives different ids for {name}")
         self.bytes_compared += len(text)
 
     @staticmethod

@@ -37,7 +37,7 @@ class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
     tokens_by_split: dict[Split, int]
     tokens_by_language: dict[str, int]
     unknown_tokens: int
-    """Number of unknown tokens, for text that the vocabulary does not cover."""
+    """Number of unknown tokens, which stand for text that the vocabulary does not cover."""
     around: list[str]
     """Special tokens around a window."""
     mask: str | None

@@ -41,12 +41,15 @@ NEWER_NUMBER = 4
 """Class in classes.txt of characters that are numbers for the pre-tokenizer Digits but not for the regex engine."""
 NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
 LEFT_TO_CPU = 5
-"""Class of characters that NFC may change or compose. Used only if the tokenizer normalizes text to NFC."""
+"""Class of characters that NFC may change or compose, if the tokenizer normalizes text to NFC.
+
+The kernels also give this class to bytes that are not valid UTF-8.
+"""
 CLASSES_FILE = "classes.txt"
 
 
 def character_classes(pattern: Pattern) -> Classes:
-    """Return the class of each code point. Surrogates, which UTF-8 cannot encode, have the class OTHER."""
+    """Return the class of each code point. UTF-8 cannot encode surrogates, so their class has no effect."""
     classes = np.zeros(NUM_CODE_POINTS, np.uint8)
     for line in resources.files(__package__).joinpath(CLASSES_FILE).read_text("ascii").splitlines():
         if not line.startswith("#"):

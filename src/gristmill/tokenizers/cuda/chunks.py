@@ -1,4 +1,4 @@
-"""Group concatenated documents into chunks that the GPU processes at once, and stage their text in pinned memory.
+"""Group documents into chunks that the GPU processes at once, and copy the text of each chunk into pinned memory.
 
 A chunk holds complete documents. A document larger than a chunk is cut into pieces after a line feed between two
 visible ASCII characters. In every supported pattern, a word ends with such a line feed: GPT-2's pattern splits "a⏎b"
@@ -113,7 +113,10 @@ class StagingBuffers:
             yield fill(self._buffers[number % len(self._buffers)], span)
 
     def fill_ahead(self, spans: Iterable[PieceRange], fill: Fill) -> Iterator[Text]:
-        """Fill buffers before they are requested, with a few threads. Used for text that is copied in large pieces."""
+        """Fill buffers before they are requested, with a few threads.
+
+        Used for concatenated documents. One copy fills a buffer, and does not hold the interpreter lock.
+        """
         in_flight: deque[Future[Text]] = deque()
         with ThreadPoolExecutor(NUM_THREADS) as threads:
             for number, span in enumerate(spans):

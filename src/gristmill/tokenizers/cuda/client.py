@@ -40,7 +40,10 @@ from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, all_to_utf8
 
 MAX_BATCH_BYTES = 64 << 20
-"""Maximum size of a batch for the GPU. Its shared memory can be six times as large. Only large files exceed this."""
+"""Maximum size of a batch for the GPU. Its shared memory can be six times as large.
+
+Only batches with large files exceed this size. The CPU encodes them.
+"""
 
 
 class _RequestError(Exception):

@@ -51,7 +51,7 @@ class SplicedIds(NamedTuple):
 
 
 def splice(ids: Ids, offsets: Offsets, missing: Sequence[int], encode: Callable[[int], Ids]) -> SplicedIds:
-    """Insert the ids of the missing pieces. `encode` returns the ids of a piece, given its index.
+    """Replace the ids of missing pieces, which are absent or invalid. `encode` returns the ids of a piece by its index.
 
     For example, if `encode(1)` returns y y:
 
@@ -179,8 +179,8 @@ class CudaTokenizer:
     def encode_joined(self, text: Bytes, offsets: Offsets, *, to: Destination = "machine") -> Batch:
         """Encode concatenated documents. Document n is `text[offsets[n] : offsets[n + 1]]`.
 
-        Text in memory from `pinned()` is copied at the full speed of the bus. Raise InputError if the offsets do not
-        ascend or are outside the text.
+        Text in pinned memory (see `pinned` and `pin`) is copied at the full speed of the bus. Raise InputError if the
+        offsets do not ascend or are outside the text.
         """
         _check_offsets(text, offsets)
         pieces = cut_into_pieces(text, offsets, self._engine.sizes.chunk_bytes)
@@ -220,6 +220,8 @@ class CudaTokenizer:
 
     def encode_files(self, paths: Sequence[str], *, to: Destination = "machine") -> Batch:
         """Encode each file as one document. A few processes read the files into memory that the GPU accesses directly.
+
+        If a file is larger than a buffer of these processes, this process reads all files instead.
 
         Raise InputError if a file cannot be read, and TokenizerError if a file is not valid UTF-8.
         """

@@ -1,4 +1,4 @@
-"""Run the kernels over chunks of text, overlapped with the copies to and from the GPU.
+"""Run the kernels over one chunk of text while other chunks are copied to and from the GPU.
 
              ┌ copy in ┐┌ copy in ┐┌ copy in ┐
                         ┌ kernels ┐┌ kernels ┐┌ kernels ┐
@@ -41,7 +41,7 @@ class Text(NamedTuple):
 
     content: Bytes
     starts: npt.NDArray[np.int64]
-    """Offset of each piece."""
+    """Offset of each piece. A piece is a document, or a part of a large document."""
 
 
 class ChunkIds(NamedTuple):

@@ -4,8 +4,8 @@ Layout of a request in shared memory:
 
     concatenated texts | offsets (int64) | space for ids (uint16 or uint32) | id offsets (int64)
 
-The worker first sends Mapped with the descriptor of the memory. Then it sends a Request for each batch, and the GPU
-process answers with Done or Failed.
+The worker sends a Request for each batch, and the GPU process answers with Done or Failed. Before the first request,
+and whenever a request needs more memory, the worker sends Mapped with the descriptor of new shared memory.
 """
 
 import mmap
@@ -93,7 +93,7 @@ def view_columns(memory: Memory, request: Request, id_type: IdType) -> Columns:
     """Return views of a request's data. Raise ValueError if the memory is too small."""
     sizes = _column_bytes(request, np.dtype(id_type).itemsize)
     if min(request.num_documents, request.num_text_bytes) < 0 or sum(sizes) > len(memory):
-        raise ValueError(f"{request} does not fit into {len(memory)} bytes")
+        raise ValueError(f"a request of {sum(sizes)} bytes does not fit into {len(memory)} bytes of shared memory")
     text, offsets, ids, id_offsets = np.split(memory[: sum(sizes)], np.cumsum(sizes)[:-1])
     return Columns(text[: request.num_text_bytes], offsets.view(np.int64), ids.view(id_type), id_offsets.view(np.int64))
 

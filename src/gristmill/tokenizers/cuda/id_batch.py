@@ -24,8 +24,8 @@ class Batch(NamedTuple):
     num_on_cpu: int = 0
     """Number of documents, or pieces of large documents, that the CPU encoded.
 
-    The CPU returns the same ids as the GPU. If a batch has more new words than fit into the word
-    table, the number can differ between runs, because the GPU's threads fill the table in varying order.
+    The CPU returns the same ids as the GPU. If a batch has more new words than fit into the word table, the number can
+    differ between runs, because the GPU's threads fill the table in varying order.
     """
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.cuda.patterns import refusal
 from gristmill.tokenizers.cuda.structs import EXCEPTION, MIN_ENTRY_BYTES
-from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.definition import REPAIR, Definition
 
 Ids = npt.NDArray[np.uint32]
 Entries = npt.NDArray[np.uint64]
@@ -63,7 +63,7 @@ class MergeTables(NamedTuple):
     id_bits: Literal[16, 32]
     """Number of bits into which every id of a text fits."""
     exceptions: tuple[UnmergedToken, ...]
-    """Words that are one token although no merges produce the token. Empty unless the model has ignore_merges."""
+    """Words that are one token although no merges produce the token. Only a model with ignore_merges has such words."""
 
     @classmethod
     def of(cls, definition: Definition) -> "MergeTables":
@@ -176,7 +176,7 @@ def _decode(definition: Definition, content: msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TokenizerError(f"the tokenizer {definition.name!r} is damaged: {error}. Fetch it again.") from None
+        raise TokenizerError(f"the tokenizer {definition.name!r} is damaged: {error}. {REPAIR}") from None
 
 
 def _check_unique(definition: Definition, keys: Entries, pairs: list[tuple[str, str]]) -> None:
@@ -256,7 +256,7 @@ SECOND_MULTIPLIER = 0xFF51AFD7ED558CCD
 
 
 class ExceptionTable(NamedTuple):
-    """Hash table for the kernels: words that are one token although no merges produce the token.
+    """Hash table of the words that are one token although no merges produce the token.
 
     Words of two bytes are not in the table, because `pair_ids` contains their ids.
     """

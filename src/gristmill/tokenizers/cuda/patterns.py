@@ -1,8 +1,8 @@
 """Find the rules by which a tokenizer splits text into words. Raise NotOnGpuError if the kernels lack these rules.
 
-The kernels do not run a regex. They decide from the neighbors of a character whether a word starts at the character. A
-regex is supported only if tests show that the rules of the kernels give the same words (test_word_starts.py). Regexes
-are compared as text. For all other tokenizers, NotOnGpuError contains the reason, and a build encodes on the CPU.
+The kernels do not run a regex. They decide from the characters around a position whether a word starts there. A regex
+is supported only if tests show that the rules of the kernels give the same words (test_word_starts.py). Regexes are
+compared as text. For all other tokenizers, NotOnGpuError contains the reason, and a build encodes on the CPU.
 """
 
 from collections.abc import Iterator

@@ -95,7 +95,7 @@ def main(descriptor: int) -> None:
                 parent.send(READY)
                 facts = Service(encoder, listener, job.parent).serve(parent)
         except GristmillError as error:
-            facts = GpuFacts(trouble=str(error))
+            facts = GpuFacts(trouble=str(error).removesuffix("."))  # the build adds the full stop
         except Exception as error:  # noqa: BLE001 - the CPU takes over, and the build reports the reason
             facts = GpuFacts(trouble=describe_error(error))
         parent.send(facts)

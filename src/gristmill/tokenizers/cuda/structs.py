@@ -9,6 +9,7 @@ GROUP = 32
 WINDOW = 64
 STRIDE = 32
 IN_TILE = 512
+"""Maximum length in bytes of a word that one thread looks up. engine.cuh also explains the constants above."""
 MIN_ENTRY_BYTES = 3
 """Length in bytes of the shortest word that has an entry in the word table."""
 MIN_WARP_BYTES = 16

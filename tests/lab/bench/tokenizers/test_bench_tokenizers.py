@@ -175,7 +175,7 @@ def test_cold_warm_and_unseen_runs_start_with_the_right_cache(source, vocabulary
 def test_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
     with pytest.raises(
         GristmillError,
-        match=r"cuda gives different ids than tokenizers: document 'pkg/m3\.py' has \d+ at token index 5, not",
+        match=r"cuda gives different ids than tokenizers: document 'pkg/m3\.py' has id \d+ at token index 5, not id",
     ):
         bench_tokenizers(
             str(source),
@@ -185,7 +185,7 @@ def test_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
 
 
 def test_missing_id_is_an_error(source, vocabulary):
-    with pytest.raises(GristmillError, match=r"document 'windows\.py' has no token at token index \d+, not \d+"):
+    with pytest.raises(GristmillError, match=r"document 'windows\.py' has no token at token index \d+, not id \d+"):
         bench_tokenizers(
             str(source),
             TokenizerBenchOptions(tokenizer=vocabulary, device="cuda", runs=1),

@@ -103,7 +103,7 @@ def first_difference(found: Batch, expected: Batch, documents: Documents) -> str
         if not np.array_equal(one, other):
             shared = min(len(one), len(other))
             position = int(np.argmax(np.append(one[:shared] != other[:shared], True)))
-            tokens = [str(ids[position]) if position < len(ids) else "no token" for ids in (one, other)]
+            tokens = [f"id {ids[position]}" if position < len(ids) else "no token" for ids in (one, other)]
             return f"document {printable(file.path)!r} has {tokens[0]} at token index {position:,}, not {tokens[1]}"
     return f"{counted(found.offsets[-1], 'id')} instead of {expected.offsets[-1]:,}"
 

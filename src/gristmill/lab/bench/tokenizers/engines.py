@@ -167,7 +167,7 @@ def gigatoken_skip_reason(tokenizer: Tokenizer) -> str | None:
 
 
 def bytestrings(documents: Documents) -> Any:
-    """Return one buffer with offsets for gigatoken. No other input is more similar to that of a GPU tokenizer."""
+    """Return one buffer with offsets: the input of gigatoken that is most similar to that of a GPU tokenizer."""
     import awkward  # noqa: PLC0415 - slow to import
 
     content = awkward.contents.NumpyArray(documents.joined, parameters={"__array__": "byte"})

@@ -1,8 +1,8 @@
 // Replace the ids of new words that are one token although the merges do not produce this token (Llama 3's
 // ignore_merges). Each thread handles one word.
 //
-// This kernel is launched only for a tokenizer with such words. merge_tables.py creates their table. The merges of
-// these words are wasted work, but the words are few.
+// This kernel is launched only for a tokenizer with such words. merge_tables.py creates their table. Merging these
+// words is wasted work, but the words are few.
 #include "word_table.cuh"
 
 // Return the id of an exception, or NOTHING if the word is not an exception.

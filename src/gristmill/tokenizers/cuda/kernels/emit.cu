@@ -1,8 +1,9 @@
 // Write the ids of all words, in order, in one pass over the tiles (a scan with decoupled look-back).
 //
 // A block counts the ids of its tile from the codes. The offset of these ids in the output depends on all earlier
-// tiles. The block publishes its count. Then it goes back over the earlier tiles and adds up their counts, until a tile
-// has published its running total. Blocks take tiles in order, so a block only waits for blocks that have started.
+// tiles. The block publishes its count. Then it goes back over the earlier tiles and adds up their counts, until it
+// reaches a tile that has published its running total. Blocks take tiles in order, so a block only waits for blocks
+// that have started.
 //
 //   tile_totals[t]   0 = not known yet, 1 << 62 | ids of tile t, 2 << 62 | ids of all tiles up to and including t
 #include "engine.cuh"

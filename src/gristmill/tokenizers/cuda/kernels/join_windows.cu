@@ -126,7 +126,8 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
 }
 
 // Merge a word in pieces of STEP bytes. The ids are written to the memory of the word's windows, which is larger than
-// the word. Return the number of ids, or NOTHING if a piece does not start with the expected token.
+// the word. Return the number of ids, or NOTHING if a piece does not start with the expected token, or if its first
+// token is longer than half of STEP.
 __device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
     u32 lane = threadIdx.x % 32, at = 0, num_ids = 0;
     u32 expected = 0;  // end of the first token; 0 if any end is valid

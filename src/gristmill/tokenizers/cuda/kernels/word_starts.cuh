@@ -1,9 +1,9 @@
 // Find the starts of words, as a bit mask. This file has the code that both families of patterns share.
 //
-// A pre-tokenizer's regex scans a text from left to right. The patterns here do not need a scan: the neighbors of a
-// character determine whether a word starts at the character, so all bytes are processed in parallel. Each family's
-// file states its rules. tests/support/word_starts_in_numpy.py implements the same rules, and tests compare that
-// implementation with the regexes.
+// A pre-tokenizer's regex scans a text from left to right. The patterns here do not need a scan: the characters around
+// a position determine whether a word starts there, so all bytes are processed in parallel. Each family's file states
+// its rules. tests/support/word_starts_in_numpy.py implements the same rules, and tests compare that implementation
+// with the regexes.
 #pragma once
 #include "characters.cuh"
 
@@ -33,7 +33,8 @@ __device__ inline u32 contraction(const u8* apostrophe, u64 documents) {
     return IGNORES_CASE && second == 0xC5 && third == 0xBF ? 3 : 0;
 }
 
-// Apply contractions whose apostrophe starts a word: add a start right after them and remove all starts inside.
+// Apply contractions whose apostrophe starts a word: add a start right after each contraction, and remove all starts
+// inside of it.
 __device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier_apostrophes, const Group& group) {
     // A contraction that starts in the last three bytes before the group may end in the group.
     u64 left = (u64)apostrophes << 32 | (earlier_apostrophes & 0xE0000000u);

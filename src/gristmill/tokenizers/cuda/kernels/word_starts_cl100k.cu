@@ -26,8 +26,8 @@ __device__ inline Masks masks_of_one(const Engine& engine, const Chunk& chunk, u
     return masks_of(engine, chunk, (long long)(position / GROUP * GROUP), false);
 }
 
-// Return true if newlines at the start of the group belong to the word of an "other" before the group. Other
-// newlines may be between this word and the group.
+// Return true if newlines at the start of the group belong to the word of an "other" before the group. There may be
+// more newlines between this "other" and the group.
 __device__ inline bool absorbs_on(const Engine& engine, const Chunk& chunk, const Group& group) {
     if (!(group.earlier.newline >> 31)) return group.earlier.other() >> 31;
     if (group.position == 0) return false;
