@@ -1,1 +1,1 @@
-"""Verify that a dataset matches its manifest, with readers and algorithms independent of the build."""
+"""Verify that a dataset matches its manifest, with readers and algorithms that are mostly independent of the build."""

@@ -1,11 +1,11 @@
-"""Verify a finished dataset from its files alone, with algorithms that differ from those of the build.
+"""Verify a finished dataset from its files. Most checks use other algorithms than the build.
 
 1. digests   Compare the digest of every file with the manifest.
 2. rows      Read the rows of JSONL, or of the first format if there is no JSONL, in parallel. Check their JSON,
-             columns, ids and special tokens, and group adjacent windows of a file into a run. Tokenize documents
-             again. Compare the other formats with these rows by digests.
+             columns, ids and special tokens, and group adjacent rows of a file into a run. If each row is a
+             document, tokenize its text again. Compare the digests of the other formats with those of these rows.
 3. files     Restore the text of fill-in-the-middle rows. Compare the runs with files.jsonl and the manifest: positions,
-             fresh tokens, counts and groups.
+             fresh tokens (tokens that no earlier window of the file contains), counts and groups.
 4. texts     Decode the windows in parallel. Scan their texts for secrets, and compare the texts with the sources
              if any are given.
 5. leakage   Search train for token spans of held-out files.
@@ -27,7 +27,7 @@ from gristmill.checks.file_rows import FilesTable, check_groups, read_files_tabl
 from gristmill.checks.fim import check_fim
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, make_result, report_file
 from gristmill.checks.formats import RowDigests, check_formats
-from gristmill.checks.repo_order import RepoOrders, check_repo_order
+from gristmill.checks.repo_order import ORDER_NAMES, RepoOrders, check_repo_order
 from gristmill.checks.requirements import Settings
 from gristmill.checks.source_texts import folders_by_repo
 from gristmill.checks.spans import check_leakage
@@ -159,22 +159,26 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     num_same = check_duplicates(rows, faults)
     num_tokens = sum(file.covered_tokens for file in table.kept.values())
     prefix, suffix, closing = settings.rules.prefix, settings.rules.suffix, settings.rules.closing
-    frame_text = f"the special ids {_ids_text((*prefix, '…', *suffix))}" if prefix or suffix else "no special ids"
-    special_text = "markers between files" if settings.is_packed_by_repo else f"{frame_text} around windows"
-    closing_text = f", and {_ids_text(closing)} after documents" if closing else ""
+    special_texts: list[str] = ["markers between files"] if settings.is_packed_by_repo else []
+    if not special_texts and (prefix or suffix):
+        special_texts.append(f"the special ids {_ids_text((*prefix, '…', *suffix))} around windows")
+    if closing:
+        special_texts.append(f"the special {'id' if len(closing) == 1 else 'ids'} {_ids_text(closing)} after documents")
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     content = "text" if settings.rules.has_documents else "ids"
+    unit = manifest.row_unit
     same_text = (
-        f"; {num_same:,} {'has' if num_same == 1 else 'have'} the same {content} as a row of another file"
+        f"; {counted(num_same, unit)} {'has' if num_same == 1 else 'have'} the same {content} as a {unit} of "
+        "another file"
         if num_same
         else ""
     )
     ids = Verdict(f"{counted(num_ids, 'id')} in a vocabulary of {manifest.tokenizer.vocab_size:,}")
-    special_tokens = Verdict(f"{num_rows} with {special_text}{closing_text}")
+    special_tokens = Verdict(f"{num_rows} with {' and '.join(special_texts) or 'no special ids'}")
     if settings.rules.has_documents:
         ids = Verdict(f"{counted(num_ids, 'token')} according to the rows")
-        exception = " other than fill-in-the-middle sentinels" if settings.fim.is_enabled else ""
+        exception = " other than fill-in-the-middle tokens" if settings.fim.is_enabled else ""
         special_tokens = Verdict(f"{num_rows} searched for the text of control tokens{exception}")
         if not settings.rules.control_spellings:
             special_tokens = Verdict("the dataset was built with --control-spellings keep", "skipped")
@@ -207,7 +211,7 @@ def _order_text(settings: Settings, orders: RepoOrders) -> str:
     if not settings.is_packed_by_repo:
         return ""
     unchecked = "" if orders.skip_reason is None else f" (not checked: {orders.skip_reason})"
-    return f"; the files of each repository are ordered by {settings.repo_order}{unchecked}"
+    return f"; the files of each repository are in {ORDER_NAMES[settings.repo_order]}{unchecked}"
 
 
 def _write(folder: Path, report: Report) -> bool:

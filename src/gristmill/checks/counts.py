@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gristmill.checks.file_rows import CHECK, FilesTable
-from gristmill.checks.findings import Faults
+from gristmill.checks.findings import Faults, value_text
 from gristmill.checks.requirements import Settings
 from gristmill.checks.windows_by_file import Rows
 from gristmill.core.layout import MANIFEST
@@ -69,12 +69,19 @@ def _count_values(names: Iterable[Any]) -> dict[Any, int]:
 
 
 def _source_facts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the number of files per source. Tables are counted together, because their rows may name any repository."""
+    """Yield the name, recorded value and computed value of the number of files of each source.
+
+    Sources that are tables are counted together, because their rows may name any repository.
+    """
     found = _count_values(repo for repo, _ in (*table.kept, *table.dropped))
     trees = {one.repo: one.found for one in manifest.sources if not one.is_table}
     yield "sources", {repo: recorded for repo, recorded in trees.items() if recorded}, _select(found, trees)
     num_rows = sum(found.values()) - sum(_select(found, trees).values())
-    yield "sources: files from tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
+    yield (
+        "the number of files from tables in sources",
+        sum(one.found for one in manifest.sources if one.is_table),
+        num_rows,
+    )
 
 
 def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
@@ -83,9 +90,10 @@ def _select(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, in
 
 def _describe_difference(recorded: Any, found: Any) -> str:
     if not isinstance(recorded, Mapping):
-        return f"recorded as {recorded}, expected {found}"
+        return f"recorded as {value_text(recorded)}, expected {value_text(found)}"
     names = [name for name in dict.fromkeys((*recorded, *found)) if recorded.get(name) != found.get(name)]
-    return f"{str(names[0])!r} is recorded as {recorded.get(names[0])}, expected {found.get(names[0])}"
+    recorded_value, found_value = value_text(recorded.get(names[0])), value_text(found.get(names[0]))
+    return f"{str(names[0])!r} is recorded as {recorded_value}, expected {found_value}"
 
 
 NUM_DIGITS = 6
@@ -97,15 +105,13 @@ def check_sampling_facts(rows: Rows, table: FilesTable, settings: Settings, faul
     manifest = settings.manifest
     for name, recorded, found in (*_variant_facts(table, settings), *_sampling_facts(rows, settings)):
         if recorded != found:
-            faults.add(CHECK, f"{name} is {recorded}, expected {found}", file=MANIFEST)
+            faults.add(CHECK, f"{name} is {value_text(recorded)}, expected {value_text(found)}", file=MANIFEST)
     epochs = manifest.epochs
     effective = epochs.shown + epochs.variant_worth * epochs.varied
-    if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
-        faults.add(
-            CHECK,
-            f"epochs.effective is {epochs.effective}, expected {effective:.6f}, or epochs.most is negative",
-            file=MANIFEST,
-        )
+    if abs(effective - epochs.effective) > ROUNDING:
+        faults.add(CHECK, f"epochs.effective is {epochs.effective}, expected {effective:.6f}", file=MANIFEST)
+    if epochs.most < 0:
+        faults.add(CHECK, f"epochs.most is {epochs.most}, expected 0 or more", file=MANIFEST)
 
 
 def _variant_facts(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:

@@ -1,6 +1,7 @@
-"""Read all data files in parallel parts, check their rows, and join the windows of each file into runs.
+"""Read the data files of one format in parallel parts, check their rows, and join the rows of each source file.
 
-A part is a byte range of a .jsonl file, a sequence of frames of a .jsonl.zst file, or a row range in another format.
+A part is a byte range of a .jsonl file, a sequence of frames (separately compressed blocks) of a .jsonl.zst file, or a
+row range in another format. The joined rows of a source file are a run (module `runs`).
 """
 
 import struct
@@ -50,7 +51,10 @@ class PartRules(NamedTuple):
     rows: RowRules
     decoder: Decoder
     scans_secrets: bool
-    """True if the `text` column is scanned. If the ids decode to the text, the decoded text is scanned instead."""
+    """True if the `text` column of windows is scanned for secrets.
+
+    If the ids decode to the text, the decoded text is scanned instead.
+    """
     emails: bool
     pack: PackRules | None = None
     """Rules for packed rows, or None if each row is one window."""
@@ -66,7 +70,8 @@ def _run_fields(row: Row) -> tuple[object, ...]:
 def check_secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Faults) -> None:
     """Add a fault for each secret in the `text` column.
 
-    A match near an edge of a window is skipped, because the neighboring window shows more of its context.
+    A match near an edge of a window is skipped if the file continues there, because a truncated name or value may match
+    although the complete text does not.
     """
     if not rules.scans_secrets:
         return
@@ -139,7 +144,7 @@ def decompress_frame(stream: BinaryIO, frame: FrameEntry, max_bytes: int) -> byt
             raise DatasetError("the size of a frame differs from the frame table")
         content = zstandard.ZstdDecompressor().decompress(compressed, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise DatasetError(f"the data of a table entry is not exactly one frame: {error}") from None
+        raise DatasetError(f"the bytes of an entry in the frame table are not exactly one frame: {error}") from None
     num_rows = content.count(b"\n")
     if num_rows != frame.num_rows or not content.endswith(b"\n"):
         raise DatasetError(
@@ -161,11 +166,12 @@ PART_ROWS = 1024
 LINES_AT_ONCE = 64
 """The ids of 64 lines fit into the cache of a core. 64 is faster than 32 and 256."""
 MAX_ROW_BYTES = 32 << 20
-"""Longer lines are not read. The longest row with one window takes 16 MB."""
+"""Maximum length of a line if rows are windows. A part with a longer line is not read. A row with one window takes at
+most 16 MB."""
 MAX_DOCUMENT_BYTES = 1 << 30
-"""Longer lines are not read if rows are documents. Equal to the maximum size of a frame in formats.zstd."""
+"""Maximum length of a line if rows are documents. Equal to the maximum size of a frame in formats.zstd."""
 MAX_ROWS_PER_FRAME = 2
-"""A frame is at most as large as this many rows of maximum size: it ends with the row that reaches 0.25 MB."""
+"""Maximum size of a frame, in rows of maximum size. A frame ends with the row that reaches 0.25 MB."""
 
 
 class Part(NamedTuple):
@@ -239,7 +245,8 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
         lines, has_open_end = _read_lines(part, max_row_bytes)
     except (OSError, DatasetError) as error:
         unit = "bytes" if part.stored is None else "rows"
-        faults.add("schema", f"{unit} {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        faults.add("schema", f"{unit} {part.start} to {part.end} cannot be read: {reason}", file=part.path.name)
         return PartRows(0, part.end - part.start, [], b"", b"", faults)
     rules = rules.for_file(part.path.name)
     digests: list[bytes] = []
@@ -397,7 +404,7 @@ def read_data_files(
 
 
 def _segments_by_repo(entries: list[RunEntry]) -> dict[RepoKey, list[Segment]]:
-    """Return the segments of each repository in reading order.
+    """Return the segments (the parts of files in packed rows) of each repository in reading order.
 
     The last segments of a repository may share a row with other repositories. Such a row is stored before the other
     rows of the repository, so segments with a segment id above 1 are moved to the end.
@@ -411,7 +418,7 @@ def _segments_by_repo(entries: list[RunEntry]) -> dict[RepoKey, list[Segment]]:
 
 
 def _join_windows(entries: list[RunEntry], faults: Faults) -> list[RunEntry]:
-    """Join the runs of packed rows, which have one window each, into one run per file."""
+    """Join runs with one window each, from packed rows, into one run per file, repeat and variant."""
     runs: list[RunEntry] = []
     for one in sorted(entries, key=_sort_key):
         last = runs[-1] if runs else None

@@ -28,16 +28,18 @@ class Decoder(NamedTuple):
     tokenizer_key: str | None
     """Key of the tokenizer definition, or None if the tokenizer cannot be used."""
     is_exact: bool
-    """True if the concatenated bytes of the ids are the text."""
+    """True if the joined bytes of the tokens are the text, or its NFC form if the tokenizer normalizes to NFC."""
     is_close: bool
-    """True if the concatenated bytes of the ids are the text, except for spaces at the edges and `▁` for a space."""
+    """True if the joined bytes of the tokens are the text, apart from spaces at its beginning and end, and with `▁`
+    instead of each space."""
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Decoder":
         if tokenizer is None:
             return cls(folder, None, is_exact=False, is_close=False)
         definition = tokenizer.definition
-        # gigatoken is used only if is_exact or is_close holds. With byte_fallback, spaces are written as ▁.
+        # The tokenizer module chooses the engine gigatoken only for tokenizers whose tokens join to the normalized
+        # text. With byte_fallback, each space of the text is a ▁ in the tokens.
         is_close = tokenizer.engine.startswith("gigatoken ")
         return cls(folder, definition.key, is_close and not definition.model.byte_fallback, is_close)
 
@@ -79,7 +81,7 @@ _NUM_LINE_FEEDS: dict[str, npt.NDArray[np.int64]] = {}
 def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, faults: Faults) -> None:
     """Add a fault for each row whose `text` differs from its decoded ids.
 
-    If a character is split between two tokens, it is in the text of the window that contains the first of them.
+    If a character is split between two tokens, it is in the text of the window that contains the first of these tokens.
     """
     for row in rows:
         # The text of a fill-in-the-middle row is made by decoding its ids, so the text is exact with every tokenizer.

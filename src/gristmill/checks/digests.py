@@ -33,7 +33,7 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
         cards = card_files(manifest) if len(summaries) < len(CARDS) else {}
     except DatasetError as error:
         faults.add(CARDS_CHECK, str(error))
-        return Verdict("cards that cannot be generated")
+        return Verdict("the cards cannot be compared")
     for name, expected in cards.items():
         if not (folder / name).exists():
             continue
@@ -49,7 +49,7 @@ def check_cards(folder: Path, manifest: Manifest, faults: Faults) -> Verdict:
         outdated_parts = CARD_FORMATS[name].find_outdated(found, expected)
         for part in outdated_parts:
             faults.add(CARDS_CHECK, f"{part} does not match the manifest. Build or export the dataset again", file=name)
-        summaries.append(f"{name} (edited manually)")
+        summaries.append(f"{name} (edited, or written by another version)")
     return Verdict(", ".join(summaries), "ok" if summaries == list(CARDS) else "reported")
 
 
@@ -115,7 +115,7 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
     }
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
-            message = f"the name is not valid for {facts.split}, which has {counted(counts[facts.split], 'file')}"
+            message = f"the name is not valid for {facts.split}, which has {counted(counts[facts.split], 'JSONL file')}"
             faults.add(CHECK, message, file=name)
         if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
             faults.add(CHECK, "the manifest does not record the split or the format of this file", file=name)

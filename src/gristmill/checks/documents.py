@@ -1,7 +1,8 @@
 """Read and check document rows: texts, numbers of tokens, lines, and control tokens that appear as text.
 
 Document rows have no ids, so the text is tokenized again. A complete file must have as many tokens as the build
-counted. A piece between two cuts may have different tokens at its edges, because the build tokenized the complete file.
+counted. If the build cut spans out of a file, a piece between two cuts may have different tokens at its edges, because
+the build tokenized the complete file.
 """
 
 import json
@@ -118,7 +119,7 @@ def find_control_tokens(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _match_token_form(rest: bytes) -> str | None:
-    """Return the control token whose `<` precedes `rest`, or None. An example of `rest` is `|im_start|>`."""
+    """Return the control token whose `<` precedes `rest`, or None: `|im_start|> you` -> `<|im_start|>`."""
     for bar in BARS:
         name, is_closed, _ = rest.removeprefix(bar).partition(bar + b">")
         plain = name.replace(METASPACE, b"_")
@@ -174,7 +175,7 @@ def _find_respelling_fault(text: bytes, kept: KeptFile) -> str | None:
     for index, one in enumerate(kept.respellings):
         at = one.at + index
         if text[at : at + 1] != b" " or 1 + text.count(b"\n", 0, at) != one.line:
-            return f"line {one.line} has no space where {one.spelling} was respelled"
+            return f"line {one.line} has no space where the build inserted one into {one.spelling}"
     return None
 
 

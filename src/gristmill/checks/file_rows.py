@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gristmill.checks.findings import Faults
+from gristmill.checks.findings import Faults, value_text
 from gristmill.core.files_table import Count, FileRow, FimRow, VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.plain_files import open_plain
@@ -61,7 +61,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def covered_tokens(self) -> int:
-        """Number of distinct tokens in the windows of the file, including tokens of a dropped tail."""
+        """Number of tokens in the drawn windows, each counted once. Tokens of a dropped tail are included."""
         return self.tokens - self.cut_tokens - self.left_tokens
 
 
@@ -98,7 +98,7 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
                 faults.add(CHECK, "the row is not in path order", file=FILES, row=number, path=row.name)
             last = row.key
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            faults.add(CHECK, str(error), file=FILES, row=number)
+            faults.add(CHECK, f"the line is not a valid row: {error}", file=FILES, row=number)
     _check_twins(table, faults)
     return table
 
@@ -172,7 +172,7 @@ def _are_respellings_valid(row: FileRow) -> bool:
 
 
 def _check_twins(table: FilesTable, faults: Faults) -> None:
-    """Check that the twin of each dropped duplicate is in the table and similar enough."""
+    """Check the twin of each dropped duplicate: the file that it duplicates must be in the table and similar enough."""
     names = {f"{repo}/{path}" for repo, path in (*table.kept, *table.dropped)}
     for row in table.dropped.values():
         if row.reason not in DUPLICATES:
@@ -182,7 +182,8 @@ def _check_twins(table: FilesTable, faults: Faults) -> None:
         if not MIN_SIMILARITY <= (row.similarity or 0) <= 1:
             faults.add(
                 CHECK,
-                f"the file is dropped as {row.reason}, but similarity is {row.similarity}, not {MIN_SIMILARITY} to 1",
+                f"the file is dropped as {row.reason}, but its similarity is {value_text(row.similarity)}, "
+                f"expected {MIN_SIMILARITY} to 1",
                 file=FILES,
                 path=row.name,
             )

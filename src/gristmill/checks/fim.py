@@ -1,8 +1,9 @@
 """Check `fim`: fill-in-the-middle rows give the text of their file when each middle is moved back.
 
-Each row is split at its sentinels, and its prefix, middle and suffix are joined in this order. The joined pieces of a
-file must have the digest in files.jsonl, and each piece must be at its recorded position. The text of the file is
-encoded again, and all later checks read these tokens instead of the rows.
+Each row is split at its sentinels, the special tokens before the prefix, the middle and the suffix. Its prefix, middle
+and suffix are then joined in this order to a piece of the original text. If the rows contain the complete file, its
+joined pieces must have the digest in files.jsonl, and each piece must be at its recorded position. The text is encoded
+again, and later checks read these tokens instead of the rows.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import numpy as np
 
 from gristmill.checks.decoder import Decoder
 from gristmill.checks.file_rows import FilesTable, KeptFile
-from gristmill.checks.findings import Faults, Verdict
+from gristmill.checks.findings import Faults, Verdict, value_text
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import (
     END,
@@ -76,7 +77,8 @@ def check_fim(
     _check_table(rows, table, settings, faults)
     frame = settings.rules.fim
     if frame is None or settings.decoder.tokenizer_key is None:
-        return rows, Verdict("the tokenizer cannot be read", "skipped")
+        reason = settings.no_tokenizer_reason or "the special ids of fill-in-the-middle rows cannot be determined"
+        return rows, Verdict(reason, "skipped")
     max_middle_tokens = settings.fim.max_middle or settings.rules.length
     rules = FimRules(frame, settings.decoder, max_middle_tokens, settings.rules.has_documents)
     by_file = {key: list(runs) for key, runs in rows.by_file.items()}
@@ -92,7 +94,7 @@ def check_fim(
         by_file[key][index] = by_file[key][index]._replace(run=one.run)
         faults.merge(one.faults)
     num_rows = sum(len(task.entry.run.fim_contents) for task in tasks)
-    summary = f"{counted(num_rows, 'row')} of {counted(len(tasks), 'file')} restored"
+    summary = f"{counted(num_rows, 'row')} of {counted(len(tasks), 'file')} checked"
     return rows._replace(by_file=by_file), Verdict(summary)
 
 
@@ -109,7 +111,7 @@ def _batches(tasks: list[FimTask]) -> Iterator[list[FimTask]]:
 
 
 def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """Check that rows, files.jsonl and the manifest agree on which windows are rewritten, and in which form."""
+    """Check that rows, files.jsonl and the manifest agree on the number of rewritten windows and on their forms."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         is_rewritten = file is not None and file.is_rewritten
@@ -131,7 +133,7 @@ def _check_table(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
                 faults.add(CHECK, message, file=FILES, path=file.name)
     for name, recorded, found in _fim_facts(rows, table, settings):
         if recorded != found:
-            faults.add(CHECK, f"fim.{name} is {recorded}, expected {found}", file=MANIFEST)
+            faults.add(CHECK, f"fim.{name} is {value_text(recorded)}, expected {value_text(found)}", file=MANIFEST)
 
 
 def _fim_facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
@@ -171,8 +173,9 @@ def _restore_file(rules: FimRules, task: FimTask) -> RestoredRun:
         return RestoredRun(_encode_spans(run, pieces, kept, rules), faults)
     except _RowError as error:
         faults.add(CHECK, str(error), file=task.entry.file, row=error.row, path=run.key.name)
-    except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
-        faults.add(CHECK, f"the text cannot be restored: {error!r}", file=task.entry.file, path=run.key.name)
+    except (LookupError, ValueError) as error:
+        problem = "it is not valid UTF-8" if isinstance(error, UnicodeError) else "a row has an id without a token"
+        faults.add(CHECK, f"the text cannot be restored: {problem}", file=task.entry.file, path=run.key.name)
     return RestoredRun(run, faults)
 
 
@@ -221,10 +224,11 @@ def _restore_piece(run: Run, index: int, rules: FimRules) -> _Piece:
     found = ids[positions].tolist()
     is_end_last = frame.end is None or not len(positions) or positions[-1] == len(ids) - 1
     if found != expected or positions[0] != 0 or not is_end_last:
+        at_end = "" if frame.end is None else f" and {frame.end} last"
         raise _RowError(
             row,
-            f"expected the sentinels {expected}, the first at the start of the window and an end sentinel at its end, "
-            f"but found {found} at positions {positions.tolist()}",
+            f"expected the special ids {value_text(expected)}, with {frame.prefix} first{at_end} in the window, "
+            f"but found {value_text(found)} (positions: {value_text(positions.tolist())})",
         )
     suffix_at, middle_at = int(positions[1]), int(positions[2])
     tail = ids[middle_at + 1 : len(ids) - (frame.end is not None)]
@@ -232,13 +236,13 @@ def _restore_piece(run: Run, index: int, rules: FimRules) -> _Piece:
     if not 0 < num_middle <= min(len(tail), rules.max_middle_tokens) or (num_middle < len(tail) and not is_spm):
         raise _RowError(
             row,
-            f"middle_tokens is {num_middle}, but the middle sentinel is followed by {counted(len(tail), 'token')}, "
-            f"and the limit is {rules.max_middle_tokens}",
+            f"middle_tokens is {num_middle}, but the special id {frame.middle} is followed by "
+            f"{counted(len(tail), 'token')}, and the limit is {rules.max_middle_tokens}",
         )
     if not window[MIDDLE]:
-        raise _RowError(row, "the kind of the middle is missing")
+        raise _RowError(row, "the column middle is empty")
     if is_spm and suffix_at != 1:
-        raise _RowError(row, "fim is spm, but there are tokens between the prefix and suffix sentinels")
+        raise _RowError(row, f"fim is spm, but tokens are between the special ids {frame.prefix} and {frame.suffix}")
     prefix_ids = tail[: len(tail) - num_middle] if is_spm else ids[1:suffix_at]
     parts = [
         continuing.decode(part) for part in (prefix_ids, tail[len(tail) - num_middle :], ids[suffix_at + 1 : middle_at])
@@ -247,7 +251,7 @@ def _restore_piece(run: Run, index: int, rules: FimRules) -> _Piece:
 
 
 def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
-    """Encode a text that contains sentinels. Each part between sentinels is encoded separately."""
+    """Encode a text that contains sentinels. The text between two sentinels is encoded separately."""
     added_texts = continuing.definition.added_texts
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
@@ -255,7 +259,8 @@ def _encode_with_sentinels(text: bytes, frame: FimFrame, continuing: Tokenizer, 
         name = added_texts.get(sentinel, "").encode()
         before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
-            raise _RowError(row, f"the sentinel {name.decode() or sentinel} is missing from the text, or out of order")
+            token = name.decode() or f"with the id {sentinel}"
+            raise _RowError(row, f"the special token {token} is missing from the text, or out of order")
         parts += [continuing.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, continuing.encode(text).ids])
 
@@ -297,8 +302,8 @@ def _require_positions(run: Run, pieces: list[_Piece], text: bytes, token_bytes:
     for window, piece in zip(run.windows, pieces, strict=True):
         row, start = int(window[ROW]), int(window[START])
         if start >= len(token_bytes) or int(token_bytes[start]) != at:
-            sample = piece.text[:NUM_SAMPLE_BYTES]
-            raise _RowError(row, f"the restored text {sample!r} … is not at token {start} of the file")
+            sample = piece.text[:NUM_SAMPLE_BYTES].decode(errors="replace")
+            raise _RowError(row, f"the restored text that begins with {sample!r} is not at token {start} of the file")
         first, last = at + piece.num_before, at + piece.num_before + piece.num_middle
         if window[MIDDLE] == MIDDLES.index(MiddleKind.LINES):
             begins_line = first == 0 or text[first - 1 : first] == b"\n"

@@ -1,7 +1,7 @@
 """Findings of all checks: the number of faults with examples, and the report as text and JSON."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -14,6 +14,18 @@ MAX_FILES_LISTED = 10
 NAME_WIDTH = 15
 
 Status = Literal["ok", "failed", "reported", "skipped"]
+
+
+def value_text(value: object) -> str:
+    """Format a recorded or computed value for a message.
+
+    `{"train": 5, "test": 0}` -> `train 5, test 0`, `[0, 1]` -> `0, 1`, and `None`, `{}` or `[]` -> `none`
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_text(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(value_text, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 class Example(NamedTuple):

@@ -1,10 +1,10 @@
-"""Check `formats`: each format of the dataset contains exactly the windows that the manifest records.
+"""Check `formats`: each format of the dataset contains exactly the rows that the manifest records.
 
-The rows of the first format, which are checked one by one, must have the recorded digest of split, path, start and ids.
-All other formats must have the same values in every column. If gristmill has its own writer for a format, the rows are
-also written again into a temporary folder, and the files are compared. This finds data that is in no row, such as extra
-tokens in a token stream. To check the positions of end tokens, token streams are also read by code that is independent
-of their writer.
+The rows of the first format are checked one by one. They must have the recorded digest of split, path, start and ids
+(for documents, of the text instead of the ids). All other formats must have the same values in every column. If
+gristmill has its own writer for a format, the rows are also written again into a temporary folder, and the files are
+compared. This finds data that is in no row, such as extra tokens in a token stream (npy, bin or megatron). Token
+streams are also read by code that is independent of their writer, to check the positions of end tokens.
 """
 
 import struct
@@ -57,8 +57,9 @@ class _Stream(NamedTuple):
     """Position in the stream of the first id of each row."""
     stops: Numbers
     is_framed: list[bool]
+    """For each row, True if the row has special ids at its edges, which are not in the stream."""
     sidecar: Path
-    """File with one line per row that contains all columns except the ids."""
+    """File with all columns except the ids, one line per row."""
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the index and columns of each row.
@@ -83,15 +84,17 @@ def find_stream_fault(folder: Path, manifest: Manifest, format_and_split: tuple[
         return None
     is_packed, schema = "segments" in manifest.columns, Schema.of(manifest)
     try:
-        # Raises unless all files exist and are regular files.
+        # Raises if a file is missing or is not a regular file.
         StoredSplit(folder, name, split, schema, manifest.splits[split].windows).opened()
         stream = _open_stream(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
         fault = _find_packed_fault(stream) if is_packed else _find_document_fault(stream)
         fault = fault or _find_gap_fault(stream, None if is_packed else manifest.tokenizer.end_id)
     except DatasetError as error:
         fault = str(error)
+    except KeyError as error:
+        fault = f"the stream cannot be read: {error} is missing"
     except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
-        fault = f"the stream cannot be read: {repr(error) if isinstance(error, LookupError) else error}"
+        fault = f"the stream cannot be read: {error}"
     return None if fault is None else f"{split}: {fault}"
 
 
@@ -117,6 +120,8 @@ def _open_stream(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> 
 
 def _megatron_ends(content: bytes) -> tuple[np.dtype[Any], Numbers]:
     _, _, code, num_sequences, _ = MEGATRON_HEAD.unpack_from(content)
+    if code not in MEGATRON_TYPES:
+        raise ValueError(f"the index has the unknown type code {code}")
     sizes = np.frombuffer(content, "<i4", num_sequences, MEGATRON_HEAD.size).astype(np.int64)
     starts = np.frombuffer(content, "<i8", num_sequences, MEGATRON_HEAD.size + sizes.size * 4)
     kind = MEGATRON_TYPES[code]
@@ -127,21 +132,24 @@ def _megatron_ends(content: bytes) -> tuple[np.dtype[Any], Numbers]:
 
 
 def _find_packed_fault(stream: _Stream) -> str | None:
-    """Return a fault unless each row is one document with as many ids as `segment_ids`."""
+    """Return a fault if a row is not exactly one document, or has a different number of ids than `segment_ids`."""
     sizes = (stream.stops - stream.starts).tolist()
     for number, row in stream.rows():
         if sizes[number] != len(row["segment_ids"]):
             return f"row {number + 1} has {sizes[number]} ids in the stream, but {len(row['segment_ids'])} segment_ids"
     if not np.array_equal(stream.ends, stream.stops):
         return (
-            f"the ends of {counted(len(stream.ends), 'document')} in the index differ from the ends of the rows "
-            f"({counted(len(stream.stops), 'row')})"
+            f"the documents of the index do not end where the rows end: {counted(len(stream.ends), 'document')}, "
+            f"{counted(len(stream.stops), 'row')}"
         )
     return None
 
 
 def _find_document_fault(stream: _Stream) -> str | None:
-    """Return a fault unless adjacent rows of a file are in one document, and all other rows in separate documents."""
+    """Compare each row with the next row, and return the first fault or None.
+
+    Two rows must be in one document if the second continues the first in a file, and otherwise in different documents.
+    """
     documents = np.searchsorted(stream.ends, stream.starts, "right").tolist()
     sizes = (stream.stops - stream.starts).tolist()
     for (number, before), (_, after) in pairwise(stream.rows()):
@@ -163,9 +171,9 @@ def _document_key(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _find_gap_fault(stream: _Stream, end_id: int | None) -> str | None:
-    """Return a fault unless the ids outside of rows are exactly the end tokens of documents.
+    """Return a fault if the ids outside of rows are not exactly the end tokens of documents.
 
-    `end_id` is None if documents have no end token.
+    `end_id` is None if all ids must be in rows: in packed rows, or if documents have no end token.
     """
     covered_until = np.concatenate(([0], np.maximum.accumulate(stream.stops)))
     gaps = np.concatenate((stream.starts, [len(stream.ids)])) - covered_until

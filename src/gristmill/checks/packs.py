@@ -1,8 +1,9 @@
-"""Split packed rows (--pack), which hold windows of several files, into one row per window for the other checks.
+"""Split packed rows (--pack) into one row per segment for the other checks.
 
-This module checks that the segments of a row do not overlap, that only the expected special tokens are between them,
-and that `segment_ids` and `position_ids` match the segments. `check_ends` in windows_by_file checks that each end token
-is at the end of a file or repository, because this requires files.jsonl.
+A segment is a window in a packed row, or with --pack repo any part of a file. This module checks that the segments of a
+row do not overlap, that only the expected special tokens are between them, and that `segment_ids` and `position_ids`
+match the segments. `check_ends` in windows_by_file checks that each end token is at the end of a file or repository,
+because this requires files.jsonl.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             if pack.markers is not None:
                 _require_ends(ids, row["segment_ids"], segments, pack)
         except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
-            message = str(error) if isinstance(error, _PackError) else f"the line is not a packed row: {error!r}"
+            message = str(error) if isinstance(error, _PackError) else f"the line is not a packed row: {_reason(error)}"
             path = path_of(row["segments"][0]) if isinstance(error, _PackError) and row["segments"] else None
             check = error.check if isinstance(error, _PackError) else "schema"
             faults.add(check, message, file=rules.file, row=number, path=path)
@@ -93,6 +94,12 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     window_faults.renumber(numbers)
     faults.merge(window_faults)
     return PackedRows(rows, windows)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return str(error) if isinstance(error, ValueError | DatasetError) else "a value is invalid"
 
 
 def _is_ended(ids_after: list[int], pack: PackRules, rules: RowRules) -> bool:
@@ -195,7 +202,10 @@ def _require_ids_after(ids_after: list[int], pack: PackRules, rules: RowRules) -
 
 
 def _require_ends(ids: list[int], segment_ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
-    """Check that each end token is the last id with its segment id, and follows a segment or is the only such id."""
+    """Check that each end token ends a repository.
+
+    It must be the last id with its segment id. It must also follow a segment, or be the only id with its segment id.
+    """
     segment_ends = {one["at"] + one["length"] for one in segments}
     for at in _special_positions(ids, segments):
         is_last = at + 1 == len(ids) or segment_ids[at + 1] != segment_ids[at]
@@ -220,7 +230,7 @@ def _require_markers(ids: list[int], markers: frozenset[int], rules: RowRules) -
 
 
 def _window_lines(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
-    """Yield the JSON line that each window would have without packing."""
+    """Yield the JSON line of each window as if it were not packed. The ids that end a document are left out."""
     for one in segments:
         content = ids[one["at"] : one["at"] + one["length"]]
         fields = {name: one[name] for name in rules.columns[1:]}

@@ -1,8 +1,9 @@
-"""Check that --pack repo keeps each repository contiguous, with its files in the configured order (check `windows`).
+"""Check the order of files with --pack repo (check `windows`).
 
-The expected order is computed again: a shuffle from the seed, or an order by imports from the texts of the rows. The
-code is independent of the build: it reads imports line by line, without regular expressions, and finds import cycles
-with Kosaraju's algorithm.
+In each repository, the tokens of a file must be contiguous, and the files must be in the configured order. This order
+is computed again: by path, shuffled with the seed, or by the imports in the texts of the rows. The code is independent
+of the build: it reads imports line by line, without regular expressions, and finds import cycles with Kosaraju's
+algorithm. A segment is the part of a file that is in one packed row.
 """
 
 import hashlib
@@ -14,9 +15,11 @@ from functools import partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+import msgspec
+
 from gristmill.checks.decoder import Decoder
 from gristmill.checks.file_rows import FilesTable, KeptFile
-from gristmill.checks.findings import Faults
+from gristmill.checks.findings import Faults, value_text
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import TokenSpan
 from gristmill.checks.windows_by_file import RepoKey, Rows, Segment
@@ -34,6 +37,8 @@ from gristmill.sources.imports import (
 )
 
 CHECK = "windows"
+ORDER_NAMES = {"path": "the order by path", "imports": "the order by imports", "shuffle": "the shuffled order"}
+"""Names in messages, keyed by value of --repo-order."""
 TOKENS_PER_TASK = 1 << 18
 SPACES = b" \t"
 WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -77,7 +82,8 @@ def check_repo_order(
         at = next((at for at, (one, other) in pairs if one != other), None)
         if at is not None:
             segment = next(one for one in rows.layouts[key] if one.path == paths[at])
-            message = f"the order by {settings.repo_order} requires {key[1]}/{expected[key][at]} here, not this file"
+            order = ORDER_NAMES[settings.repo_order]
+            message = f"{order} requires {key[1]}/{expected[key][at]} here, not this file"
             faults.add(CHECK, message, file=segment.file, row=segment.row, path=f"{key[1]}/{paths[at]}")
     return RepoOrders(expected, None)
 
@@ -150,7 +156,10 @@ def _order_by_imports(
         facts = (settings.manifest.packing or {}).get(split)
         recorded = None if facts is None else facts.order
         if recorded != OrderFacts(repos=found["repos"], imports=found["imports"], broken=found["broken"]):
-            faults.add(CHECK, f"packing.{split}.order is {recorded}, expected {dict(found)}", file=MANIFEST)
+            message = (
+                f"packing.{split}.order is {value_text(msgspec.to_builtins(recorded))}, expected {value_text(found)}"
+            )
+            faults.add(CHECK, message, file=MANIFEST)
     return expected
 
 
@@ -204,13 +213,13 @@ def _leading_bytes(text: bytes, allowed: frozenset[int]) -> bytes:
 
 
 def _until_any(line: bytes, characters: bytes) -> bytes:
-    """Return a line up to the first of these characters."""
+    """Return the part of a line before the first of these characters."""
     offsets = [at for at in map(line.find, (characters[at : at + 1] for at in range(len(characters)))) if at >= 0]
     return line[: min(offsets, default=len(line))]
 
 
 def _block_lines(first: bytes, lines: Lines, comment: bytes, end: bytes) -> Iterator[bytes]:
-    """Yield the lines of a block without comments. `first` is the first line, and `end` ends the block."""
+    """Yield the lines of a block without comments. `first` is its first line, and the text `end` ends the block."""
     line: bytes | None = first
     while line is not None:
         line = line.partition(comment)[0]
@@ -320,7 +329,7 @@ def _use_paths(uses: bytes) -> Iterator[str]:
 
 
 def _use_items(uses: bytes) -> Iterator[tuple[list[bytes], bytes]]:
-    """Yield lists of words, each with the brace or comma that follows it."""
+    """Yield lists of words, and for each list the brace or comma that follows the words."""
     words: list[bytes] = []
     word = bytearray()
     for byte in (*uses, ord(",")):
@@ -577,9 +586,9 @@ def _resolve_path(folder: str, relative: str) -> str | None:
 def _sort_by_imports(imports: Sequence[Sequence[int]]) -> tuple[list[int], int]:
     """Sort files so that each file follows the files that it imports.
 
-    `imports` contains, for each file, the indices of the files that it imports. In a cycle, the file with the fewest
-    pending imports comes first. Return the sorted indices of the files, and the number of imports that violate the
-    order.
+    `imports` contains, for each file, the indices of the files that it imports. In a cycle, the next file is the file
+    with the fewest pending imports (of files that have no position yet). Return the sorted indices of the files, and
+    the number of imports that violate the order.
     """
     cycle = _find_cycles(imports)
     pending = [set(imported) for imported in imports]

@@ -83,7 +83,9 @@ class Settings(NamedTuple):
             sections = msgspec.convert(manifest.settings, _Sections)
             sampling = sections.sampling_config()
         except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
-            raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
+            raise DatasetError(
+                f"{str(folder / MANIFEST)!r} is damaged: its settings are invalid ({error}). Build the dataset again."
+            ) from None
         facts = manifest.tokenizer
         definition, tokenizer, no_tokenizer_reason = _tokenizer(folder, manifest, sections, faults)
         rules = RowRules(

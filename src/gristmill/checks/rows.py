@@ -1,8 +1,8 @@
 """Parse the lines of a data file into valid rows (checks `schema`, `ids` and `special_tokens`).
 
-Nearly every line has the exact form that gristmill writes. In such a line, the ids are the digits between the first
-brackets. core.digits parses them for many rows at once, and orjson parses the short rest of the line. If a line has a
-different form, a slower parser reads all lines of the batch, because that line may be any JSON, or invalid.
+Nearly every line has the exact form that gristmill writes. In such a line, the ids are the numbers between the first
+brackets. core.digits parses them for many rows at once, and orjson parses the short rest of the line. If any line of a
+batch has a different form, for example with other spaces, a slower parser reads all lines of the batch.
 """
 
 import json
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     ids: Ids
     """Ids without special tokens."""
     num_ids: int
-    """Number of ids including special tokens."""
+    """Number of ids including special tokens and padding. For a document, its recorded number of tokens."""
     label_key: int = 0
     """Hash of the labels without special tokens, or 0 if there are no labels."""
     is_ended: bool = False
@@ -248,7 +248,7 @@ VALIDATORS: Mapping[str, Callable[[Any], bool]] = {
     for name, column in COLUMNS.items()
     if name != "input_ids" and column.when is not When.PACK
 }
-"""Validators of all columns of a window except `input_ids`, which is parsed separately."""
+"""Validators of all columns of an unpacked row except `input_ids`, which is parsed separately."""
 
 
 def _abbreviate(value: Any) -> str:

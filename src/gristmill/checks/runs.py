@@ -1,7 +1,7 @@
 """Group adjacent rows of one file into a run: a table of the windows, and the tokens joined from the windows.
 
 Each window adds the ids after the end of the previous window. In the overlap of two windows, both must have the same
-ids (check `windows`).
+ids (check `windows`). Windows with noise and fill-in-the-middle windows have changed ids, so they are not joined.
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,10 @@ class Run(NamedTuple):
     key: RunKey
     language: str
     windows: Table
-    """One row per window, with COLUMNS. For fill-in-the-middle, `end` is the end of the window's original text."""
+    """One row per window, with the columns COLUMNS.
+
+    For fill-in-the-middle, `end` is the end of the window's original text.
+    """
     spans: list[TokenSpan]
     fim_contents: Mapping[int, Ids | bytes] = MappingProxyType({})
     """Ids or texts of fill-in-the-middle windows, keyed by index in `windows`. checks.fim makes spans from them."""
@@ -115,7 +118,7 @@ def _key(row: Row) -> RunKey:
 
 
 class _RunBuilder:
-    """Builder of a run from rows that are added one by one."""
+    """Builds a run from rows that are added one by one."""
 
     def __init__(self, key: RunKey, language: str) -> None:
         self.key, self.language = key, language

@@ -1,4 +1,7 @@
-"""Check `source`: the text of the windows equals the source files, except for recorded redactions and respellings."""
+"""Check `source`: the text of the windows equals the source files, except for recorded redactions and respellings.
+
+A redaction replaces a secret with a placeholder. A respelling inserts a space into the text of a control token.
+"""
 
 import hashlib
 import json
@@ -12,6 +15,7 @@ import numpy as np
 from gristmill.checks.decoder import Decoder
 from gristmill.checks.documents import find_source_text_faults
 from gristmill.checks.file_rows import KeptFile
+from gristmill.checks.findings import value_text
 from gristmill.checks.runs import END, FIRST_LINE, LAST_LINE, START, Run
 from gristmill.cleaning.notebooks import SLASH_LANGUAGES
 from gristmill.cleaning.secrets import NO_ANGLE_LANGUAGES
@@ -79,7 +83,7 @@ def find_source_faults(file: KeptFile, run: Run, location: str, decoder: Decoder
         if file.language == NOTEBOOK and notebooks == "cells":
             text = _percent_text(json.loads(text, parse_int=_parse_int))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        yield f"the source file cannot be read: {type(error).__name__}"
+        yield f"the source file cannot be read: {_reason(error)}"
         return
     redacted = _respell(_redact(text, file), file)
     sha256 = None if file.redactions else hashlib.sha256(raw).hexdigest()
@@ -90,15 +94,21 @@ def find_source_faults(file: KeptFile, run: Run, location: str, decoder: Decoder
         ("bytes", file.bytes, len(raw)),
         ("lines", file.lines, text.count(b"\n") + (not text.endswith(b"\n"))),
         ("encoding", file.encoding, encoding),
-        ("lines of redactions", [one.line for one in file.redactions], _redacted_lines(text, file)),
+        ("the list of redacted lines", [one.line for one in file.redactions], _redacted_lines(text, file)),
     )
     for name, recorded, found in comparisons:
         if recorded != found:
-            yield f"{name} is {recorded} in {FILES}, but {found} in the source"
+            yield f"{name} is {value_text(recorded)} in {FILES}, but {value_text(found)} in the source"
     if any(span.text is not None for span in run.spans):
         yield from find_source_text_faults(run, redacted, decoder)
     elif decoder.is_exact:
         yield from _find_text_faults(run, redacted, decoder)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "its text has invalid bytes" if isinstance(error, UnicodeError) else "it is not a valid notebook"
 
 
 def _detect_encoding(raw: bytes) -> str:

@@ -1,5 +1,7 @@
 """Measure how much held-out text is also in train: tokens in shared spans of 50 or more (L50), and 13-grams.
 
+Held-out text is the text of validation and test.
+
 Every n-gram of held-out data and of train gets a 64-bit key. Keys are computed by doubling: the key of 2 tokens from
 two keys of 1 token, the key of 4 tokens from two keys of 2 tokens, and so on. The key of 50 tokens is made from keys
 of 32, 16 and 2 tokens. Keys are computed again instead of stored, because this takes only 5 ns per token. The held-out
@@ -29,7 +31,8 @@ BATCH_TOKENS = 1 << 15
 """Each array of a batch takes 0.25 MB, which fits into the cache of a core."""
 POSITION_BITS = 32
 EXTRA_TAG_BITS = 3
-"""KeyTable.tags is indexed by this many more bits than KeyTable.first. From 256 keys on, it has 4 to 8 tags per key."""
+"""`KeyTable.tags` is indexed by this many more bits than `KeyTable.first`. With 256 or more keys, `tags` has 4 to 8
+entries per key."""
 NO_KEY, SEVERAL_KEYS, TAG_MASK = 255, 254, 0x7F
 # Separators between sequences. No id has their values, and held-out data and train have different separators, so an
 # n-gram that contains a separator never matches.
@@ -70,7 +73,7 @@ class _Comparison:
         all_keys = [np.concatenate([one.grams50 for one in keys]), np.concatenate([one.grams13 for one in keys])]
         self._table50, self._table13 = threads.map(KeyTable.of, all_keys)
         self._is_found13 = np.zeros(len(self._table13.keys), np.bool_)
-        # A position in train for each held-out 50-gram, or -1: batch in the upper bits, position in the lower 32 bits.
+        # A position in train for each held-out 50-gram (batch in the upper bits, position in the lower 32 bits), or -1.
         self._train_positions = np.full(len(self._table50.keys), -1, np.int64)
 
     def run(self) -> Iterator[Overlap]:

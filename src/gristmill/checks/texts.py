@@ -37,7 +37,7 @@ def find_line_feed_fault(run: Run, file: KeptFile, decoder: Decoder) -> Fault | 
             return None  # another check reports the wrong positions
         base = int(windows[0, FIRST_LINE]) if span.start else 1
         if base < line:
-            return int(windows[0, ROW]), f"the window begins in line {base}, but the previous text ends in line {line}"
+            return int(windows[0, ROW]), f"the window begins on line {base}, but the previous text ends on line {line}"
         num_line_feeds = decoder.num_line_feeds(span.ids)
         fault = _find_wrong_lines(windows, span, base + num_line_feeds.cumsum() - num_line_feeds)
         if fault is not None:
@@ -46,7 +46,7 @@ def find_line_feed_fault(run: Run, file: KeptFile, decoder: Decoder) -> Fault | 
         if span.end == file.tokens:
             num_lines = line - decoder.tokenizer.decode(span.ids[-1:]).endswith(b"\n")
             if num_lines != file.lines:
-                return int(windows[-1, ROW]), f"the file ends in line {num_lines}, expected {file.lines}"
+                return int(windows[-1, ROW]), f"the file ends on line {num_lines}, expected {file.lines}"
     return None
 
 
@@ -63,7 +63,10 @@ def _find_wrong_lines(windows: Table, span: TokenSpan, lines: Table) -> Fault | 
         return None
     at = int(np.argmax(is_wrong))
     row, first_line, last_line = windows[at, [ROW, FIRST_LINE, LAST_LINE]].tolist()
-    return row, f"lines are {first_line} to {last_line}, but the line feeds give {first[at]} to {last[at]}"
+    return row, (
+        f"the window records lines {first_line} to {last_line}, but its tokens are on lines {first[at]} to {last[at]} "
+        "according to the line feeds"
+    )
 
 
 TOKENS_PER_TASK = 1 << 18
@@ -244,7 +247,7 @@ def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Fau
     if [(one.start, one.end) for one in spans] != [(0, variant.tokens)]:
         return  # only some windows of the variant were drawn
     if hashlib.sha256(text).hexdigest() != variant.text_sha256:
-        message = f"the text of the variant {variant.kind} does not match text_sha256 in {FILES}"
+        message = f"the text of the {variant.kind} variant does not match text_sha256 in {FILES}"
         faults.add("variants", message, file=task.file, path=task.run.key.name)
 
 

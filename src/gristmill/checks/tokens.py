@@ -159,7 +159,7 @@ class RowBlock:
         return np.searchsorted(self._starts, positions, "right") - 1
 
     def _first_in_each_row(self, positions: Numbers) -> Iterator[tuple[int, int]]:
-        """Yield each row that contains any of the positions, with the first of them. One fault per row is enough."""
+        """Yield each row that contains any of the positions, with its first position. One fault per row is enough."""
         rows, first = np.unique(self._rows_at(positions), return_index=True)
         return zip(rows.tolist(), positions[first].tolist(), strict=True)
 

@@ -42,7 +42,7 @@ def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Fa
     for (key, kind), row in recorded.items():
         faults.add(
             CHECK,
-            f"the variant {kind} is recorded with {counted(row.windows, 'window')}, but has no rows",
+            f"the {kind} variant is recorded with {counted(row.windows, 'window')}, but has no rows",
             file=FILES,
             path="/".join(key),
         )
@@ -58,7 +58,7 @@ def _check_texts(table: FilesTable, faults: Faults) -> None:
             if row.text_sha256 in seen:
                 faults.add(
                     CHECK,
-                    f"the variant {row.kind} has the same text as a file or another variant",
+                    f"the {row.kind} variant has the same text as a file or another variant",
                     file=FILES,
                     path=file.name,
                 )
@@ -88,7 +88,7 @@ def _find_faults(entry: RunEntry, row: VariantRow | None, rows: Rows, settings: 
     if entry.split is not Split.TRAIN:
         yield 0, f"the variant is in {entry.split}, but only train may have variants"
     if row is None:
-        yield 0, f"{FILES} records no variant {kind} of this file, or the rows contain more than one"
+        yield 0, f"{FILES} records no {kind} variant of this file, or the rows contain more than one"
         return
     if row.seed != run.key.seed:
         yield 0, f"variant_seed is {run.key.seed}, but {FILES} records {row.seed}"

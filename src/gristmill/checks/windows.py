@@ -55,6 +55,7 @@ MIN_SPAN_TOKENS = 32
 """Minimum number of tokens in a span that remains after cuts. Shorter spans have no windows."""
 
 MAX_WINDOWS = 1 << 20
+MAX_RANGES_LISTED = 3
 
 Range = tuple[int, int]
 
@@ -82,7 +83,7 @@ class Shape(NamedTuple):
         if num_content <= config.num_overlap_tokens:
             raise DatasetError(
                 f"the manifest is damaged: a window of {config.length} ids, with {counted(num_special, 'special id')}, "
-                f"is too short for an overlap of {config.overlap}."
+                f"is too short for an overlap of {config.overlap}. Build the dataset again."
             )
         return cls(num_content, num_content - config.num_overlap_tokens, config.tail, config.min_fresh)
 
@@ -92,7 +93,7 @@ ONE_WINDOW = Shape(1 << 60, 1 << 60, "keep", 1)
 
 
 class _SpanWindows(NamedTuple):
-    """Windows of one span: full windows, one per stride, and a last window unless it is dropped."""
+    """Windows of one span: full windows, one per stride, and a last window if --tail keeps it."""
 
     start: int
     num_regular: int
@@ -192,14 +193,18 @@ def find_draw_fault(windows: Table, expected: ExpectedWindows, draw: Draw) -> tu
 
 
 def find_span_fault(run: Run, num_tokens: int, cuts: Sequence[Cut]) -> tuple[int, str] | None:
-    """Return (0, message), or None if the windows contain each token between the cuts exactly once."""
+    """Return (0, message) if the windows do not contain each token between the cuts exactly once, or None."""
     expected = [one.last for _, one in expected_windows(num_tokens, cuts, ONE_WINDOW, drops_touched=False).spans]
     found = [(one.start, one.end) for one in run.spans]
     sizes = (run.windows[:, END] - run.windows[:, START]).sum()
     if found == expected and sizes == sum(end - start for start, end in found):
         return None
+    expected_text, found_text = (
+        ", ".join(f"{one[0]} to {one[1]}" for one in ranges[:MAX_RANGES_LISTED] if one is not None) or "none"
+        for ranges in (expected, found)
+    )
     count = counted(int(sizes), "token")
-    return 0, f"each token in {expected[:3]} must be in one window, but the windows have {count} in {found[:3]}"
+    return 0, f"expected the tokens {expected_text}, each in one window, but found {count} in the ranges {found_text}"
 
 
 def find_line_fault(windows: Table, num_lines: int) -> tuple[int, str] | None:
@@ -217,6 +222,7 @@ def find_line_fault(windows: Table, num_lines: int) -> tuple[int, str] | None:
 def find_fresh_fault(windows: Table, *, is_repeat: bool) -> tuple[int, str] | None:
     """Return (index, message) for the first window with a wrong `fresh`, or None.
 
+    `fresh` is the number of tokens that no earlier window of the file contains.
     If `is_repeat` is True, the windows repeat earlier windows, so none of their tokens is fresh.
     """
     starts, ends = windows[:, START], windows[:, END]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gristmill.checks.file_rows import FileKey, FilesTable, KeptFile
-from gristmill.checks.findings import Faults
+from gristmill.checks.findings import Faults, value_text
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import END, FORM, FRESH, IS_ENDED, KEY, NUM_IDS, ROW, START, Run, RunKey
 from gristmill.checks.windows import (
@@ -48,7 +48,7 @@ RepoKey = tuple[Split, str]
 
 
 class Segment(NamedTuple):
-    """Segment of a file in a packed row."""
+    """Part of a file in a packed row: a window, or with --pack repo any range of tokens."""
 
     path: str
     start: int
@@ -99,7 +99,7 @@ class Rows(NamedTuple):
 
 
 def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> None:
-    """Check that every row belongs to a kept file of its split, and that every kept file has all its rows."""
+    """Check that each row, except rows of variants, belongs to a kept file of its split, and that no row is missing."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         for entry in runs:
@@ -137,7 +137,10 @@ def check_order(rows: Rows, faults: Faults) -> None:
 
 
 def check_windows(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> int:
-    """Check the positions of all windows of kept files. Return the number of tokens that --tail drop removes."""
+    """Check positions and fresh tokens of all windows. Return the number of tokens that --tail drop removes.
+
+    The fresh tokens of a window are the tokens that no earlier window of the file contains.
+    """
     shape, seed, drops_touched = settings.shape, settings.sampling.seed, settings.decontaminate == "drop"
     for key, runs in rows.by_file.items():
         copies = Counter(entry.run.key for entry in runs)
@@ -168,7 +171,10 @@ def _expected_windows(file: KeptFile, shape: Shape, *, drops_touched: bool) -> E
 
 
 def _check_run(entry: RunEntry, file: KeptFile, expected: ExpectedWindows, seed: int, faults: Faults) -> None:
-    """Check a run. The first `passes` runs of a file contain all windows, and the last run only the drawn windows."""
+    """Check one run of a file.
+
+    Each of the first `passes` runs contains all windows. A further run contains only the drawn windows.
+    """
     windows = entry.run.windows
     passes, num_drawn = file.draw or (1, 0)
     _add_fault_if_any("windows", find_line_fault(windows, file.lines), entry, faults)
@@ -186,7 +192,7 @@ def _check_run(entry: RunEntry, file: KeptFile, expected: ExpectedWindows, seed:
 def _check_rewritten(entry: RunEntry, first: RunEntry, file: KeptFile, seed: int, faults: Faults) -> None:
     """Check the windows of a file that is rewritten for fill-in-the-middle. They must not overlap.
 
-    Unless only some windows are drawn, they must contain each token of the file.
+    If all windows are used, together they must contain each token of the file.
     """
     windows = entry.run.windows
     passes, num_drawn = file.draw or (1, 0)
@@ -229,7 +235,8 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
         passes, num_drawn = (file and file.draw) or (1, 0)
         repeats = [entry.run.repeat for entry in runs]
         if file is not None and repeats != list(range(passes + (num_drawn > 0))):
-            message = f"repeats are {repeats}, expected {list(range(passes + (num_drawn > 0)))}"
+            expected = range(passes + (num_drawn > 0))
+            message = f"repeats are {value_text(repeats)}, expected {value_text(list(expected))}"
             _add_fault("windows", 0, message, runs[0], faults)
         if file is not None and any(entry.run.key.weight not in {None, file.weight} for entry in runs):
             _add_fault(
@@ -339,14 +346,14 @@ def _check_row_counts(manifest: Manifest, num_rows: dict[Split, int], *, is_pack
                 file=MANIFEST,
             )
     recorded_rows = None if manifest.packing is None else {split: one.rows for split, one in manifest.packing.items()}
-    if recorded_rows != (num_rows if is_packed else None):
-        faults.add(
-            "fresh", f"the row counts in packing are {recorded_rows}, which differ from the data files", file=MANIFEST
-        )
+    expected_rows = num_rows if is_packed else None
+    if recorded_rows != expected_rows:
+        message = f"the row counts in packing are {value_text(recorded_rows)}, expected {value_text(expected_rows)}"
+        faults.add("fresh", message, file=MANIFEST)
 
 
 def check_duplicates(rows: Rows, faults: Faults) -> int:
-    """Check that no window appears twice in a file. Return the number of windows that repeat one of another file."""
+    """Check that no file has a window twice. Return the number of windows that repeat a window of another file."""
     for runs in rows.by_file.values():
         if len(runs) == 1 and (np.diff(runs[0].run.windows[:, START]) > 0).all():
             continue

@@ -1,8 +1,8 @@
-"""Batches of rows for one of several ranks. A batch is a pure function of the row order and the index of the batch.
+"""Batches of rows for one of several ranks. The row order, the rank and the index of a batch determine its rows.
 
-In each epoch, rank r of w takes the positions r, r + w, r + 2w and so on. So batch 17 of all ranks combined is batch 17
-of a single rank with w times the batch size. With `across_epochs`, a batch may contain the end of one epoch and the
-start of the next epoch.
+Rank r of w takes the positions r, r + w, r + 2w and so on of each epoch. So the n-th batches of an epoch on all ranks
+together have the same rows as the n-th batch on a single rank with w times the batch size. With `across_epochs`,
+positions are numbered across all epochs, and a batch may contain the end of one epoch and the start of the next epoch.
 
 for draws in Batches(Order(100), batch_size=32): dataset.__getitems__(draws)
 """
@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import ConfigError
+from gristmill.core.names import counted
 from gristmill.core.seeded_random import SeededRandom
 
-# The rows of an epoch and their order are a pure function of the rows, the seed and the epoch.
+# Only the rows, their weights, the seed and the epoch determine the rows of an epoch and their order.
 
 RowIndices = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ class Draw(NamedTuple):
 
     epoch: int
     position: int
-    """Position in the epoch, counted over all ranks."""
+    """Position in the epoch, counted over all ranks. In a WindowStream, a number for the row and its copy."""
     row: int
     """Index of the row in the split, from 0."""
 
@@ -38,7 +39,8 @@ class Draw(NamedTuple):
 class Order:
     """Order of the rows in each epoch.
 
-    With weights, an epoch has as many draws as rows, distributed in proportion to the weights.
+    Without weights, an epoch has each row once. With weights, an epoch has as many draws as rows, distributed in
+    proportion to the weights.
     """
 
     def __init__(
@@ -206,11 +208,11 @@ class Batches:
         return -(-num_rank_draws // self.batch_size)
 
     def state_dict(self) -> State:
-        """Return the index of the first batch of the next iteration, and the settings that must match."""
+        """Return where the next iteration begins, and the settings that must be the same when the state is loaded."""
         return {"batch": self.start, "epoch": self.epoch, **self._identity}
 
     def load_state_dict(self, state: State) -> None:
-        """Continue from a state. The number of ranks may differ, if their total batch size is the same."""
+        """Continue from a state. The number of ranks may differ if their total batch size is the same."""
         saved = {name: state.get(name) for name in self._identity}
         if saved != self._identity:
             name, expected = next((name, value) for name, value in self._identity.items() if saved[name] != value)
@@ -219,8 +221,15 @@ class Batches:
                 "Resume with the settings and the dataset of the saved state."
             )
         start, epoch, end = int(state["batch"]), int(state["epoch"]), self.num_batches
-        if start < 0 or epoch < 0 or (end is not None and start > end):
-            raise ConfigError(f"the state is damaged: batch {start} of {end}, epoch {epoch}.")
+        if start < 0 or epoch < 0:
+            raise ConfigError(
+                f"the state is damaged: it records batch {start} and epoch {epoch}. Load an earlier state."
+            )
+        if end is not None and start > end:
+            raise ConfigError(
+                f"the state continues after {counted(start, 'batch', 'batches')}, but there are only {end:,}. "
+                "Resume with the settings of the saved state."
+            )
         self.start, self.epoch = start, epoch
 
     @property

@@ -1,7 +1,8 @@
 """Collate items into a batch of input_ids, attention_mask and labels. All windows of a batch are processed at once.
 
-Labels are aligned with the ids, unshifted as transformers expects, and are -100 for ids without a label. With
-`fresh_only`, for evaluation, each token of a file has a label only in the first window that contains the token.
+A batch of packed rows has position_ids instead of attention_mask. Labels are aligned with the ids, unshifted as
+transformers expects, and are -100 for ids without a label. With `fresh_only`, for evaluation, a token of a file can
+have a label only in the first window that contains the token.
 
 collate = dataset.masked_collator(whole_identifiers=True)
 """
@@ -33,7 +34,7 @@ class PaddedWindows(NamedTuple):
     ids: Numbers
     lengths: Numbers
     is_unpadded: Flags
-    """False for padding."""
+    """True for the ids of a window, False for padding."""
 
     def batch(self, ids: Numbers, labels: Numbers) -> Batch:
         mask = self.is_unpadded.astype(np.int64)
@@ -69,9 +70,10 @@ class CausalCollator:
 
     Other special tokens have no label.
 
-    A batch of packed rows has `position_ids` instead of a mask: with use_cache=False, models of transformers use these
-    positions to keep the files of a row apart. Every id except the first id of a segment has a label. With
-    `fresh_only`, only the fresh tokens of each file and the end of a document have labels.
+    A packed row consists of segments, each from one file (with --pack repo, from one repository). A batch of packed
+    rows has `position_ids` instead of a mask: with use_cache=False, models of transformers use these positions to keep
+    the segments of a row apart. Every id except the first id of a segment has a label. With `fresh_only`, only the end
+    of a document and the tokens that no earlier window of the file contains have labels.
     """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:
@@ -88,7 +90,7 @@ class CausalCollator:
         return padded.batch(padded.ids, np.where(has_label, padded.ids, IGNORED_LABEL))
 
     def _collate_packed(self, items: Sequence[Item], padded: PaddedWindows) -> Batch:
-        """Collate packed rows. Positions keep the files of a row apart, so there is no mask."""
+        """Collate packed rows. Positions keep the segments of a row apart, so there is no mask."""
         positions = np.zeros_like(padded.ids)
         positions[padded.is_unpadded] = np.concatenate([_column_per_id(item, POSITION_IDS) for item in items])
         # The first id of a segment has no context to be predicted from.
@@ -105,7 +107,8 @@ class CausalCollator:
 class MaskedCollator:
     """Collator for masked models. Only the tokens that the model must predict have labels.
 
-    Control tokens and padding are never masked. Only the mask token and plain tokens replace other tokens.
+    Control tokens and padding are never masked. A token is replaced only by the mask token, or by a token that ordinary
+    text may contain (`TokenProperties.plain_ids`).
     """
 
     def __init__(
@@ -168,7 +171,7 @@ def _without_padding(item: Item) -> Numbers:
 
 
 def _column_per_id(item: Item, column: str) -> Numbers:
-    """Return a column of a packed row that has one number per id, without padding."""
+    """Return, without padding, a column with one number per id. The item must be a packed row."""
     if POSITION_IDS not in item:
         raise ConfigError("a batch has both packed rows and rows with one window. Use the rows of one dataset.")
     if column not in item:

@@ -1,6 +1,6 @@
 """Read a finished dataset: rows by index or one after the other, and splits for PyTorch. Start with open_dataset().
 
-The offsets of all rows are read once per split.
+The first access to a row by index locates all rows of a file, so later accesses are fast.
 
 dataset = open_dataset("dataset")
 for row in dataset["train"]: ...
@@ -25,7 +25,7 @@ from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
 from gristmill.core.manifest import Manifest, OpenedBuild, RowsRecord, require_ids, require_manifest
-from gristmill.core.names import counted
+from gristmill.core.names import counted, shell_quote
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.jsonl import JsonlFile
@@ -58,6 +58,13 @@ class Row(dict[str, Any]):
         notebook = importlib.import_module("gristmill.views.notebook")
         html: str = notebook.row_cell_html(self)
         return html
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    """Name a row in an error message: `row train:5 in 'dataset'`, or `a row` if its dataset is not known."""
+    if not isinstance(row, Row) or not hasattr(row, "source"):
+        return "a row"
+    return f"row {row.source.split}:{row.number} in {row.source.folder!r}"
 
 
 class RowFile(Protocol):
@@ -166,7 +173,8 @@ class Dataset(Mapping[str, "Rows"]):
         if name not in self.record.formats:
             formats = ", ".join(self.record.formats)
             raise DatasetError(
-                f"{str(self.folder)!r} has {formats} but not {name}. Run gristmill export --format {name}."
+                f"{str(self.folder)!r} does not have the format {name}, only {formats}. "
+                f"Run gristmill export {shell_quote(str(self.folder))} --format {name}."
             )
         num_rows = self.manifest.splits[Split(split)].windows
         return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows, edition=self.edition)
@@ -215,18 +223,17 @@ def split_windows(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Split a packed row into its windows, each with its own ids. Any other row is one window."""
     if "segments" not in row:
         return [row]
+    fault = "it has no input_ids, or one of its segments has no valid `at` or `length`"
     try:
-        lengths = [one["length"] for one in row["segments"]]
-        if min(lengths, default=0) < 0 or sum(lengths) > len(row["input_ids"]):
-            raise ValueError(
-                f"the lengths of {counted(len(lengths), 'window')} are negative, or exceed the "
-                f"{counted(len(row['input_ids']), 'id')} of the row"
-            )
+        num_ids, lengths = len(row["input_ids"]), [one["length"] for one in row["segments"]]
+        if min(lengths, default=0) < 0 or sum(lengths) > num_ids:
+            fault = f"a window has a negative length, or the windows exceed the {counted(num_ids, 'id')} of the row"
+            raise ValueError(fault)
         return [
             {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
         ]
-    except (LookupError, TypeError, ValueError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+    except (LookupError, TypeError, ValueError):
+        raise DatasetError(f"{row_name(row)} is damaged: {fault}. Build the dataset again.") from None
 
 
 class Rows:
@@ -244,7 +251,10 @@ class Rows:
         return self
 
     def unpacked(self) -> "Rows":
-        """Return the same rows with access in microseconds. Compressed rows are first unpacked into an unnamed file."""
+        """Return the same rows, with faster access by index: reading one row takes microseconds.
+
+        Rows that are not in plain JSONL files are first written as JSON lines to an unnamed temporary file.
+        """
         files = [
             UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
@@ -253,7 +263,7 @@ class Rows:
     def padded(self) -> "Rows":
         """Return the same rows with `input_ids` padded to the window length, and with an `attention_mask`.
 
-        Raises DatasetError if the tokenizer has no padding token.
+        Raises DatasetError if the tokenizer has no padding token, or if rows are documents.
         """
         require_ids(self._record, Path(self._source.folder), "padding")
         if self._record.tokenizer.pad_id is None:
@@ -302,16 +312,19 @@ class Rows:
                         yield number, window
 
     def _parse(self, line: bytes, number: int) -> Row:
+        fault = "it is not a JSON object"
+        row = Row()
+        row.source, row.number = self._source, number
         try:
-            row = Row(orjson.loads(line))
-            row.source, row.number = self._source, number
+            row.update(orjson.loads(line))
             if self._pad:
+                fault = "it has no input_ids, or one of its columns is not a list of numbers"
                 num_missing = self._record.window_length - len(row["input_ids"])
                 row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * num_missing
                 row["input_ids"] = row["input_ids"] + [self._record.tokenizer.pad_id] * num_missing
                 for name, padding in PER_ID.items():
                     if name in row:
                         row[name] += [padding] * (len(row["input_ids"]) - len(row[name]))
-        except (ValueError, LookupError, TypeError) as error:
-            raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+        except (ValueError, LookupError, TypeError):
+            raise DatasetError(f"{row_name(row)} is damaged: {fault}. Build the dataset again.") from None
         return row

@@ -1,16 +1,16 @@
 """Read rows that gristmill did not build, and convert them to a folder that `open_dataset` reads.
 
 A row is a JSON object with `input_ids`, including special tokens, and with `attention_mask` if the row is padded.
-`repo` and `path` identify the file, and `start` is the position in the file of the row's first token. `gristmill
-compare` uses these columns to find held-out text. Rows with text instead of ids are not supported, but `gristmill
-build` reads tables of texts.
+`repo` and `path` identify the file, and `start` is the index of the row's first token among the tokens of the file.
+`gristmill compare` uses these columns to find held-out text. Rows with text instead of ids are not supported, but
+`gristmill build` reads tables of texts.
 
 convert_rows(Path("other-rows"), Path("dataset"), definition, made_by="other-tool")
 
 `.jsonl` and `.jsonl.zst` files have one row per line. A `.json` file must be the output of
-`json.dump(rows, stream, indent=2)` for flat rows. In such a file, adjacent rows are separated by the same nine bytes.
-No row contains these bytes, because line feeds inside strings are escaped. The file is split at these bytes instead of
-at lines, because a gigabyte has a hundred million lines.
+`json.dump(rows, stream, indent=2)`, for rows without nested objects. In such a file, adjacent rows are separated by the
+same nine bytes. No row contains these bytes, because line feeds inside strings are escaped. The file is split at these
+bytes instead of at lines, because a gigabyte has a hundred million lines.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ class ForeignRow(msgspec.Struct, frozen=True):
             return np.frombuffer(array("I", self.input_ids), np.uint32)[: self.num_ids]
         except OverflowError:
             raise DatasetError(
-                f"a window of {self.path!r} is damaged: input_ids has a number that is not an id."
+                f"a window of {self.path!r} is damaged: input_ids has a number that is not an id. Write its rows again."
             ) from None
 
 
@@ -106,7 +106,7 @@ def decode_rows(path: Path, rows: Iterator[bytes], record_type: type[Record]) ->
         try:
             yield decoder.decode(row)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DatasetError(f"{str(path)!r} is damaged in row {number}: {error}.") from None
+            raise DatasetError(f"{str(path)!r} is damaged in row {number}: {error}. Write the file again.") from None
 
 
 def read_raw_rows(path: Path) -> Iterator[bytes]:
@@ -135,7 +135,10 @@ def _read_list(path: Path) -> Iterator[bytes]:
             yield from (b"{%b}" % row for row in rows)
     rest = rest.rstrip()
     if not rest.endswith(LIST_END):
-        raise DatasetError(f"{str(path)!r} is damaged: it is not a complete list of rows from json.dump(…, indent=2).")
+        raise DatasetError(
+            f"{str(path)!r} is damaged: it is not a complete list of rows from json.dump(…, indent=2). "
+            "Write the file again, or write one row per line to a .jsonl file."
+        )
     yield b"{%b}" % rest.removesuffix(LIST_END)
 
 
@@ -143,7 +146,7 @@ def _read_list(path: Path) -> Iterator[bytes]:
 
 
 class Coverage:
-    """Token ranges of each file that are covered by windows."""
+    """Ranges of each file's tokens that windows cover."""
 
     def __init__(self) -> None:
         self._ranges: dict[FileKey, set[Range]] = {}
@@ -155,7 +158,7 @@ class Coverage:
         return self._ranges.keys()
 
     def num_tokens(self, file: FileKey) -> int:
-        """Count the distinct tokens of a file that are covered."""
+        """Count the tokens of a file that windows cover, each token once."""
         num_covered = covered_to = 0
         for start, end in sorted(self._ranges.get(file, ())):
             num_covered += max(0, end - max(start, covered_to))
@@ -201,7 +204,9 @@ def convert_rows(
 
 def _window_length(given: int | None, longest: int) -> int:
     if given is not None and given < longest:
-        raise DatasetError(f"a row has {counted(longest, 'id')}, but window_length is {given}.")
+        raise DatasetError(
+            f"a row has {counted(longest, 'id')}, but window_length is {given}. Use a larger window_length, or None."
+        )
     return max(1, longest) if given is None else given
 
 

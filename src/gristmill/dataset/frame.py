@@ -43,9 +43,9 @@ class Frame(NamedTuple):
         """
         for window, item in zip(windows, items, strict=True):
             if len(window) > self.length or (len(window) and not 0 <= window.min() <= window.max() < self.vocab_size):
-                row = f" {item['row']}" if "row" in item else ""
+                name = f"row {item['row']}" if "row" in item else "a row"
                 raise DatasetError(
-                    f"row{row} is damaged: it has {counted(len(window), 'id')} from {window.min()} to {window.max()}, "
+                    f"{name} is damaged: it has {counted(len(window), 'id')} from {window.min()} to {window.max()}, "
                     f"expected at most {self.length} ids below {self.vocab_size:,}. Build the dataset again."
                 )
 
@@ -67,7 +67,7 @@ class Frame(NamedTuple):
         return flags
 
     def is_fresh(self, windows: Sequence[Numbers], fresh: Numbers, width: int) -> Flags:
-        """Flag the last `fresh` content tokens of each window: those in no earlier window of the file."""
+        """Flag the last `fresh[n]` content tokens of window n: the tokens that are in no earlier window of the file."""
         ends = np.array([len(window) - self.num_trailing(window) for window in windows], np.int64)
         return self.is_content(windows, width) & (np.arange(width) >= (ends - fresh)[:, None])
 

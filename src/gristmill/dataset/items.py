@@ -12,15 +12,17 @@ import torch
 from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS, SEGMENTS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import RowsRecord
+from gristmill.core.names import counted
 from gristmill.core.records import INDEPENDENT_WINDOW_KINDS
 from gristmill.dataset.batches import Draw
+from gristmill.dataset.dataset import row_name
 from gristmill.dataset.frame import Frame, Pad, check_pad
 
 Row = dict[str, Any]
 Item = dict[str, Any]
 
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
-"""Columns added to the item of a drawn window. The collators of gristmill need them."""
+"""Columns added to the item of a drawn window (see `Draw`). Masking and `fresh_only` need them."""
 DEFAULT_COLUMNS = (IDS, MASK)
 
 
@@ -93,21 +95,24 @@ class ItemFormat(NamedTuple):
 
     def _fresh_flags(self, row: Row, num_ids: int) -> list[int]:
         flags, ids, closing = [0] * num_ids, row[IDS], list(self.frame.closing)
+        fault = "one of its segments has no valid at, length or fresh"
         try:
             for segment in row[SEGMENTS]:
                 start, length = segment["at"], segment["length"]
                 is_altered = segment.get("fim") or segment.get("variant") in INDEPENDENT_WINDOW_KINDS
                 fresh, end = length if is_altered else segment["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
-                    raise ValueError(
-                        f"a segment at position {start} with length {length} and fresh {fresh} does not fit in the row"
+                    fault = (
+                        f"a segment at position {start} with length {length} and fresh {fresh} does not fit in the "
+                        f"{counted(num_ids, 'id')} of the row"
                     )
+                    raise ValueError(fault)
                 flags[end - fresh : end] = [1] * fresh
                 closing_start = end + self.frame.num_suffix
                 if closing and ids[closing_start : closing_start + len(closing)] == closing:
                     flags[closing_start : closing_start + len(closing)] = [1] * len(closing)
-        except (LookupError, TypeError, ValueError) as error:
-            raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+        except (LookupError, TypeError, ValueError):
+            raise DatasetError(f"{row_name(row)} is damaged: {fault}. Build the dataset again.") from None
         return flags
 
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
@@ -115,8 +120,10 @@ class ItemFormat(NamedTuple):
             numbers = numbers + [padding] * (self.frame.length - len(numbers))
         try:
             return torch.from_numpy(np.fromiter(numbers, np.int64, len(numbers)))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
+        except (TypeError, ValueError, OverflowError):
+            raise DatasetError(
+                "a row is damaged: its ids, labels or positions are not all integers. Build the dataset again."
+            ) from None
 
     def _mask(self, num_ids: int) -> torch.Tensor:
         mask = np.ones(self.frame.length if self.pad == "length" else num_ids, np.int64)
@@ -133,5 +140,7 @@ def count_ids(row: Row) -> int:
     """Count the ids of a row without padding."""
     try:
         return sum(row[MASK]) if MASK in row else len(row[IDS])
-    except (LookupError, TypeError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+    except (LookupError, TypeError):
+        raise DatasetError(
+            f"{row_name(row)} is damaged: it has no valid {IDS} or {MASK}. Build the dataset again."
+        ) from None

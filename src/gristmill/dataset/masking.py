@@ -2,7 +2,8 @@
 
 By default, 15% of the maskable tokens are selected. Of the selected tokens, 80% become the mask token, 10% become a
 random token, and 10% remain unchanged. The selection depends only on a hash of the seed, the epoch, the position of the
-draw and the index of the token, so it is the same in any batch, worker, rank and version of torch.
+window in the epoch (`Draw.position`) and the index of the token. So it is the same in any batch, worker, rank and
+version of torch.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,9 @@ Bits = npt.NDArray[np.uint64]
 
 MASK_RATE = 0.15
 MASKED_SHARE = 0.8
+"""Share of the selected tokens that become the mask token."""
 REPLACED_SHARE = 0.1
-"""The rest of the selected tokens remain unchanged."""
+"""Share of the selected tokens that become a random token. The rest of the selected tokens remain unchanged."""
 
 
 class MaskedBatch(NamedTuple):

@@ -5,7 +5,8 @@ read_rows(dataset, Split.TRAIN)        all rows of a split
 read_windows(dataset, Split.TRAIN)     the windows of all rows of a split, without ids
 windows_of_file(dataset, split, key)   the windows of one file, without ids
 
-A document row has no ids. If ids are needed, its text is tokenized.
+A row of a dataset with --rows documents has no ids. read_row and read_rows tokenize its text.
+
 read_rows reads 64 rows at a time. If these rows are formatted exactly as gristmill writes them, their ids are parsed as
 digits, all at once. Rows in any other JSON formatting are decoded one by one.
 """
@@ -23,7 +24,7 @@ from gristmill.core.digits import parse_numbers
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count
 from gristmill.core.manifest import Manifest
-from gristmill.core.names import counted
+from gristmill.core.names import counted, shell_quote
 from gristmill.core.records import INDEPENDENT_WINDOW_KINDS, MAX_VOCAB_SIZE, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame
@@ -32,7 +33,7 @@ from gristmill.tokenizers.tokenizer import tokenizer_for
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
-"""The ids of 64 rows remain in the cache of a core, as measured with `gristmill check`."""
+"""The ids of 64 rows fit in the cache of a CPU core, as measured with `gristmill check`."""
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB_SIZE)]
 _Label = Annotated[int, msgspec.Meta(ge=IGNORED_LABEL, lt=MAX_VOCAB_SIZE)]
@@ -81,7 +82,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_altered(self) -> bool:
-        """True if the ids of the window are not a span of the text: they contain noise, or the middle is last."""
+        """True if the ids of the window are not a span of the text, because of noise or fill-in-the-middle."""
         return bool(self.fim) or self.variant in INDEPENDENT_WINDOW_KINDS
 
     @property
@@ -133,9 +134,10 @@ class WindowWithIds(NamedTuple):
 
 
 def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[TokenSpan] | None:
-    """Join windows of one file, in any order and with repeats. Return None if the ids of two windows do not match.
+    """Join windows of one file, in any order and with repeats.
 
-    The parts of fill-in-the-middle windows are put back in their original order, and the text is encoded again.
+    Return None if overlapping windows have different ids at the same position. If any window is rewritten for
+    fill-in-the-middle, the parts of each window are put back in their original order, and the text is encoded again.
     """
     windows = list(parts)
     if not any(one.window.fim for one in windows):
@@ -147,9 +149,11 @@ def join_windows(dataset: Dataset, parts: Iterable[WindowWithIds]) -> list[Token
         engine = dataset.tokenizer if not start else dataset.continuing_tokenizer
         try:
             text = b"".join(_decode_window(dataset, one) for one in run).decode()
-        except (LookupError, ValueError) as error:  # unknown ids, or bytes that are not UTF-8
-            problem = f"rows of {run[0].window.path} are damaged: {error!r}"
-            raise DatasetError(f"{problem}. Run `gristmill check` for details.") from None
+        except (LookupError, ValueError):
+            problem = (
+                f"rows of {run[0].window.path!r} are damaged: they have an unknown id, or bytes that are not UTF-8"
+            )
+            raise DatasetError(f"{problem}. {_check_advice(dataset)}") from None
         spans.append(TokenSpan(start, engine.encode(text).ids.astype(np.uint32)))
     return spans
 
@@ -167,15 +171,18 @@ def _group_contiguous(ordered: Sequence[WindowWithIds]) -> Iterator[list[WindowW
 
 
 def _encode_with_sentinels(dataset: Dataset, text: bytes) -> Ids:
-    """Encode a document rewritten for fill-in-the-middle: each part separately, and each sentinel as one token."""
+    """Encode a document rewritten for fill-in-the-middle.
+
+    Each part is encoded separately. Each sentinel, a special token before a part, is encoded as one token.
+    """
     tokenizer, frame = dataset.continuing_tokenizer, dataset.fim_frame
     token_texts = tokenizer.definition.added_texts
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
         if sentinel not in token_texts:
             raise DatasetError(
-                "a fill-in-the-middle row is damaged: the tokenizer has no text for a sentinel. "
-                "Build the dataset again."
+                f"the tokenizer of {str(dataset.folder)!r} is damaged: it has no text for the fill-in-the-middle token "
+                f"{sentinel}. Build the dataset again."
             )
         before, _, text = text.partition(token_texts[sentinel].encode())
         parts += [tokenizer.encode(before).ids, np.array([sentinel], np.uint32)]
@@ -189,13 +196,17 @@ def _decode_window(dataset: Dataset, part: WindowWithIds) -> bytes:
     frame = dataset.fim_frame
     positions = [np.flatnonzero(ids == one).tolist() for one in (frame.prefix, frame.suffix, frame.middle)]
     if [len(one) for one in positions] != [1, 1, 1]:
-        raise DatasetError(f"a row of {window.path} is damaged: it must have each fill-in-the-middle sentinel once.")
+        counts = "{}, {} and {}".format(*map(len, positions))
+        raise DatasetError(
+            f"a row of {window.path!r} is damaged: it has {counts} fill-in-the-middle tokens for prefix, suffix and "
+            "middle, expected one each. Build the dataset again."
+        )
     (_,), (at,), (to,) = positions
     end = len(ids) - (frame.end is not None and ids[-1] == frame.end)
     return b"".join(map(dataset.continuing_tokenizer.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
 
 
-# Stored rows. A build writes all fields of a window; rows from other sources may lack some.
+# Stored rows. The rows of a build have all fields that are required here. Rows from other tools may lack some.
 
 
 class _BuiltWindow(Window, frozen=True, kw_only=True):
@@ -259,7 +270,7 @@ def read_row(dataset: Dataset, split: str, row: int) -> DecodedRow:
 
 
 def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[DecodedRow]:
-    """Read all rows of a split in order. After each batch of 64, `advance` is called with the batch size."""
+    """Read all rows of a split in order. `advance` is called after each batch of up to 64 rows, with the batch size."""
     decoder, lines, first = _Decoder(dataset, split), dataset[split].lines(), 0
     while batch := list(islice(lines, ROWS_AT_ONCE)):
         yield from decoder.rows(batch, first)
@@ -378,20 +389,28 @@ class _Decoder:
         if not isinstance(row, _PackedRow):
             length = num_ids - self._frame.num_prefix - num_trailing
             if length < 0:
-                raise ValueError(f"the row has {counted(num_ids, 'id')}, fewer than its special tokens")
+                raise ValueError(
+                    f"the row has {counted(num_ids, 'id')}, fewer than the special tokens around a window "
+                    f"({self._frame.num_prefix + num_trailing})"
+                )
             return [_make_window(row, self._frame.num_prefix, length)]
         end = 0
         for one in row.segments:
             if one.at < end or one.at + one.length > num_ids:
                 raise ValueError(
-                    f"a window of {counted(one.length, 'id')} at {one.at} does not fit in the {num_ids} ids of the row"
+                    f"a window of {counted(one.length, 'id')} at position {one.at} overlaps the previous window, or "
+                    f"ends after the {counted(num_ids, 'id')} of the row"
                 )
             end = one.at + one.length
         return list(row.segments)
 
     def _damage_error(self, number: int, error: Exception) -> DatasetError:
         problem = f"row {self._split}:{number} in {str(self._dataset.folder)!r} is damaged"
-        return DatasetError(f"{problem}: {error}. Run `gristmill check` for details.")
+        return DatasetError(f"{problem}: {error}. {_check_advice(self._dataset)}")
+
+
+def _check_advice(dataset: Dataset) -> str:
+    return f"Run gristmill check {shell_quote(str(dataset.folder))} for details."
 
 
 def _make_window(

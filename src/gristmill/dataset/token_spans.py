@@ -28,7 +28,10 @@ class TokenSpan(NamedTuple):
 
 
 def join_spans(windows: Iterable[TokenSpan]) -> list[TokenSpan] | None:
-    """Join windows of one text, in any order and with repeats. Return None if the ids of two windows do not match."""
+    """Join windows of one text, in any order and with repeats.
+
+    Return None if overlapping windows have different ids at the same position.
+    """
     spans: list[TokenSpan] = []
     for group in _group_adjacent(sorted(windows, key=lambda window: (window.start, len(window.ids)))):
         start, end = group[0].start, max(window.end for window in group)

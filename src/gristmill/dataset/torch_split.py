@@ -22,8 +22,8 @@ from gristmill.dataset.masking import MASK_RATE
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
 # A worker sends a batch through its pipe as one array, at 7.9 million tokens a second. With tensors, it would be 4.5
-# million: tensors are sent through shared memory, and for each tensor the reader opens a connection to the worker, with
-# a handshake (benchmarks/feeding.md).
+# million: tensors are sent through shared memory, and for each tensor the training process opens a connection to the
+# worker, with a handshake (benchmarks/feeding.md).
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class StackedBatch:
 
 
 class StackingCollator:
-    """Collator for a worker. It stacks a batch if the batch is a dict of CPU tensors of the same shape and type."""
+    """Collator for a worker process. If a batch is a dict of CPU tensors of the same shape and type, it is stacked."""
 
     def __init__(self, collate: Callable[[list[Item]], Any]) -> None:
         self._collate = collate

@@ -2,7 +2,7 @@
 
 1. The rows are divided into blocks of 128 rows. Blocks are in random order, and the rows of a block are read together.
 2. The blocks are distributed to the ranks, and then to the workers of each rank.
-3. 32 blocks of a worker form a pool, a shuffle buffer of about 10 MB.
+3. 32 blocks of a worker form a pool (shuffle buffer) of about 10 MB, whose windows are delivered in random order.
 
 for batch in stream.loader(32, stream.masked_collator(), num_workers=2): …
 """
@@ -34,6 +34,9 @@ class Shard(NamedTuple):
     worker: int
     num_workers: int
 
+    def __str__(self) -> str:
+        return f"worker {self.worker} of {self.num_workers} on rank {self.rank} of {self.world_size}"
+
 
 class DrawnItem(NamedTuple):
     draw: Draw
@@ -51,8 +54,8 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
     If rows have weights, each row is drawn as often as its weight, rounded down or up at random. The `position` of a
     window is the index of its row, plus n times the number of rows for copy n (from 0) of the row.
 
-    `state_dict` and `load_state_dict` resume within an epoch. With workers, each worker has its own state, which must
-    be saved and restored in that worker, as StatefulDataLoader of torchdata does.
+    With `state_dict` and `load_state_dict`, training can resume within an epoch. Each worker has its own state, which
+    must be saved and restored in that worker, as StatefulDataLoader of torchdata does.
     """
 
     default_columns = (*DEFAULT_COLUMNS, *DRAW_COLUMNS)
@@ -109,10 +112,13 @@ class WindowStream(TorchSplit, IterableDataset[Item]):
         for name, expected in (("seed", self.seed), ("num_rows", len(self.rows))):
             if state.get(name) != expected:
                 raise ConfigError(
-                    f"the state does not match this stream: its {name} is {state.get(name)}, expected {expected}."
+                    f"the state does not match this stream: its {name} is {state.get(name)}, expected {expected}. "
+                    "Resume with the settings and the dataset of the saved state."
                 )
-        if min(state["epoch"], state["pool"], state["shown"]) < 0:
-            raise ConfigError(f"the state is damaged: {state}.")
+        if negative := [name for name in ("epoch", "pool", "shown") if state[name] < 0]:
+            raise ConfigError(
+                f"the state is damaged: its {negative[0]} is negative ({state[negative[0]]}). Load an earlier state."
+            )
         self._epoch.fill_(state["epoch"])
         self._position = self._resume_at = (state["pool"], state["shown"])
         self._shard = None if state["shard"] is None else Shard(*state["shard"])

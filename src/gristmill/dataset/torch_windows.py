@@ -21,8 +21,8 @@ from gristmill.dataset.torch_split import StackingLoader, TorchSplit
 class WindowLoader(StackingLoader):
     """DataLoader over a WindowDataset that can resume within an epoch.
 
-    As with the samplers of torch, an iteration delivers the epoch that was set last, from its first batch. Only the
-    first iteration after `load_state_dict` starts with a later batch.
+    As with the samplers of torch, an iteration begins with the first batch of the epoch that was set last. Only the
+    first iteration after `load_state_dict` may begin with a later batch.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
     """The windows of a split by index, in the order of the split.
 
     Every rank can access all windows; `loader` distributes them to ranks. If the index is a Draw, the item also has
-    `epoch`, `position`, `row` and `fresh`, the number of its fresh tokens.
+    `epoch`, `position`, `row` and `fresh`, the number of tokens that no earlier window of the file contains.
     """
 
     def __len__(self) -> int:
@@ -122,5 +122,8 @@ class WindowDataset(TorchSplit, torch.utils.data.Dataset[Item]):
             return None
         weights = np.array([row["weight"] for row in self.rows], np.float64)[self._row_indices]
         if not are_valid_weights(weights):
-            raise DatasetError(f"the weights in {str(self.folder)!r} are damaged. Build the dataset again.")
+            raise DatasetError(
+                f"the weights in {str(self.folder)!r} are damaged: one is negative or not finite, or all are 0. "
+                "Build the dataset again."
+            )
         return weights

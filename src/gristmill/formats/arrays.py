@@ -97,11 +97,16 @@ def map_array(path: Path, dtype: npt.DTypeLike, make_header: MakeHeader = npy_he
     count, rest = divmod(size - len(header), dtype.itemsize)
     if rest:
         raise damage_error(
-            path, f"its size is {counted(size, 'byte')}, which is not a whole number of {dtype.name} values"
+            path,
+            f"its size is {counted(size, 'byte')}, which is not a whole number of {_unit(dtype)}s after the header",
         )
     if header != make_header(dtype, count):
-        raise damage_error(path, f"its header does not describe {counted(count, f'{dtype.name} value')}")
+        raise damage_error(path, f"its header does not describe {counted(count, _unit(dtype))}")
     return map_part(path, dtype, len(header), count)
+
+
+def _unit(dtype: np.dtype[Any]) -> str:
+    return f"{dtype.name} value" if dtype.names is None else f"{dtype.itemsize}-byte record"
 
 
 def map_part(path: Path, dtype: np.dtype[Any], offset: int, count: int) -> npt.NDArray[Any]:

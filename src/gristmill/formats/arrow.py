@@ -55,7 +55,7 @@ def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def join(pieces: Iterable[Path], target: Target) -> list[str]:
-    """Join pieces of a split by renaming their files.
+    """Join the pieces of a split, each written by one task, by renaming their files.
 
     The fingerprint is computed from the fingerprints of the pieces.
     """
@@ -180,7 +180,8 @@ def _require_state(folder: Path, split: Split, names: list[str]) -> None:
         is_valid = False
     if not is_valid:
         raise DatasetError(
-            f"{str(folder / split)!r} is damaged: its JSON files do not list its .arrow files. Build the dataset again."
+            f"{str(folder / split)!r} is damaged: its JSON files do not list exactly its .arrow files. "
+            "Build the dataset again."
         )
 
 

@@ -1,4 +1,4 @@
-"""Conversion between windows and Arrow tables, for the formats that pyarrow writes.
+"""Conversion between batches of rows and Arrow tables, for the formats that pyarrow writes.
 
 List columns have the smallest sufficient integer type. For ids, this type depends on the vocabulary size. For other
 lists, COLUMNS defines the type. A column with one integer per row is an int64.
@@ -62,7 +62,10 @@ def make_tables(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tupl
 
 
 def arrow_schema(pa: Any, schema: Schema, segment_keys: Sequence[str] = ()) -> ArrowSchema:
-    """Return the Arrow schema of stored rows. `segment_keys` are the fields of each segment of a packed row."""
+    """Return the Arrow schema of stored rows.
+
+    `segment_keys` are the fields of each segment. A segment describes one window in a packed row.
+    """
     id_type = pa.from_numpy_dtype(schema.id_type)
     others = {
         name: _arrow_type(pa, name, COLUMNS[name].kind) for name in schema.columns_without_ids if name != SEGMENTS
@@ -88,7 +91,9 @@ def _segment_keys(first: Sequence[WindowBatch]) -> tuple[str, ...]:
     segments = chain.from_iterable(row for batch in first for row in batch.columns.get(SEGMENTS, ()))
     keys = tuple(next(segments, ("repo", "path", "start")))
     if unknown := [key for key in keys if key not in SEGMENT_KINDS]:
-        raise OutputError(f"a segment has unknown keys: {', '.join(unknown)}. Check the dataset with gristmill check.")
+        raise OutputError(
+            f"a segment has unknown keys: {', '.join(unknown)}. Check the dataset with gristmill check DIR."
+        )
     return keys
 
 
@@ -110,7 +115,8 @@ def _make_array(pa: Any, field: Any, column: ColumnValues) -> Any:
         return pa.array(column, field.type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise OutputError(
-            f"column {field.name} has a value that its type {field.type} cannot hold: {_one_line(error)}."
+            f"column {field.name} has a value that its type {field.type} cannot hold: {_one_line(error)}. "
+            "Check the dataset with gristmill check DIR."
         ) from None
 
 
@@ -118,12 +124,14 @@ def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str])
     """Raise OutputError if keys differ: a missing key would be read back as null, and an extra key would be lost."""
     expected = set(keys)
     if any(one.keys() != expected for one in chain.from_iterable(rows)):
-        raise OutputError(f"all segments must have the same keys as the first: {', '.join(keys)}.")
+        raise OutputError(
+            f"a segment does not have exactly the keys {', '.join(keys)}. Check the dataset with gristmill check DIR."
+        )
 
 
 @contextmanager
 def convert_errors(pa: Any, path: Path) -> Iterator[None]:
-    """Convert errors that pyarrow raises in the `with` block to a DatasetError with a one-line message.
+    """Convert errors that occur in the `with` block while `path` is read to a DatasetError with a one-line message.
 
     Also raise DatasetError if the path exists but is neither a folder nor a regular file.
     """
@@ -136,7 +144,7 @@ def convert_errors(pa: Any, path: Path) -> Iterator[None]:
 
 
 def _one_line(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or repr(error)).rstrip(".")
+    return (" ".join(str(error).split()) or type(error).__name__).rstrip(".")
 
 
 def require_columns(pa: Any, found: ArrowSchema, schema: Schema) -> None:

@@ -2,7 +2,7 @@
 
 The ids of all rows are concatenated in one array, with special tokens and without padding, and an offset marks the
 start of each row. Other columns with several numbers per row have the same layout. If rows are padded (--pad), a format
-calls `add_padding` before it writes a batch and `remove_padding` after it reads one.
+that stores padding calls `add_padding` before it writes a batch and `remove_padding` after it reads a batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, PER_ID, TEXT
-from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.errors import OutputError
 from gristmill.core.schema import Schema
 from gristmill.windows.cut import Indices
 
@@ -78,7 +78,7 @@ def require_ids_fit(ids: npt.NDArray[Any], dtype: npt.DTypeLike) -> None:
         bad_id = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
         raise OutputError(
             f"the id {bad_id} does not fit in {np.dtype(dtype).name}: it is not in the tokenizer's vocabulary. "
-            "Check the dataset with gristmill check."
+            "Check the dataset with gristmill check DIR."
         )
 
 
@@ -107,27 +107,25 @@ def _scatter(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: int
 def remove_padding(batch: WindowBatch, schema: Schema) -> WindowBatch:
     """Remove padding and attention_mask.
 
-    Raises DatasetError if the padding differs from the padding that a build writes.
+    Raises ValueError if the padding differs from the padding that a build writes.
     """
     if schema.pad_id is None:
         return batch
     columns = {name: column for name, column in batch.columns.items() if name != MASK}
     mask = batch.columns[MASK].values.astype(np.bool_)
     if len(mask) != len(batch.ids.values):
-        raise DatasetError(
-            "a row is damaged: its attention_mask and its ids differ in length. Build the dataset again."
-        )
+        raise ValueError("the attention_mask and the ids of a row differ in length")
     for name in PER_ID.keys() & columns.keys():  # a window with noise may have more labels than ids
         has_value = columns[name].values != IGNORED_LABEL if name == LABELS else mask
+        if len(has_value) != len(columns[name].values):
+            raise ValueError(f"the {name} and the ids of a row differ in length")
         columns[name] = _select(columns[name], has_value)
     unpadded = WindowBatch(_select(batch.ids, mask), columns)
     padded = add_padding(unpadded, schema)
     if not all(
         _is_equal(padded.columns[name], batch.columns[name]) for name in {MASK, *PER_ID} & batch.columns.keys()
     ) or (not _is_equal(padded.ids, batch.ids)):
-        raise DatasetError(
-            "a row is damaged: its padding differs from the padding that a build writes. Build the dataset again."
-        )
+        raise ValueError("the padding of a row differs from the padding that a build writes")
     return unpadded
 
 

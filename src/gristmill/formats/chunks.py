@@ -35,7 +35,7 @@ from gristmill.formats.batch import (
 from gristmill.windows.cut import Indices
 
 CHUNK_BYTES = 1 << 26
-"""Maximum size of a file, the default of both libraries. A row that would exceed it is written to the next file."""
+"""Maximum size of a file. Both libraries have this default. A row that does not fit is written to the next file."""
 ROWS_AT_ONCE = 2048
 NUMBER_BYTES = 8
 COUNT_TYPE = np.dtype("<u4")
@@ -55,7 +55,7 @@ class Field(NamedTuple):
 
     @property
     def has_variable_size(self) -> bool:
-        """True if the size of the field differs from row to row."""
+        """True if the size of the field may differ from row to row."""
         return self.kind not in {Kind.NUMBER, Kind.FRACTION}
 
 
@@ -122,7 +122,7 @@ def _make_field(name: str) -> Field:
 def write_chunks(
     rows: Iterable[EncodedRows], layout: Layout, make_path: Callable[[int], Path], digest: Digest | None = None
 ) -> list[Chunk]:
-    """Write rows to files and return a Chunk for each file. At most the rows of one file are held in memory."""
+    """Write rows to files and return a Chunk for each file. Rows are held in memory until their file is complete."""
     chunks: list[Chunk] = []
     for contents, sizes in _group_by_file(rows, layout):
         path = make_path(len(chunks))
@@ -132,7 +132,7 @@ def write_chunks(
         if offsets[-1] > np.iinfo(COUNT_TYPE).max:
             raise OutputError(
                 f"a row takes {counted(int(sizes.max()), 'byte')}, but the file {path.name!r} is limited to 4 GiB. "
-                "Leave out --with-text."
+                "Build the dataset without --with-text."
             )
         table = np.concatenate(([len(sizes)], offsets)).astype(COUNT_TYPE).tobytes()
         path.parent.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ def write_chunks(
 
 
 def _group_by_file(rows: Iterable[EncodedRows], layout: Layout) -> Iterator[tuple[list[memoryview], Indices]]:
-    """Yield the content of each file, in pieces with many rows each, and the sizes of all its rows."""
+    """Yield, for each file, its content as a list of byte strings, and the sizes of its rows."""
     limit = layout.max_bytes - (layout.rows_start(0) if layout.limit_includes_table else 0)
     row_overhead = COUNT_TYPE.itemsize if layout.limit_includes_table else 0
     contents: list[memoryview] = []
@@ -195,7 +195,7 @@ def _encode_rows(rows: WindowBatch, layout: Layout) -> EncodedRows:
 
 class _EncodedColumn(NamedTuple):
     parts: list[list[bytes]]
-    """One or more lists with one entry per row. The concatenated entries of a row are its field."""
+    """One or more lists with one entry per row. The entries of a row, concatenated, are the encoded field."""
     sizes: Indices
 
 
@@ -242,7 +242,7 @@ def _slice_bytes(content: bytes, edges: Sequence[int]) -> list[bytes]:
     return [content[start:end] for start, end in pairwise(edges)]
 
 
-# The reader needs neither library. It memory-maps files and decodes rows column by column.
+# The reader uses neither mosaicml-streaming nor litdata. It memory-maps files and decodes rows column by column.
 
 MAX_INDEX_BYTES = 1 << 28
 """Maximum size of index.json. Enough for half a million files, or 32 TB."""
@@ -251,14 +251,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_index(path: Path) -> Any:
-    """Parse an index.json."""
+    """Parse an index.json. Raises DatasetError if it is missing, too large or not valid JSON."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
             raise DatasetError(
                 f"{str(path)!r} is missing or larger than {counted(MAX_INDEX_BYTES, 'byte')}. Build the dataset again."
             )
         return orjson.loads(read_plain(path))
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from None
+    except orjson.JSONDecodeError as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
 
 
@@ -301,7 +303,10 @@ class ChunkReader:
             first, end = self._first_rows[index : index + 2].tolist()
             parts.append(self._read(index, start - first, min(stop, end) - first))
             start = end
-        return remove_padding(concat_batches(parts or [self._batch(b"", np.zeros(1, np.int64), "")]), self._schema)
+        try:
+            return remove_padding(concat_batches(parts or [self._batch(b"", np.zeros(1, np.int64), "")]), self._schema)
+        except ValueError as error:
+            raise DatasetError(f"{str(self._folder)!r} is damaged: {error}. Build the dataset again.") from None
 
     def encoded_rows(self) -> Iterator[EncodedRows]:
         """Yield all rows without decoding them, file by file."""
@@ -388,7 +393,7 @@ class ChunkReader:
                 chunk.name,
                 "the file is missing"
                 if num_bytes is None
-                else f"it has {counted(num_bytes, 'byte')}, but index.json records {chunk.num_bytes}",
+                else f"it has {counted(num_bytes, 'byte')}, but index.json records {chunk.num_bytes:,}",
             )
         if chunk.num_rows < 1 or self._layout.rows_start(chunk.num_rows) > chunk.num_bytes:
             self._fail(
@@ -402,10 +407,12 @@ class ChunkReader:
 
 
 def _decode_field(rows: _FieldSlices, field: Field, layout: Layout) -> ColumnValues:
-    if field.kind is Kind.TEXT:
-        return [content.decode() for content in rows.slices()]
-    if field.kind is Kind.OBJECTS:
-        return [_decode_objects(content) for content in rows.slices()]
+    if field.kind in {Kind.TEXT, Kind.OBJECTS}:
+        decode = bytes.decode if field.kind is Kind.TEXT else _decode_objects
+        try:
+            return [decode(content) for content in rows.slices()]
+        except ValueError as error:  # such as invalid UTF-8
+            raise ValueError(f"a value of {field.name!r} is invalid: {error}") from None
     assert field.dtype is not None
     if field.kind is not Kind.NUMBERS:
         if (rows.sizes != field.dtype.itemsize).any():
@@ -442,5 +449,5 @@ def _strip_shapes(rows: _FieldSlices, field: Field, dtype: np.dtype[Any]) -> _Fi
 def _decode_objects(content: bytes) -> list[dict[str, Any]]:
     objects = orjson.loads(content)
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
-        raise ValueError("a value is not a list of JSON objects")
+        raise ValueError("it is not a list of JSON objects")
     return objects

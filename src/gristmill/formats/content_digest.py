@@ -46,9 +46,9 @@ def segments_key(segments: Sequence[Mapping[str, Any]]) -> bytes:
     """Encode the repository, path and start of each segment of a packed row."""
     try:
         return b"".join(window_key(one["repo"], one["path"], one["start"]) for one in segments)
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError):
         raise DatasetError(
-            f"a packed row is damaged: a segment has no valid repo, path or start ({error!r}). Build the dataset again."
+            "a packed row is damaged: one of its segments has no valid repo, path or start. Build the dataset again."
         ) from None
 
 
@@ -58,7 +58,7 @@ def window_key(repo: str, path: str, start: int) -> bytes:
 
 
 def document_key(split: Split, repo: str, path: str) -> bytes:
-    """Return the common prefix of the hash inputs of a document's rows. The value of the column `start` follows it."""
+    """Return the bytes with which the hash input of each row of a document begins. The column `start` follows."""
     return b"%b\0%b\0%b\0" % (split.encode(), repo.encode(), path.encode())
 
 

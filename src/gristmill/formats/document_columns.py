@@ -1,8 +1,8 @@
 """Column values of the rows of consecutive documents, computed by the same functions for all formats.
 
 The ids of all documents are concatenated in one array, and a row is a range of this array. FILLERS has the function
-that computes each column. `jsonl_rows` formats lines directly from the results of these functions. All other formats
-write the batches that `batch_from_rows` returns.
+that computes each column. Without --pack, `jsonl_rows` formats JSON lines directly from the results of these functions.
+Packed rows and all other formats are made from the batches that `batch_from_rows` returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,8 @@ class Tokens(NamedTuple):
     edges: Indices
     """Offset of each document in `ids`, followed by the number of ids."""
     newline_tokens: npt.NDArray[np.int32]
-    """For each line feed, the index of the last token that begins at or before it, from 0 in each document."""
+    """For each line feed, the index of the last token that begins at or before the line feed. In each document, the
+    index of the first token is 0. The index is -1 if no token begins at or before the line feed."""
     newline_edges: Indices
     """Offset of each document in `newline_tokens`, followed by the number of line feeds."""
     texts: Sequence[DocumentText] = ()
@@ -108,7 +109,7 @@ class FimColumns(NamedTuple):
 
     @classmethod
     def of(cls, windows: Sequence[FimWindow | None]) -> "FimColumns":
-        """Collect the columns from the window of each row. A window is None if its document is not rewritten."""
+        """Collect the columns from the window of each row, or from None if the document of the row is not rewritten."""
         numbers = [
             (0, 0, 0)
             if one is None
@@ -134,11 +135,11 @@ class Rows(NamedTuple):
     file_windows: Windows | None = None
     """Range of each row in the tokens of its file, or None if `windows` has the same ranges."""
     repeats: Indices | None = None
-    """Number of earlier occurrences of each window, or None if no window repeats."""
+    """For each row, the number of earlier rows with the same window. None if no two rows have the same window."""
     ends_document: npt.NDArray[np.bool_] | None = None
     """True for rows that end their document. If None, these are the rows whose window ends where the document ends."""
     fim: FimColumns | None = None
-    """None if no document is rewritten for fill-in-the-middle."""
+    """Fill-in-the-middle columns, or None if no document is rewritten for fill-in-the-middle."""
     num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
     """Number of tail tokens that were dropped from each document."""
 
@@ -308,7 +309,7 @@ def _align_to_characters(utf8: bytes, offsets: Indices) -> Indices:
 
 
 def _placed_documents(rows: Rows) -> Sequence[PlacedDocument]:
-    """Return the documents as PlacedDocument, for columns that step 2 computes."""
+    """Return the documents as PlacedDocuments. Call this only for columns that step 2 fills (STEP_2_CONDITIONS)."""
     return cast("Sequence[PlacedDocument]", rows.documents)
 
 
@@ -354,7 +355,7 @@ def num_ids(rows: Rows, schema: Schema) -> Indices:
 
 
 def emitted_tokens_per_row(rows: Rows, schema: Schema) -> Indices:
-    """Return the number of tokens in each row, including padding. In a row of text, count the tokens of the text."""
+    """Return the number of tokens in each row, including padding. For a document, count the tokens of its text."""
     if not schema.has_ids:
         return _num_file_tokens(rows)
     return np.full(rows.num_rows, schema.length) if schema.pad_id is not None else num_ids(rows, schema)

@@ -31,8 +31,8 @@ class Target(NamedTuple):
     """Index of the shard, from 0."""
     num_shards: int = 1
     compressed_piece_bytes: int | None = None
-    """Maximum size of the pieces in which JSONL is compressed with zstd. None if JSONL is not compressed. Other formats
-    ignore this field."""
+    """Maximum size, before compression, of a group of rows that is compressed with zstd separately from all other rows.
+    None if JSONL is not compressed. Formats other than JSONL ignore this field."""
 
     def file_name(self, suffix: str) -> str:
         """Return `train.parquet`, or `train-00003-of-00012.parquet` if the split has several shards."""
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 def find_files(folder: Path, stem: str, suffix: str) -> list[Path]:
-    """Return the files of a split, sorted by shard. Their names have the form that `Target.file_name` returns.
+    """Return the file `{stem}{suffix}`, or the files like `{stem}-00003-of-00012{suffix}`, sorted by shard.
 
     Raises DatasetError if a shard is missing, or if the shards belong to different builds.
     """
@@ -73,20 +73,25 @@ class SplitReader(Protocol):
 
 
 PIECE_IDS = 1 << 20
-"""Approximate number of ids in a piece that is later joined with other pieces, if all rows are full.
+"""Approximate number of ids in a piece (the output of one task, later joined with other pieces), if all rows are full.
 
-About 6 MB of JSONL."""
+As JSONL, these ids take about 6 MB."""
 FILE_IDS = 1 << 23
-"""Minimum number of ids per file of a split with several files. About 50 MB of JSONL, 20 MB of Arrow or 3 MB of
-Parquet."""
+"""Approximate minimum number of ids in a file, if a split is divided into several files. These ids take about 50 MB as
+JSONL, 20 MB as Arrow or 3 MB as Parquet."""
 NUM_FILES = 32
-"""Approximate maximum number of files per split. Parquet has more files if the split has more JSONL files.
+"""Approximate maximum number of files per split: two files for each of 16 workers.
 
-Enough for two files per worker with 16 workers."""
+Parquet has at least one file per JSONL file, even if the split has more JSONL files than this maximum."""
+
+
+def name_rows(start: int, stop: int) -> str:
+    """Name the rows `start` to `stop - 1` in a message: `row 5`, or `rows 5 to 9`."""
+    return f"row {start}" if stop == start + 1 else f"rows {start} to {stop - 1}"
 
 
 def rows_per_piece(schema: Schema, _num_rows: int) -> int:
-    """Return the approximate number of rows in a piece that is later joined with other pieces."""
+    """Return the approximate number of rows in a piece, which is later joined with other pieces."""
     return max(1, PIECE_IDS // schema.max_row_ids)
 
 
@@ -103,11 +108,11 @@ class Format(NamedTuple):
     """Writes rows in the given order and returns the names of the files, relative to the format's folder.
 
     The same rows give the same bytes, regardless of how they are divided into batches. The batches have no padding. If
-    the schema has padding, the writer adds it with `batch.add_padding`. Files may have their final names from the
-    start, because the folder is temporary."""
+    the schema has padding, the writer adds it with `batch.add_padding`. Token streams (npy, bin, megatron) store no
+    padding. Files may have their final names from the start, because the folder is temporary."""
     open: Callable[[Path, Split, Schema], SplitReader]
-    """Opens a split, given the format's folder, the split and the schema. The reader removes padding with
-    `batch.remove_padding`. A split without rows may have no files."""
+    """Opens a split, given the format's folder, the split and the schema. If the files have padding, the reader removes
+    it with `batch.remove_padding`. A split without rows may have no files."""
     require: Callable[[], object] = lambda: None
     """Raises MissingExtraError with the install command if a required package is missing."""
     has_own_writer: bool = False
@@ -116,7 +121,7 @@ class Format(NamedTuple):
     `check` has its own reader for JSONL."""
     rows_per_task: Callable[[Schema, int], int] | None = rows_per_file
     """Returns the approximate number of rows that one task writes, given the schema and the number of rows of the
-    split. A task writes complete documents. None if a task writes as many rows as one JSONL file has."""
+    split. A task writes complete documents or packed rows. None if a task writes as many rows as one JSONL file has."""
     join: Callable[[Iterable[Path], Target], list[str]] | None = None
     """Joins the pieces of a split that several tasks wrote. Takes the folders of the pieces, in row order, and returns
     the names of the joined files in the folder of the target. When `join` requests the next folder, the previous

@@ -1,6 +1,7 @@
 """JSON Lines files, plain or compressed: readers by row index, and a writer for batches of rows.
 
-Builds use this writer only with --pack. Without --pack, they compute the position of each piece before they write it.
+`gristmill export` and builds with --pack use this writer. Builds without --pack instead compute the position of each
+group of rows in the file, so that several workers can write the file at once (pipeline.pieces).
 """
 
 import mmap
@@ -22,7 +23,7 @@ from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.format import Format, Target, find_files
+from gristmill.formats.format import Format, Target, find_files, name_rows
 from gristmill.formats.jsonl_rows import format_lines, parse_lines
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, encode_table, read_table
 from gristmill.windows.cut import Indices
@@ -46,9 +47,8 @@ def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 def max_piece_bytes(shard_bytes: int) -> int:
     """Return the maximum size of a piece in bytes, before compression.
 
-    A piece consists of the rows that one task of a build formats and writes.
-
-    The mean size is half of the maximum. A worker needs memory for a few times the maximum. Larger pieces compress
+    A piece is a group of consecutive rows that a build formats, compresses and writes together. If rows are not packed,
+    the mean size is half of the maximum. A worker needs memory for a few times the maximum. Larger pieces compress
     slightly better, but more bytes have to be rewritten after a change.
     """
     return min(PIECE_BYTES, shard_bytes)
@@ -64,7 +64,7 @@ class _Document(NamedTuple):
 
 
 def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Iterator[list[bytes]]:
-    """Divide rows into the same pieces as a build does.
+    """Divide rows into the same pieces as a build.
 
     The path and size of a document determine whether it begins a new piece, so that a changed document affects only
     nearby pieces. Packed rows are divided by size only.
@@ -90,7 +90,7 @@ def _keyed_lines(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str
 
 
 def _compress_pieces(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Yield each piece, compressed to frames, and finally the table of frames."""
+    """Yield each piece, compressed to zstd frames, and finally the table of all frames (see formats.zstd)."""
     frames: list[Frame] = []
     for piece in pieces:
         content, new_frames = compress_rows(piece)
@@ -162,7 +162,7 @@ class JsonlReader:
     """Reader of a split in one or more JSONL files."""
 
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
-        self._schema = schema
+        self._folder, self._split, self._schema = folder, split, schema
         paths = find_files(folder, split, ".jsonl") or find_files(folder, split, ".jsonl.zst")
         self._files = [_open_file(path) for path in paths]
         self._first_rows = [0, *accumulate(map(len, self._files))]
@@ -171,7 +171,13 @@ class JsonlReader:
         return self._first_rows[-1]
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        return parse_lines(list(self._lines(start, stop)), self._schema)
+        try:
+            return parse_lines(list(self._lines(start, stop)), self._schema)
+        except ValueError as error:
+            raise DatasetError(
+                f"cannot read {name_rows(start, stop)} of {self._split} in {str(self._folder)!r}: {error}. "
+                "Build the dataset again."
+            ) from None
 
     def _lines(self, start: int, stop: int) -> Iterator[bytes]:
         for row in range(start, stop):

@@ -3,8 +3,8 @@
 A line consists of pieces: bytes that are the same in all rows, values that are the same in all rows of a document, and
 values that differ from row to row. Lines and their sizes are computed from the same pieces.
 
-The ids of consecutive documents are formatted once, and the result is sliced at the commas. With an overlap of 256,
-where every id appears twice, this is 1.4 times as fast as formatting each window (benchmarks/write.md).
+The ids of consecutive documents are formatted once, and the result is sliced at the commas. With windows of 512 ids and
+an overlap of 256, this is twice as fast as formatting each window with orjson (benchmarks/write.md).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from gristmill.core.columns import COLUMNS, IDS, MASK, STEP_2_CONDITIONS, Kind
-from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.errors import OutputError
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import ColumnValues, Ragged, WindowBatch, add_padding, remove_padding, require_ids_fit
 from gristmill.formats.document_columns import (
@@ -36,15 +36,15 @@ from gristmill.windows.cut import Indices, Windows
 
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTH_TABLE_SIZE = 1 << 18
-"""Number of ids in the table of widths, enough for nearly every vocabulary. The widths of larger ids are computed."""
+"""Number of ids in the table of widths (number of digits, plus one for a comma). Nearly every vocabulary is smaller."""
 
 
 class VaryingPiece(Protocol):
-    """Piece of a line that differs from row to row."""
+    """Piece of a line that may differ from row to row."""
 
     def encode(self) -> Sequence[bytes | memoryview]: ...
     def sizes(self) -> Indices:
-        """Return `[len(piece) for piece in self.encode()]` without encoding. Numbers must not be negative."""
+        """Return `[len(piece) for piece in self.encode()]`, faster than by encoding. Numbers must not be negative."""
         ...
 
 
@@ -184,7 +184,7 @@ class _Values(NamedTuple):
 Piece = bytes | VaryingPiece
 
 
-# Rows of documents, formatted as lines without making a batch first.
+# Lines for the rows in a `Rows` record, formatted without making a batch first.
 
 
 def row_lines(rows: Rows, schema: Schema) -> list[bytes]:
@@ -204,9 +204,10 @@ def row_sizes(rows: Rows, schema: Schema) -> Indices:
 
 
 def num_added_bytes(schema: Schema) -> int:
-    """Return the number of bytes per row that columns outside `schema.without_step_2_columns` add.
+    """Return the number of bytes that the columns of step 2 (STEP_2_CONDITIONS) add to each row.
 
-    The number is valid for documents without weights, sampling, variants and fill-in-the-middle.
+    The number is valid for rows with default values in these columns: weight 1, no repeat, no variant, and not
+    rewritten for fill-in-the-middle.
     """
     later_columns = [name for name in schema.columns if COLUMNS[name].when in STEP_2_CONDITIONS]
     pieces = [
@@ -295,9 +296,9 @@ def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
 
 
 def _merge_columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
-    """Merge adjacent pieces of the same type, with the constant bytes around them.
+    """Merge adjacent pieces of the same type, if it is one of MERGEABLE_TYPES, with the constant bytes around them.
 
-    Return, for each merged piece, an iterable with one entry per row.
+    Return an iterable with one entry per row for each piece that remains.
     """
     groups: list[tuple[type, list[Any]]] = []
     for piece in pieces:
@@ -399,20 +400,30 @@ def _batch_pieces(columns: Mapping[str, ColumnValues]) -> Iterator[Piece]:
 
 
 def parse_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
-    """Parse stored rows and remove their padding. Raises DatasetError if a row is damaged."""
+    """Parse stored rows and remove their padding. Raises ValueError if a row is damaged."""
     try:
         rows = [orjson.loads(line) for line in lines]
-        columns = {
-            name: make_column([row[name] for row in rows], COLUMNS[name].kind) for name in schema.columns_without_ids
-        }
-        if not schema.has_ids:
-            return WindowBatch.of_documents(columns, schema)
-        ids = Ragged.of([row[IDS] for row in rows])
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"a row is not valid JSON ({error})") from None
+    columns = {name: _parsed_column(rows, name) for name in schema.columns_without_ids}
+    if not schema.has_ids:
+        return WindowBatch.of_documents(columns, schema)
+    ids: Ragged = _parsed_column(rows, IDS)
+    try:
         require_ids_fit(ids.values, schema.id_type)  # in NumPy 1, astype would wrap large ids around
-        ids = ids._replace(values=ids.values.astype(schema.id_type))
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+    except OutputError:
+        raise ValueError(f"a row has an id outside the vocabulary, whose size is {schema.vocab_size:,}") from None
+    ids = ids._replace(values=ids.values.astype(schema.id_type))
     return remove_padding(WindowBatch(ids, columns), schema)
+
+
+def _parsed_column(rows: Sequence[Any], name: str) -> ColumnValues:
+    try:
+        return make_column([row[name] for row in rows], COLUMNS[name].kind)
+    except LookupError:
+        raise ValueError(f"a row has no {name}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"the {name} of a row does not have the type of its column") from None
 
 
 def make_column(values: list[Any], kind: Kind) -> ColumnValues:

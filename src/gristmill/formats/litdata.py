@@ -15,7 +15,7 @@ index. Apart from these differences, this module writes the same bytes, and a te
     segments                       str, to be parsed with json.loads
 
 As torch.uint16, an id takes two bytes, a quarter of the size of an int64. If rows are padded (--pad), PyTorch's
-default collate function stacks the rows of a batch. Embedding layers need `batch["input_ids"].long()`.
+default collate function can stack the rows of a batch. Embedding layers need `batch["input_ids"].long()`.
 """
 
 import hashlib

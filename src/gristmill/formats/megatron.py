@@ -1,6 +1,6 @@
 """`megatron`: the token stream of `bin`, with the index that Megatron-Core's IndexedDataset reads.
 
-Each document is one sequence. train.idx is little-endian and has these parts:
+Each document, or with --pack each row, is one sequence. train.idx is little-endian and has these parts:
 
     "MMIDIDX" and two zero bytes
     version (uint64), type code of the ids (uint8), number of sequences (uint64), number of document indices (uint64)

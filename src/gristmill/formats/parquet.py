@@ -125,9 +125,12 @@ def _read_rows(file: _ParquetFile, start: int, stop: int, schema: Schema) -> Win
     with convert_errors(pa, file.path), parquet.ParquetFile(file.path, **options) as opened:
         table = opened.read_row_groups(groups, use_threads=False)
         if len(table) != file.first_rows[groups.stop] - file.first_rows[groups.start]:
+            names = (
+                f"row group {groups.start}" if len(groups) == 1 else f"row groups {groups.start} to {groups.stop - 1}"
+            )
             raise ValueError(
-                f"row groups {groups.start} to {groups.stop - 1} have {counted(len(table), 'row')}, but the metadata "
-                f"records {file.first_rows[groups.stop] - file.first_rows[groups.start]}"
+                f"it has {counted(len(table), 'row')} in {names}, but its metadata records "
+                f"{file.first_rows[groups.stop] - file.first_rows[groups.start]:,}"
             )
         return batch_from_table(table.slice(start - file.first_rows[groups.start], stop - start), schema)
 

@@ -1,4 +1,8 @@
-"""Write the rows of a dataset in one format, divided into shares, and collect file facts and row digests."""
+"""Write the rows of a dataset in one format, and collect facts about the files and the hashes of the rows.
+
+Each split is divided into shares, so that several tasks can write it at once. A piece is a share that is written to its
+own folder and later joined with the other shares of its split.
+"""
 
 import shutil
 from collections import deque
@@ -61,7 +65,7 @@ class WrittenFiles(msgspec.Struct, frozen=True):
     """Result of writing one share."""
 
     facts: dict[str, FileFacts]
-    """Facts of the files, keyed by path in the dataset. Empty for a piece."""
+    """Facts about the files, keyed by path in the dataset. Empty if the share is a piece."""
     content: bytes
     """Concatenated hashes of all rows."""
 
@@ -71,8 +75,8 @@ def divide_into_shares(
 ) -> list[Share]:
     """Divide a split into shares. The same rows always give the same shares.
 
-    `num_rows` has the number of rows in each JSONL file of the split. `edge_at(row)` returns the first row at
-    or after `row` at which a document begins.
+    `num_rows` has the number of rows in each JSONL file of the split. `edge_at(row)` returns the first row at or after
+    `row` at which a share may begin. This is the first row of a document, or any packed row.
     """
     format_, total = get_format(name), sum(num_rows)
     files = [total] if format_.join is not None else num_rows
@@ -144,7 +148,7 @@ def _collect_digests(batches: Iterable[WindowBatch], split: Split, digests: list
 
 
 class WrittenDataset:
-    """Facts of all written files, and the content digest of each format. All formats must have the same digest."""
+    """Facts about all written files, and the content digest of each format. All formats must have the same digest."""
 
     def __init__(self) -> None:
         self.facts: dict[str, FileFacts] = {}
@@ -153,7 +157,7 @@ class WrittenDataset:
     def add_all(
         self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path, schema: Schema, map_tasks: MapFunction
     ) -> None:
-        """Add shares in the order of `written`. Pieces are joined while workers write later pieces."""
+        """Add the results of all shares, in row order. Pieces are joined while workers write later pieces."""
         joined_files: dict[str, tuple[str, Split]] = {}
         keys = attrgetter("format", "split", "is_piece")
         for (format_name, split, is_piece), group in groupby(written, key=lambda one: keys(one[0])):
@@ -173,7 +177,7 @@ class WrittenDataset:
             self.facts[file] = msgspec.structs.replace(facts, split=split, format=format_name)
 
     def _add_shares(self, written: Iterable[tuple[Share, WrittenFiles]], dataset: Path) -> Iterator[Path]:
-        """Add shares and yield the folder of each. The folder of a piece is removed when the next one is requested."""
+        """Add shares and yield their folders. The folder of a piece is removed when the next folder is requested."""
         for share, one in written:
             self.facts |= one.facts
             self.add_content(share.format, share.split, one.content)

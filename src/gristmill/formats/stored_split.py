@@ -78,7 +78,7 @@ class StoredSplit:
             return self._reader.read(start, stop)
 
     def opened(self) -> "StoredSplit":
-        """Open the split.
+        """Open the split and return self.
 
         Raises DatasetError if the split cannot be opened, or if its number of rows differs from the manifest.
         """
@@ -135,14 +135,14 @@ def _stamp(folder: Path, split: Split) -> Stamp:
     return tuple(sorted(entries))
 
 
-# Fast access by row index for formats in which reading one row means decompressing many. All rows are decompressed
-# once, to a file on disk. Afterwards, reading a row takes microseconds.
+# Fast access by row index for compressed JSONL and for all other formats, in which reading one row means decoding many.
+# All rows are written once to a file on disk, as JSON lines. Afterwards, reading a row takes microseconds.
 
 CompressedRows = ZstdJsonlFile | StoredSplit
 
 
 class UnpackedJsonlFile(JsonlFile):
-    """Reader by row index. The first access decompresses all rows to a temporary file."""
+    """Reader by row index. The first access by index writes all rows as JSON lines to a temporary file."""
 
     def __init__(self, compressed: CompressedRows) -> None:
         super().__init__(compressed.path, len(compressed))

@@ -1,6 +1,7 @@
 """`bin` and `npy`: each split as one stream of ids, as nanoGPT reads it, and the files that map rows to the stream.
 
-    train.bin           ids of all documents as raw uint16 or uint32, with an end token after each document
+    train.bin           ids of all documents as raw uint16 or uint32, each document followed by the end token;
+                        with --pack, ids of all rows
     train.npy           the ids of train.bin with NumPy's header; replaces train.bin in the format `npy`
     train.ends.npy      end of each document in the stream, after its end token; with --pack, end of each row
     train.windows.npy   position of the ids of each row in the stream (WINDOW)
@@ -51,7 +52,7 @@ from gristmill.formats.batch import (
     require_ids_fit,
     slice_batch,
 )
-from gristmill.formats.format import Format, Target, rows_per_piece
+from gristmill.formats.format import Format, Target, name_rows, rows_per_piece
 from gristmill.formats.jsonl import find_row_starts
 from gristmill.formats.jsonl_rows import column_lines, make_column
 from gristmill.windows.cut import Indices
@@ -73,7 +74,9 @@ class Sidecar:
     def __init__(self, path: Path, num_rows: int, schema: Schema) -> None:
         self._path, self._num_rows, self._names = path, num_rows, schema.batch_columns
         if not set(self._names) <= COLUMNS.keys():
-            raise damage_error(path, f"the dataset has unknown columns {sorted(set(self._names) - COLUMNS.keys())}")
+            raise damage_error(
+                path, f"the dataset has unknown columns: {', '.join(sorted(set(self._names) - COLUMNS.keys()))}"
+            )
         self._map: mmap.mmap | None = None
         self._starts: Indices = np.zeros(1, np.int64)
 
@@ -84,9 +87,9 @@ class Sidecar:
         except OSError as error:
             raise damage_error(self._path, error.strerror or str(error)) from None
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            raise damage_error(self._path, f"rows {start} to {stop - 1}: {error}") from None
+            raise damage_error(self._path, f"cannot read {name_rows(start, stop)}: {error}") from None
         if len(rows) != stop - start:
-            raise damage_error(self._path, f"rows {start} to {stop - 1} have {counted(len(rows), 'line')}")
+            raise damage_error(self._path, f"it has {counted(len(rows), 'line')} for {name_rows(start, stop)}")
         return columns
 
     def _lines(self, start: int, stop: int) -> bytes:
@@ -102,10 +105,11 @@ class Sidecar:
                 raise damage_error(self._path, "the file is empty")
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         starts = find_row_starts(content)
-        if len(starts) - 1 != self._num_rows or int(starts[-1]) != len(content):
+        if int(starts[-1]) != len(content):
+            raise damage_error(self._path, "its last line is incomplete")
+        if len(starts) - 1 != self._num_rows:
             raise damage_error(
-                self._path,
-                f"it has {counted(len(starts) - 1, 'complete line')} for {counted(self._num_rows, 'row')}",
+                self._path, f"it has {counted(len(starts) - 1, 'line')} for {counted(self._num_rows, 'row')}"
             )
         return content, starts
 
@@ -132,7 +136,8 @@ class StreamAddition(NamedTuple):
     windows: npt.NDArray[Any]
     """WINDOW record of each row."""
     ends: Indices
-    """End, after its end token, of each document that these rows complete. The last document may still be open."""
+    """Position in the stream after the end token of each document that these rows complete. The last document may still
+    be open."""
 
 
 class StreamBuilder:
@@ -373,7 +378,10 @@ def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: Strea
 
 
 def join_streams(pieces: Iterable[Path], target: Target, *, files: StreamFiles) -> list[str]:
-    """Join pieces of a split. No document is in two pieces, so only offsets have to be adjusted."""
+    """Join the pieces of a split, each written by one task.
+
+    No document is in two pieces, so only offsets have to be adjusted.
+    """
     dtype, names = files.id_dtype(target.schema), _file_names(target, files)
     with _open_output(names, target, files) as output:
         for piece in pieces:
@@ -417,9 +425,10 @@ class StreamSplit:
         if any(path.exists() for path in (stream, index, windows, rows)):
             self._stream = map_array(stream, self._dtype, files.make_header)
             self._windows = map_array(windows, WINDOW)
-            if files.read_num_ids(index, self._dtype) != len(self._stream):
+            num_ids = files.read_num_ids(index, self._dtype)
+            if num_ids != len(self._stream):
                 raise damage_error(
-                    stream, f"it has {counted(len(self._stream), 'id')}, but {index.name!r} records a different number"
+                    stream, f"it has {counted(len(self._stream), 'id')}, but {index.name!r} records {num_ids:,}"
                 )
         self._sidecar = Sidecar(rows, len(self._windows), schema)
         try:
@@ -436,7 +445,7 @@ class StreamSplit:
     def read(self, start: int, stop: int) -> WindowBatch:
         start, stop, _ = slice(start, max(start, stop)).indices(len(self))
         windows = self._windows[start:stop]
-        self._require_valid(windows)
+        self._require_valid(windows, start)
         columns = self._sidecar.read(start, stop)
         return WindowBatch(self._ids(windows), columns)
 
@@ -447,14 +456,18 @@ class StreamSplit:
         sizes: Indices = windows["count"] + before[frames] + after[frames]
         return sizes
 
-    def _require_valid(self, windows: npt.NDArray[Any]) -> None:
+    def _require_valid(self, windows: npt.NDArray[Any], first: int) -> None:
+        """Raise DatasetError if a record is impossible. `first` is the index of the first row."""
         counts, offsets = windows["count"].astype(np.int64), windows["offset"]
         is_invalid = (counts < 0) | (windows["frame"] > CLOSED) | (self._sizes(windows) > self._schema.length)
         is_invalid |= (offsets < 0) | (offsets > len(self._stream) - counts)
         if is_invalid.any():
+            index = int(is_invalid.argmax())
+            offset, count, frame = windows[index].tolist()
             raise damage_error(
                 self._windows_path,
-                f"the record {windows[is_invalid.argmax()]} is not a valid range of {counted(len(self._stream), 'id')}",
+                f"the record of row {first + index} (offset {offset}, count {count}, frame {frame}) is impossible in a "
+                f"stream of {counted(len(self._stream), 'id')} with rows of at most {self._schema.length:,}",
             )
 
     def _ids(self, windows: npt.NDArray[Any]) -> Ragged:

@@ -93,9 +93,11 @@ def read_table(path: Path) -> list[Frame]:
         rows = np.frombuffer(stream.read(count * 4), "<u4").tolist()
         stream.seek(SKIPPABLE_HEAD.size, 1)
         sizes: list[list[int]] = np.frombuffer(stream.read(count * SEEK_ENTRY.size), "<u4").reshape(count, 2).tolist()
-    if any(size > MAX_FRAME_BYTES for _, size in sizes):
+    largest = max((size for _, size in sizes), default=0)
+    if largest > MAX_FRAME_BYTES:
         raise DatasetError(
-            f"{str(path)!r} is damaged: its table of frames records a frame that is too large. Build the dataset again."
+            f"{str(path)!r} is damaged: its table of frames records a frame of {counted(largest, 'byte')}, more than "
+            f"the limit of {MAX_FRAME_BYTES:,}. Build the dataset again."
         )
     return [Frame(compressed, size, num) for (compressed, size), num in zip(sizes, rows, strict=True)]
 
@@ -161,7 +163,7 @@ class ZstdJsonlFile:
             ) from None
         if len(rows) != frame.num_rows:
             raise DatasetError(
-                f"{str(self.path)!r} is damaged in frame {index}: it has {counted(len(rows), 'row')}, but the table of "
-                f"frames records {frame.num_rows}. Build the dataset again."
+                f"{str(self.path)!r} is damaged in frame {index}: the frame has {counted(len(rows), 'row')}, but the "
+                f"table of frames records {frame.num_rows}. Build the dataset again."
             )
         return rows

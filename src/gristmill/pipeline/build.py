@@ -2,8 +2,9 @@
 
 sources ─► scan ─► prepare (over batches) ─► decide (once) ─► compare ─► shape (over pieces) ─► finish ─► dataset
 
-Each step stores its results as files in the work folder, each with a digest of its inputs. A killed build resumes from
-these files, and the next build repeats only the work whose inputs have changed.
+A batch is a group of source files, and a piece is a range of consecutive rows of JSONL. `prepare` and `shape` store
+their results in the work folder, each with a digest of its inputs. A killed build resumes from these files, and the
+next build repeats only the work whose inputs have changed.
 """
 
 import errno
@@ -156,7 +157,7 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
 
 
 def first_files(files: Iterator[SourceFile], run: RunConfig) -> list[SourceFile]:
-    """Return the first files, enough to choose the number of workers.
+    """Return only as many of the first files as are needed to choose the number of workers.
 
     With Ray, return all files, because the nodes are probed with one file of each source.
     """
@@ -212,9 +213,10 @@ def translate_os_errors(config: Config) -> Iterator[None]:
 
 def _output_error(error: OSError, config: Config) -> OutputError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        smaller = " With --compress zstd, JSONL takes about a tenth of the space."
         return OutputError(
-            f"no space left while writing {config.out!r}. An earlier dataset there is unchanged. Free some space. "
-            f"{RESUME_HINT}. With --compress zstd, a dataset takes about a tenth of the space."
+            f"no space left on the disk while building {config.out!r}. An earlier dataset there is unchanged. "
+            f"Free some space. {RESUME_HINT}.{smaller if config.output.compress == 'none' else ''}"
         )
     location = f" at {str(error.filename)!r}" if error.filename else ""
     return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{location}.")

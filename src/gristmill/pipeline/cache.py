@@ -1,8 +1,10 @@
 """Cache of the last build: content keys of files by their stamps, and prepared files by their content keys.
 
-The stamp of a file is a hash of its inode, size and times. A file whose stamp is the same as in the last build need not
-be read. If one file of a batch has changed, the batch needs a new part, but its other files are copied from the earlier
-parts.
+The stamp of a file is a hash of its inode, size and times. The content key of a file is a digest of its name and
+content, and of the settings of step 1. A file whose stamp is the same as in the last build need not be read.
+
+A part is a file with the results of step 1 for one batch of files. If one file of a batch has changed, the batch needs
+a new part, but the results of its other files are copied from the parts of the last build.
 """
 
 import hashlib
@@ -57,6 +59,7 @@ KEY_BYTES = 16
 SHORT_KEY_BYTES = 8
 """Length of a stamp hash, and of the prefix of a content key in the index."""
 NO_STAMP_HASH = 0
+"""Value that replaces the stamp hash of a file without a stamp."""
 NOT_READ = bytes(KEY_BYTES)
 MAX_OPEN_EARLIER_PARTS = 4
 """Maximum number of earlier parts that are kept open."""
@@ -71,7 +74,7 @@ class PreparedFile(NamedTuple):
     bands: Keys
     """The document's row of near-duplicate keys. Empty if the build does not look for near-duplicates."""
     positions: npt.NDArray[np.uint32]
-    """Positions of the document's anchors."""
+    """Positions of the document's anchors (short sequences of tokens, see splits/shared_spans.py)."""
     keys: AnchorKeys
     """Keys of the document's anchors."""
 
@@ -120,7 +123,7 @@ class EarlierFiles:
         return earlier.find(key) if earlier is not None else None
 
     def _load(self, name: str) -> "_EarlierPart | None":
-        """Open a part. Return None if its digest does not match."""
+        """Open a part. Return None if the part is missing or damaged."""
         return _EarlierPart(self._folder, name) if is_intact(self._folder / name) else None
 
 

@@ -1,4 +1,4 @@
-"""Context: the settings and folders of a build. It is small, picklable and the same in every process."""
+"""Context: the settings and folders of a build. A context is small and picklable, so every worker receives a copy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_key: str
     prepare_key: str
     keeps_text: bool
-    """True if parts store the text in addition to the ids.
+    """True if parts (the files with the results of step 1) store the text in addition to the ids.
 
     The text is stored if a column needs the text, or if variants, fill-in-the-middle or the import order need the text
     and the tokenizer cannot restore the text from the ids.
@@ -86,7 +86,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answers(self) -> Path:
-        """Folder of the language model's answers, kept so that a repeated build does not ask again."""
+        """Folder of the language model's answers. They are kept, so that a later build does not ask again."""
         return self.folder / "answers"
 
     @property

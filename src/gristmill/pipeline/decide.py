@@ -1,6 +1,8 @@
 """Step 2: decide which documents are kept, and in which split. This step runs once, because it compares all documents.
 
-licenses · duplicates · groups · splits · cuts · samples · variants
+licenses · duplicates · groups · splits · cuts · fill-in-the-middle · sampling · variants
+
+The documents come from parts. A part is a file with the results of step 1 for one batch of files.
 """
 
 import sys
@@ -60,7 +62,10 @@ REPO, LANGUAGE, NUM_ROW_BYTES = map(TokenizedText.__struct_fields__.index, ("rep
 
 
 class PartTables:
-    """Tables of the parts, for step 2. The tables are read when a part is finished, or on demand."""
+    """Documents, renamed files and near-duplicate keys of each part.
+
+    A part is read as soon as step 1 has finished it, or when step 2 needs it.
+    """
 
     def __init__(self, context: Context) -> None:
         self._folder, self._needs_bands = context.prepared, context.config.duplicates.near != "keep"
@@ -166,7 +171,10 @@ def _apply_drawing(
     changed_by_key = {document.key: document for document in changed}
     result = [changed_by_key.get(document.key, document) for document in documents]
     if not num_windows(result):
-        raise ConfigError("no window is left: every train file has weight 0, and no file is held out. Change --weight.")
+        raise ConfigError(
+            "no window is left: every train file has weight 0, and no window of a held-out file is selected. "
+            "Change --weight."
+        )
     return result
 
 
@@ -204,20 +212,20 @@ def _require_documents(
 def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildError:
     """Return an error that gives the reasons why no file is left."""
     where = ", ".join(repr(without_credentials(source)) for source in config.sources)
-    counts: Counter[str] = Counter()
-    first_by_reason: dict[str, Drop] = {}
+    counts: Counter[DropReason] = Counter()
+    first_by_reason: dict[DropReason, Drop] = {}
     for drop in drops:
         counts[drop.reason] += 1
         first_by_reason.setdefault(drop.reason, drop)
     if not counts:
         return NothingToBuildError(f"there are no files in {where}. Check the path and the patterns in .gitignore.")
     reasons = counts.most_common(3)
-    listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
+    listed = "; ".join(f"{count:,} {reason}: {reason.meaning}" for reason, count in reasons)
     first_drop = redact_drop(first_by_reason[reasons[0][0]], config.secrets)
     example = printable(f"{first_drop.path}: {first_drop.detail}")
     return NothingToBuildError(
         f"no usable file in {where}: {counted(counts.total(), 'file')} found, none kept ({listed}). "
-        f"For example: {example}."
+        f"For example: {example}. Choose other sources, or change the options that exclude these files."
     )
 
 
@@ -287,9 +295,10 @@ def _placed_documents(
 
 
 def _near_duplicates_to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
-    """Find the documents to drop: those that are similar enough to the first document of their cluster.
+    """Find the documents to drop. Each of them is similar enough to the first document of its cluster.
 
-    Return the index of that first document and the similarity, keyed by the index of the document to drop.
+    The keys of the result are the indices of the documents to drop. The values are the index of that first document,
+    and the similarity to it.
     """
     pairs = ((cluster.first, other) for cluster in clusters for other in cluster.others)
     return {other.member: (first, other.jaccard) for first, other in pairs if other.jaccard >= MIN_JACCARD}
@@ -333,7 +342,11 @@ def _band_keys(context: Context, documents: Sequence[PreparedDocument], tables: 
 
 
 class _Licenses:
-    """Finder of licenses: in a document's first lines, its table, or license files in its folder or above."""
+    """Lookup of the license of a document.
+
+    The license is in the first lines of the document, in its table row, or in a license file or package manifest in its
+    folder or a folder above.
+    """
 
     def __init__(self, license_files: Mapping[str, LicenseFiles], config: Config) -> None:
         self._folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
@@ -358,7 +371,7 @@ class _Licenses:
     def warnings(self) -> Iterator[str]:
         if self._contradictions:
             [first, *others] = self._contradictions
-            more = f", and {len(others):,} more in column license_from of files.jsonl" if others else ""
+            more = f", and column license_from of files.jsonl for {len(others):,} more" if others else ""
             yield (
                 f"the license of {counted(self._contradictions.total(), 'file')} is unknown, because a package "
                 f"manifest contradicts another manifest or a license text. See {first}{more}."
@@ -366,7 +379,7 @@ class _Licenses:
 
 
 def _filter_by_license(documents: list[PreparedDocument], config: Config) -> tuple[list[PreparedDocument], list[Drop]]:
-    """Return the documents that --license-allow accepts, and drops for the others."""
+    """Return the documents whose license --license-allow accepts, and a Drop for each other document."""
     if not config.licenses.allow:
         return documents, []
     allow_list = AllowList.of(config.licenses.allow)
@@ -382,10 +395,14 @@ def _filter_by_license(documents: list[PreparedDocument], config: Config) -> tup
 
 
 def _license_origin(spdx: str, found_in: str | None) -> str:
+    if found_in == HEADER and spdx == NOASSERTION:
+        return "because the first lines of the file name no SPDX id, or contradict the license of the table or folder"
     if found_in == HEADER:
         return "according to the first lines of the file"
     if found_in == TABLE:
         return "according to the table"
     if found_in is None:
-        return "no license file in the folder of the file or above"
-    return f"not determined by {found_in}" if spdx == NOASSERTION else f"according to {found_in}"
+        return "because neither the folder of the file nor a folder above has a license file"
+    if spdx == NOASSERTION:
+        return f"because no license could be determined from {found_in}"
+    return f"according to {found_in}"

@@ -43,7 +43,7 @@ class Decided(NamedTuple):
     """Result of steps 1 and 2: kept documents with their splits and cuts, and drops with their reasons."""
 
     parts: Sequence[str]
-    """Names of the parts in path order. The parts also record the drops of step 1."""
+    """Names of the parts, in path order. Parts are the files with the results of step 1, including its drops."""
     decision: Decision
     decontamination: Decontamination
     scan_drops: Sequence[Drop]
@@ -53,6 +53,9 @@ class Decided(NamedTuple):
     sampling: SamplingFacts | None
 
     def with_segments(self, segments: Mapping[FileKey, int]) -> "Decided":
-        """Set each file's number of windows to its number of segments, for rows that ignore window boundaries."""
+        """Set each file's number of windows to its number of segments.
+
+        Rows made with --pack repo ignore window boundaries. A segment is a range of the file's tokens in such a row.
+        """
         kept = [msgspec.structs.replace(one, num_windows=segments[one.key]) for one in self.decision.kept]
         return self._replace(decision=msgspec.structs.replace(self.decision, kept=kept))

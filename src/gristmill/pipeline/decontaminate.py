@@ -1,7 +1,7 @@
 """Part of step 2: decontamination.
 
-Spans that occur in both train and held-out files are cut, from the held-out files or from train. Spans that occur in
-both train and benchmarks are cut from train.
+--decontaminate decides where spans that occur in both train and held-out files are cut: in the held-out files, in
+train, or nowhere. Spans that occur in both train and benchmarks are always cut from train.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ CUT_SIZES = "measured"
 COMPARED = "compared"
 """Name of the cache of the last comparison of held-out documents with train."""
 BENCHMARKS = "../scratch/benchmarks.part"
-"""Path of the part that holds the benchmarks, relative to the folder of parts."""
+"""Path of the part (file with token ids) that holds the benchmarks, relative to the folder of parts."""
 
 
 def decontaminate(
@@ -92,7 +92,7 @@ def _compare_splits(
     if not include_trivial:
         return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
     sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
-    # `compare` expects the smaller side first. The new train documents may have fewer tokens than the held-out ones.
+    # `compare` expects the smaller side first. The train documents may have fewer tokens than the held-out documents.
     if _num_tokens(train) < _num_tokens(held_out):
         return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
@@ -181,8 +181,8 @@ def _apply_cuts(
 
 def _contaminated_drop(document: PlacedDocument) -> Drop:
     detail = (
-        f"{counted(document.num_tokens, 'token')}, but no window is left after cutting the spans that also occur in "
-        f"{document.cuts[0].shared_with}"
+        f"{counted(document.num_tokens, 'token')}, but no window is left after cutting the spans that also occur "
+        f"elsewhere, for example in {document.cuts[0].shared_with}"
     )
     return Drop.of(document, DropReason.CONTAMINATED, detail)
 

@@ -1,4 +1,8 @@
-"""Windows and rows of documents. All steps use these functions, so that their results agree."""
+"""Windows and rows of documents. All steps use these functions, so that their results agree.
+
+A document may be a file, a file rewritten for fill-in-the-middle, or a variant of a file. The windows of most variants
+are cut from one text. A variant with noise has independent windows: each of them is made from a range of the file.
+"""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -56,7 +60,10 @@ class DocumentWindows(NamedTuple):
         return [None] * len(self.windows) if self.fim is None else self.fim
 
     def closes(self, document: PlacedDocument) -> npt.NDArray[np.bool_]:
-        """Return, for each window, whether closing ids follow. No closing ids follow a window with noise."""
+        """Return, for each window, whether the special ids that end a document follow the window.
+
+        They never follow a window with noise.
+        """
         if self.fim is None or document.fim is None:
             last: npt.NDArray[np.bool_] = self.windows.ends == document.num_tokens
             return last if self.file_ranges is None else np.zeros_like(last)
@@ -116,7 +123,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
 
 
 def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
-    """Yield batches of up to ROWS_AT_ONCE rows, or of a single document that has more rows."""
+    """Yield batches of up to ROWS_AT_ONCE rows (fewer if rows are long), or of a single document that has more rows."""
     schema = context.window_schema
     max_rows = schema.num_rows_at_once(ROWS_AT_ONCE)
     blocks = read_blocks(context.prepared, documents, schema.vocab_size)
@@ -139,7 +146,7 @@ def _repeats(windows: DocumentWindows) -> Indices:
 def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
     """Return the independent windows of a variant, and their token ranges in the file.
 
-    All tokens of these windows are fresh, and no window is repeated.
+    All tokens of these windows are fresh (in no earlier window), and no window is repeated.
     """
     edges, file_ranges = np.array(variant.edges, np.int64), np.array(variant.file_ranges, np.int64).reshape(-1, 2)
     indices = np.arange(len(file_ranges))
@@ -151,7 +158,7 @@ def _independent_windows(document: PlacedDocument, variant: Variant) -> tuple[Wi
 
 
 def _rewritten_windows(document: PlacedDocument, fim: Fim) -> DocumentWindows:
-    """Return the windows of a rewritten document. `fresh` is 0 for a repeated window."""
+    """Return the windows of a rewritten document. A repeated window has no fresh tokens."""
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
     indices, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:
@@ -235,7 +242,7 @@ def with_sizes(
     ]
 
 
-# Sizes of documents with cuts or sampled windows, cached by text, cuts and draw.
+# Sizes of documents with cuts or sampled windows, cached by everything that determines the rows of a document.
 
 DOCUMENTS_AT_ONCE = 64
 

@@ -5,7 +5,7 @@ gristmill plan uses the same functions to predict the numbers of a build.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gristmill.config.settings import FimConfig, RewriteConfig, SamplingConfig, SplitConfig, VariantsConfig
@@ -28,6 +28,7 @@ from gristmill.core.records import (
     FimForm,
     MiddleKind,
     PlacedDocument,
+    Reason,
     Split,
     VariantKind,
     WhyNoVariant,
@@ -38,7 +39,8 @@ from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
 MIN_SHARE_DEVIATION = 0.01
-"""A build that keeps earlier splits warns if a split's requested and actual share of all tokens differ by more."""
+"""A build that keeps earlier splits warns if a split's share of all tokens differs from the requested share by more
+than this."""
 MIN_CUT_SHARE = 1 / 3
 """A build warns if more than this share of a held-out split's tokens is cut."""
 MAX_FILES_NAMED = 5
@@ -102,8 +104,8 @@ def split_warnings(
     for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
-                f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in {one.name} cannot be cut from train, "
-                "because only shared spans of at least 50 tokens are found."
+                f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in the benchmark {one.name} cannot be found "
+                "in train, because a shared span has at least 50 tokens."
             )
     before = decontamination.tokens_before
     filled = {document.split for document in decision.kept}
@@ -116,7 +118,10 @@ def split_warnings(
                 else f"there are too few files ({counted(len(decision.kept), 'file')})"
             )
             if before[split]:
-                yield f"{split} is empty: all of its {before[split]:,} tokens also occur elsewhere and were cut."
+                yield (
+                    f"{split} is empty: no window of its {before[split]:,} tokens was left after cutting spans that "
+                    "also occur elsewhere."
+                )
             else:
                 yield f"{split} is empty instead of having {fraction:.0%} of the tokens: {why}."
         elif decision.previous and abs(share - fraction) > MIN_SHARE_DEVIATION:
@@ -137,11 +142,11 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
         contaminated = [
             drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split
         ]
-        dropped = f"; dropped completely: {counted(len(contaminated), 'file')}" if contaminated else ""
+        largest = f" Largest cuts, in tokens: {named}." if named else ""
+        dropped = f" Dropped completely: {counted(len(contaminated), 'file')}." if contaminated else ""
         yield (
-            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut: they also occur in train. "
-            f"Most of them are in {named or 'completely dropped files'}{dropped}. "
-            "Exclude these files, or try --split-by directory."
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, because of spans that also "
+            f"occur in train.{largest}{dropped} Exclude these files, or try --split-by directory."
         )
 
 
@@ -266,8 +271,13 @@ def _reason_for_few_windows(facts: SamplingFacts, config: SamplingConfig) -> str
     if not any(group.weight for group in facts.groups if group.files):
         return "every file of train has weight 0"
     needed = math.ceil(facts.wanted_windows[Split.TRAIN] / facts.natural_windows[Split.TRAIN])
-    enough = f"{needed} would be needed" if needed > config.max_epochs else "some weight groups have too few files"
-    return f"a window may occur at most {counted(config.max_epochs, 'time')} (--max-epochs; {enough}). Try --variants"
+    missing = (
+        f"would have to occur {counted(needed, 'time')}"
+        if needed > config.max_epochs
+        else "some weight groups have too few files"
+    )
+    most = counted(config.max_epochs, "time")
+    return f"a window may occur at most {most} (--max-epochs), but {missing}. Try --variants"
 
 
 def _gap_reason(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
@@ -322,8 +332,7 @@ def fim_facts(decision: Decision, config: FimConfig) -> FimFacts | None:
 
 def fim_warnings(facts: FimFacts | None) -> Iterator[str]:
     if facts is not None and facts.chosen and not facts.rewritten:
-        why = ", ".join(f"{count:,} {why}" for why, count in facts.missing.items())
-        yield f"--fim rewrote 0 of {counted(facts.chosen, 'chosen file')}: {why}."
+        yield f"--fim rewrote 0 of {counted(facts.chosen, 'chosen file')}: {_reasons_text(facts.missing.items())}."
 
 
 def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
@@ -337,8 +346,15 @@ def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: Rewrite
                 "Run the same command to ask again."
             )
         elif one.chosen and not one.made:
-            why = ", ".join(f"{count:,} {why}" for why, count in one.missing.items())
-            yield f"--variants {kind} made no variant of {counted(one.chosen, 'file')}: {why}."
+            yield (
+                f"--variants {kind} made no variant of {counted(one.chosen, 'chosen file')}: "
+                f"{_reasons_text(one.missing.items())}."
+            )
+
+
+def _reasons_text(counts: Iterable[tuple[Reason, int]]) -> str:
+    """Return each reason with its count and meaning: `2 no_middle (the file is too short)`."""
+    return ", ".join(f"{count:,} {why} ({why.meaning})" for why, count in counts)
 
 
 def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:

@@ -1,8 +1,9 @@
 """Part of step 2: rewrite some documents of train for fill-in-the-middle.
 
-choose ─► rewrite (parse · cut · encode), into separate parts ─► replace the documents
+choose ─► rewrite (parse · cut · encode) ─► replace the documents
 
-A rewritten document replaces the original document. The ids of its windows are concatenated in a separate part.
+A rewritten document replaces the original document. The concatenated ids of its windows are stored in a part, a file in
+the work folder, apart from the ids of the original document.
 """
 
 from collections.abc import Sequence
@@ -70,7 +71,10 @@ class Chosen(NamedTuple):
 
 
 def choose(documents: Sequence[PlacedDocument], config: FimConfig) -> tuple[list[Chosen], list[NotRewritten]]:
-    """Choose documents of train by name and seed. Return the chosen documents, and those that cannot be rewritten."""
+    """Choose documents of train by name and seed.
+
+    Return the documents to rewrite, and a NotRewritten for each other chosen document, which was cut or is too short.
+    """
     chosen: list[Chosen] = []
     missing: list[NotRewritten] = []
     for document in documents:
@@ -93,7 +97,15 @@ def with_fim(context: Context, decision: Decision, runner: Runner, progress: Pro
         tasks = list(
             stable_groups(chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, TOKENS_PER_TASK)
         )
-        parts, failed = map_documents(context, partial(rewrite, context), tasks, runner, step)
+        parts, failed = map_documents(
+            context,
+            partial(rewrite, context),
+            tasks,
+            runner,
+            step,
+            failure="could not be rewritten for fill-in-the-middle",
+            skip="leave the file unchanged",
+        )
     missing += [NotRewritten(*key, WhyNotRewritten.FAILED) for key in failed]
     rewritten: dict[FileKey, PlacedDocument] = {}
     for part in parts:
@@ -119,7 +131,7 @@ def _with_rewritten_ids(made: PlacedDocument, document: PlacedDocument) -> Place
     return msgspec.structs.replace(document, fim=fim, **{name: getattr(made, name) for name in (*sizes, *locations)})
 
 
-# Runs of documents are read from their parts, rewritten, and written to separate parts.
+# Groups of documents are read from their parts, rewritten, and written to separate parts.
 
 
 class RewrittenPart(NamedTuple):

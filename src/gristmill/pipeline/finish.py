@@ -64,7 +64,10 @@ class Tally(NamedTuple):
 
 
 class FilesTable:
-    """Writer of files.jsonl, which lists kept and dropped files in path order. It writes one part at a time."""
+    """Writer of files.jsonl, which lists kept and dropped files in path order.
+
+    A step of the writer adds the rows of one part. A part is a file with the results of step 1 for one batch of files.
+    """
 
     def __init__(self, path: Path, context: Context, decided: Decided) -> None:
         self._tally = Tally(Counter(), Counter(), Counter(), Counter())
@@ -90,7 +93,7 @@ class FilesTable:
 
 
 def _rows_in_order(context: Context, decided: Decided) -> Iterator[list[FileRow]]:
-    """Yield the rows of each part, merged in path order with drops that are in no part."""
+    """Yield the rows of each part, merged in path order with the drops of the scan and the renamed drops."""
     others = sorted(map(_dropped_row, (*decided.scan_drops, *decided.renamed)), key=BY_PATH)
     num_written = 0
     for rows in filter(None, _prepared_rows(context, decided)):

@@ -126,7 +126,7 @@ def _fetch_sources(config: Config, cache: Path) -> Fetched:
 
 
 def local_sources(config: Config) -> list[Source]:
-    """Return the sources on this machine, without fetching the others."""
+    """Return the sources on this machine, without remote sources."""
     return resolve_sources([name for name in config.sources if not is_remote_address(name)])
 
 
@@ -167,7 +167,7 @@ def read_license_files(
     scan: Scan,
     read_declaration: Callable[[SourceFile], LicenseDeclaration] = read_declaration,
 ) -> dict[str, LicenseFiles]:
-    """Read the license files of each source, keyed by source.
+    """Read the license files of all sources, and return them by source.
 
     Every build reads the license files again, so that every change is noticed.
     """

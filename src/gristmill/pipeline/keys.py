@@ -1,4 +1,7 @@
-"""Keys of parts and pieces: digests of everything that determines their content."""
+"""Keys: digests of everything that determines a result. The same key means that an earlier result can be reused.
+
+Results with a key are parts (the results of step 1 for one batch of files) and pieces (rows of consecutive documents).
+"""
 
 import hashlib
 from functools import cache

@@ -1,4 +1,4 @@
-"""map_documents(): run a parsing function over batches of documents, and find the files that crash or hang it."""
+"""map_documents(): run a function that parses code over many documents, and find documents that crash or hang it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -31,16 +31,21 @@ def map_documents(
     tasks: Sequence[Sequence[Task]],
     runner: Runner,
     step: Step,
+    *,
+    failure: str,
+    skip: str,
 ) -> tuple[list[str], list[FileKey]]:
-    """Return the parts that were made, in the order of the files, and the files that crashed or hung a worker.
+    """Return the parts (files with results) in the order of their documents, and the documents that failed.
 
-    If a task crashes or hangs, each of its files is processed in a separate task. If a task with a single file crashes
-    or hangs, raise OutputError or, with --skip-failed, return the file as failed.
+    A task fails if its worker crashes, hangs or runs out of memory in every attempt. Each document of a failed task is
+    then processed in a separate task. If this task fails too, raise OutputError or, with --skip-failed, return the
+    document as failed. The error contains `failure`, such as "could not be rewritten", and `skip`, which states what
+    --skip-failed does: "leave the file unchanged".
     """
     parts: dict[FileKey, str] = {}
     failed_keys: list[FileKey] = []
     seconds = context.config.run.task_seconds
-    # A hostile text may exhaust the time or memory of a grammar, so grammars never run in this process.
+    # A hostile text may make a parser use too much time or memory, so parsing never runs in this process.
     is_isolated = (lambda _: True) if runner.workers == 1 else None
     pending = [list(task) for task in tasks]
     while pending:
@@ -55,15 +60,12 @@ def map_documents(
             elif len(task) > 1:
                 failed += [[one] for one in task]
             else:
-                failed_keys.append(_skip_or_raise(context, task[0].document, result.reason))
+                document = task[0].document
+                if not context.config.run.skip_failed:
+                    raise OutputError(
+                        f"{document.name} {failure}: {result.reason}. Completed work is kept: run the same command "
+                        f"again, and add --skip-failed to {skip}."
+                    )
+                failed_keys.append(document.key)
         pending = failed
     return [part for _, part in sorted(parts.items())], failed_keys
-
-
-def _skip_or_raise(context: Context, document: PlacedDocument, reason: str) -> FileKey:
-    if not context.config.run.skip_failed:
-        raise OutputError(
-            f"{document.name} could not be rewritten: {reason}. Completed work is kept: run the same command again, "
-            "and add --skip-failed to leave the file unchanged."
-        )
-    return document.key

@@ -33,10 +33,10 @@ class MadeFiles(NamedTuple):
 
     files: WrittenDataset
     shards: dict[Split, list[int]]
-    """Number of rows in each data file, by split."""
+    """Number of rows in each JSONL file, by split. Also given if JSONL is not written."""
     packing: dict[Split, PackingFacts] | None = None
     segments: dict[FileKey, int] | None = None
-    """Number of segments of each source file, or None without --pack repo."""
+    """Number of segments (ranges of tokens in rows) of each source file, or None without --pack repo."""
 
 
 def write_other_formats(
@@ -88,7 +88,10 @@ def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
 
 
 def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
-    """Return the number of rows in each data file, by split. All formats with several files use the same numbers."""
+    """Return the number of rows in each JSONL file, by split.
+
+    Formats that have several files per split begin a new file at least where JSONL does.
+    """
     rows: dict[Split, list[int]] = {split: [] for split in Split}
     for (split, _), file_pieces in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
         rows[split].append(_num_rows(_documents(file_pieces)))
@@ -130,7 +133,7 @@ def write_shares(
     schema: Schema,
     is_isolated: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Write each task's share of a format. Add the written files to `files`, in the order of the tasks."""
+    """Write each task's share (rows of one split in one format). Add the written files to `files` in task order."""
 
     def write_all() -> Iterator[tuple[Share, WrittenFiles]]:
         for task, one in zip(tasks, runner.map(write, tasks, is_isolated=is_isolated), strict=True):

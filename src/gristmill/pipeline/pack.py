@@ -41,7 +41,8 @@ class Segment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A range of a document's tokens in a row, and the special ids before and after the range."""
 
     group: int
-    """Number of the segment's group in the row, from 1. A group is a window or, with --pack repo, a repository."""
+    """Number of the segment's group in the row, counted from 1. A group is a window or, with --pack repo, a
+    repository."""
     document_index: int
     """Index of the document in SplitRows.documents."""
     start: int
@@ -258,7 +259,7 @@ def _decode_task(content: bytes) -> PackedTask:
 
 
 def rows_by_file(split_rows: SplitRows, context: Context) -> list[int]:
-    """Return the number of rows in each file of a split, for formats with several files."""
+    """Return the number of rows in each file of a split, in formats that have several files per split."""
     max_rows = max(1, context.config.output.shard_bytes // (BYTES_PER_ID * context.config.window.length))
     return [min(max_rows, len(split_rows.rows) - start) for start in range(0, len(split_rows.rows), max_rows)]
 

@@ -1,12 +1,15 @@
-"""Parts: files that each hold the prepared documents of one batch.
+"""Parts: files in the work folder that store documents between the steps of a build.
 
-A part is named by a digest of its inputs and ends with a digest of its name and content:
+Step 1 writes the documents of each batch of files to a part. Step 2 writes the documents that it makes to other parts:
+variants, documents rewritten for fill-in-the-middle, and benchmarks. A part is named by a digest of its inputs (only
+the part of the benchmarks has a fixed name), and ends with a digest of its name and content:
 
     ids of each document | keys of near-duplicates | anchors of shared spans
     documents | renamed drops | facts | drops | keys of the files | missing variants | files not rewritten
     lengths | sha256
 
-So any build can reuse an existing part, and detects a truncated or altered part.
+So any build can reuse an existing part, and detects a truncated or altered part. Anchors are short sequences of tokens
+with which splits/shared_spans.py finds longer shared spans.
 """
 
 import hashlib
@@ -39,7 +42,7 @@ from gristmill.formats.document_columns import DocumentText, Tokens
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
 from gristmill.tokenizers.tokenizer import Encoded, Tokenizer
 
-# Between steps 1 and 3, the ids of a document are stored as a block in the part of its batch.
+# Between steps 1 and 3, the ids of a document are stored as a block in a part.
 
 MAX_OPEN_PARTS = 200
 NO_TOKENS = np.zeros(0, np.int32)
@@ -164,7 +167,7 @@ def read_blocks(
 
 
 def _adjacent_runs(documents: Sequence[PlacedDocument]) -> Iterator[Sequence[PlacedDocument]]:
-    """Split documents of one part into runs whose blocks are close together and in file order."""
+    """Split documents of one part into runs whose blocks are close together and in the order of the part."""
     start = 0
     for index in range(1, len(documents) + 1):
         if index < len(documents):
@@ -251,7 +254,7 @@ def write_part(path: Path, part: Part) -> None:
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
-    """Encode anchors: the number per text, each anchor's distance from the previous one as one byte, and the keys."""
+    """Encode the number of anchors of each text, the distances between anchors (one byte each), and the keys."""
     steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
     first_indices = _first_indices(anchors.counts)
     steps[first_indices] = anchors.positions[first_indices]
@@ -315,7 +318,7 @@ def is_intact(path: Path) -> bool:
 
 
 class PartStore(msgspec.Struct, frozen=True):
-    """Folder of parts. It is small and picklable, and every process opens the files itself."""
+    """Access to a folder of parts. A store is small and picklable, and every process opens the parts itself."""
 
     folder: Path
     vocab_size: int

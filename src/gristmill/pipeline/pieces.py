@@ -1,8 +1,8 @@
 """Pieces of JSONL data files: their layout, the reuse of known pieces, and the data files that are made of pieces.
 
-Known pieces are the pieces of the dataset that is being replaced, and of a killed build. Each dataset has a log in the
-work folder that records the key, file, offset and checksum of each piece. A piece is reused only if its bytes have the
-recorded checksum.
+A piece is the rows of consecutive documents of one split. Known pieces are the pieces of the dataset that is being
+replaced, and of a killed build. Each dataset has a log in the work folder that records the key, file, offset and
+checksum of each piece. A piece is reused only if its bytes have the recorded checksum.
 """
 
 import hashlib
@@ -93,7 +93,8 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
     """Concatenated digests of the rows, independent of the format."""
     frames: list[Frame] | None = None
-    """Frames of a compressed piece, which is copied into the data file when the sizes of earlier pieces are known."""
+    """Zstd frames of a compressed piece, or None if the piece is not compressed. A compressed piece is copied into the
+    data file when the sizes of all pieces before it are known."""
     is_taken_over: bool = False
     """True if the piece was reused from an earlier build."""
 
@@ -137,8 +138,8 @@ class Task(NamedTuple):
 
     @property
     def description(self) -> str:
-        first, last = self.piece.documents[0], self.piece.documents[-1]
-        return f"the rows of {first.name} to {last.name} in {self.piece.file}"
+        first, last = self.piece.documents[0].name, self.piece.documents[-1].name
+        return f"the rows of {first if first == last else f'{first} to {last}'} in {self.piece.file}"
 
 
 def pieces_of(context: Context, decision: Decision) -> list[Piece]:
@@ -409,12 +410,13 @@ class _DataFile:
     def _require_checksum(self, crc32: int, shaped: ShapedPiece) -> None:
         if crc32 != shaped.crc32:
             raise OutputError(
-                f"{str(self._path)!r} does not contain the bytes that were written. Check the disk or the network."
+                f"{str(self._path)!r} does not contain the bytes that were written. Check the disk or the network "
+                "folder, then run the command again."
             )
 
 
 def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
-    """Read the bytes of a compressed piece, from the earlier dataset if the piece is reused."""
+    """Read the bytes of a compressed piece, from the file of the known piece if the piece is reused."""
     if shaped.is_taken_over:
         assert task.known is not None, "a reused piece has a known piece"
         return task.known.read_unchecked()

@@ -148,14 +148,14 @@ def prepare_all(
 ) -> dict[int, str]:
     """Run step 1 and stop the GPU server. Return the names of the parts, keyed by batch index.
 
-    `on_part` is called with the name of each finished part, while other parts are still being prepared. After all
-    batches are gathered, this process runs `background_steps` while the workers are busy.
+    `on_part` is called with the name of each finished part, while other parts are still being prepared. This process
+    gathers the batches, then runs `background_steps`, if possible while workers are busy.
     """
     served = context.with_server(server.address)
     parts = _prepare_all(served, sources, tasks, runner, progress, on_part=on_part, background_steps=background_steps)
     gpu = server.end()
     if gpu is not None and gpu.trouble is not None:
-        progress.note(printable(f"the CPU tokenized instead of the GPU, with the same ids: {gpu.trouble}."))
+        progress.note(printable(f"the CPU tokenized some or all documents, with the same ids: {gpu.trouble}."))
     return parts
 
 
@@ -235,14 +235,15 @@ def sort_parts(parts: Mapping[int, str]) -> list[str]:
 
 
 def _with_failed_file(context: Context, batch: Batch, reason: str) -> Batch:
-    """Return the batch with the file that killed its worker marked as failed.
+    """Return the batch, with a reason in `failed_files` for the file at which its worker died or hung.
 
     Raise OutputError if --skip-failed is not set, or if the file cannot be identified.
     """
     index = CurrentFile(context.scratch, batch.index).read()
     if index is None or index in batch.failed_files or index >= len(batch.files):
         raise OutputError(
-            f"batch {batch.index} could not be prepared: {reason}. {RESUME_HINT}, or try fewer --workers."
+            f"batch {batch.index} of the source files could not be prepared: {reason}. {RESUME_HINT}, or try fewer "
+            "--workers."
         )
     file = batch.files[index]
     if not context.config.run.skip_failed:
@@ -484,7 +485,10 @@ class SourceRoots:
     def require_unchanged(self) -> None:
         for root, identity in self._identities.items():
             if identity is None or _identity(root) != identity:
-                raise InputError(f"the source {root!r} no longer exists. Restore it. {RESUME_HINT}.")
+                raise InputError(
+                    f"the source {root!r} was deleted, replaced or unmounted during the build. Restore the source. "
+                    f"{RESUME_HINT}."
+                )
 
 
 def _identity(root: str) -> tuple[int, int] | None:

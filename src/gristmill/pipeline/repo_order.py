@@ -100,7 +100,7 @@ def _tasks(documents: Iterator[PlacedDocument]) -> Iterator[ImportTask]:
 
 
 def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
-    """Return the imports of each document, read from the text that is in its rows."""
+    """Return the imports of each document, read from its text without the cuts."""
     files = [document.before_rewriting() for document in task.documents]
     blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     return [find_imports(_uncut_text(context, document, block), document.language) for document, block in blocks]
@@ -176,7 +176,10 @@ def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
 
 
 class _Cycles:
-    """Finder of import cycles: Tarjan's algorithm without recursion. `cycle_of` is equal for all files of one cycle."""
+    """Search for import cycles with Tarjan's algorithm, without recursion.
+
+    `cycle_of` has a number for each file. Files have the same number if they are in the same cycle.
+    """
 
     def __init__(self, imported: Sequence[Sequence[int]]) -> None:
         self._imported = imported

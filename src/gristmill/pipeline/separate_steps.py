@@ -4,8 +4,11 @@ The commands exchange results as files in the work folder.
 
 prepare   shard I of N, on any machine with the same folders     writes its parts and a list of these parts
 decide    once, after all shards are prepared                    writes the decision and the layout of the pieces
-shape     shard I of N                                           writes its pieces at their offsets
-finish    once, after all shards are shaped                      publishes the dataset
+shape     shard I of N                                           writes its pieces: the JSONL rows of its documents
+finish    once, after all shards are shaped                      writes the other formats, and publishes the dataset
+
+A part is a file with the results for one batch of files, and a piece is the JSONL rows of consecutive documents. With
+--pack there are no pieces: `finish` writes all rows.
 """
 
 import re
@@ -115,7 +118,10 @@ class StepSession(Job):
             key=lambda path: path.stat().st_mtime_ns,
         )
         if not found:
-            raise DatasetError(f"no results of gristmill {command} found. Run gristmill {command} --shard 1/1 first.")
+            raise DatasetError(
+                f"no results of gristmill {command} found. First run gristmill {command} --shard 1/1 with the same "
+                "sources and options."
+            )
         count = int(found[-1].name.rpartition("-")[2])
         values: list[Saved] = []
         for number in range(1, count + 1):
@@ -123,7 +129,8 @@ class StepSession(Job):
             if value is None:
                 raise DatasetError(
                     f"shard {number}/{count} of {command} is missing, or was made with different settings or sources. "
-                    f"Run gristmill {command} --shard {number}/{count} again. Completed work is kept."
+                    f"Run gristmill {command} --shard {number}/{count} with the same sources and options. Completed "
+                    "work is kept."
                 )
             values.append(value)
         return values
@@ -135,8 +142,8 @@ class StepSession(Job):
             for path, is_good in zip(paths, runner.map(is_intact, paths), strict=True):
                 if not is_good:
                     raise DatasetError(
-                        f"{str(path)!r} is damaged or missing. Run gristmill prepare again for every shard, then this "
-                        "command. Completed work is kept."
+                        f"{str(path)!r} is damaged or missing. Run gristmill prepare again for every shard, then "
+                        "gristmill decide, then this command. Completed work is kept."
                     )
                 step.advance(1)
 
@@ -213,7 +220,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
 
 
 def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
-    """Run step 3 for one shard. Return the number of rows in the shard."""
+    """Run step 3 for one shard, which writes JSONL rows. Return the number of these rows."""
     with _open_session(config, progress or Progress(), is_shared=True) as session:
         tasks = _tasks(session, _load_decision(session))
         shard_tasks = tasks[shard.number - 1 :: shard.total]
@@ -229,7 +236,7 @@ def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) 
 
 
 def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
-    """Run step 4 and publish the dataset."""
+    """Write the rows that no piece contains (other formats, packed rows), run step 4 and publish the dataset."""
     timer = RunTimer()
     with _open_session(config, progress or Progress(), is_shared=False) as session:
         saved = _load_decision(session)
@@ -275,7 +282,10 @@ def _add_piece(files: DataFiles, task: Task, shaped: ShapedPiece) -> None:
 def _load_decision(session: StepSession) -> SavedDecision:
     saved = session.load("decided", _decide_key(session), SavedDecision)
     if saved is None:
-        raise DatasetError("no results of gristmill decide found for these settings. Run gristmill decide first.")
+        raise DatasetError(
+            "no results of gristmill decide found for these settings. First run gristmill decide with the same sources "
+            "and options."
+        )
     decision = msgspec.structs.replace(
         saved.decision,
         kept=list(map(with_interned_strings, saved.decision.kept)),
@@ -296,7 +306,7 @@ def _tasks(session: StepSession, saved: SavedDecision) -> list[Task]:
 
 
 def _decide_key(session: StepSession) -> str:
-    """Return a digest of all settings, including the settings that only step 2 uses: splits, duplicates, licenses."""
+    """Return a digest of all settings. `prepare_key` covers only the settings of step 1."""
     return key_of(session.context.prepare_key, session.context.config.settings())
 
 

@@ -1,6 +1,10 @@
-"""Step 3: turn each piece of the output into rows and write them at their offset in the data file.
+"""Step 3 without --pack: write the rows of JSONL, piece by piece. Then `other_formats` writes all other formats.
 
 cut · window · format
+
+A piece is the rows of consecutive documents of one split. Workers write uncompressed pieces at their offsets in the
+data file. The offset of a compressed piece is known only after all pieces before it, so it is first written to a file
+of its own.
 """
 
 import os
@@ -68,10 +72,11 @@ def _has_large_rows(task: Task) -> bool:
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
-    """Write a piece at its offset, unless the data file already contains the piece.
+    """Write a piece, or reuse the known piece of an earlier build.
 
-    The piece is copied from an earlier build if possible. A new compressed piece is written to a separate file, because
-    its offset is not known yet.
+    An uncompressed piece is written at its offset, unless the data file already contains the piece there. A new
+    compressed piece is written to a separate file. A reused compressed piece is not written here, because `DataFiles`
+    copies it from its earlier file.
     """
     piece, path = task.piece, context.dataset / task.piece.file
     reused = _reuse(task.known) if task.known is not None else None

@@ -163,7 +163,7 @@ def fim_lines(facts: FimFacts | None) -> list[str]:
     middles = ", ".join(f"{kind} {count:,}" for kind, count in facts.middles.items())
     files = f"{facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}"
     return [
-        f"fim      {files} rewritten in {counted(num_windows, 'window')} ({forms}), rate {facts.rate:g}",
+        f"fim      rate {facts.rate:g}: {files} rewritten, in {counted(num_windows, 'window')} ({forms})",
         *([f"         middles: {middles}"] if middles else []),
         *(f"{count:>15,} {why}: {why.meaning}" for why, count in facts.missing.items()),
         "",
@@ -199,18 +199,21 @@ def _epoch_lines(facts: EpochFacts | None) -> list[str]:
     if facts is None or (facts.shown, facts.varied) == (1, 0):
         return []
     varied = (
-        f" and {facts.varied:.2f} times as a variant (each counts as {facts.variant_worth:g})" if facts.varied else ""
+        f", and {facts.varied:.2f} times as a variant (a variant counts as {facts.variant_worth:g})"
+        if facts.varied
+        else ""
     )
+    shown = f"on average, train contains each window {facts.shown:.2f} times{varied}"
     most = f"{printable(facts.most_in)} ({facts.most:.2f})"
     return [
-        f"epochs   {facts.effective:.2f} effective: train contains each window {facts.shown:.2f} times{varied}",
+        f"epochs   {facts.effective:.2f} effective: {shown}",
         *([f"         most repeated file: {most}"] if facts.most >= MIN_EPOCHS_TO_NAME_FILE else []),
     ]
 
 
 def _tail_line(num_tokens: int) -> list[str]:
     return (
-        [f"         {num_tokens:,} of the kept tokens in no window, because --tail drop removed the ends of files"]
+        [f"         {num_tokens:,} of the kept tokens have no window, because --tail drop removed the ends of files"]
         if num_tokens
         else []
     )
@@ -226,7 +229,10 @@ def _cut_lines(facts: Decontamination) -> list[str]:
                 elsewhere = "in held-out files" if facts.how == "train" and not facts.against else "in a benchmark"
                 elsewhere += " or in held-out files" if facts.how == "train" and facts.against else ""
             files = counted(facts.files_cut[split], f"{split} file")
-            lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, in spans that also occur {elsewhere}")
+            where = "in windows with spans" if facts.how == "drop" and split is not Split.TRAIN else "in spans"
+            lines.append(
+                f"{counted(cut, 'token')} of {files} ({share:.1%} of {split}), {where} that also occur {elsewhere}"
+            )
     lines += [
         f"{counted(one.tokens_cut, 'token')} of train, in spans that also occur in the benchmark {printable(one.name)} "
         f"({counted(one.texts, 'text')}, {one.texts_too_short:,} too short to be detected)"
@@ -258,7 +264,7 @@ def _respelling_lines(respellings: dict[str, int]) -> list[str]:
     more = f", {counted(len(respellings) - MAX_SPELLINGS, 'other')}" if len(respellings) > MAX_SPELLINGS else ""
     return [
         (
-            f"escaped  {counted(sum(respellings.values()), 'control token')}, with a space in each: "
+            f"escaped  {counted(sum(respellings.values()), 'control token')} by inserting a space: "
             f"{', '.join(named)}{more}"
         )
     ]

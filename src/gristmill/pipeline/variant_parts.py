@@ -1,4 +1,7 @@
-"""Make the variants of documents and write these variants to parts. Each variant is made and checked separately."""
+"""Make the variants of documents and write these variants to parts. Each variant is made and checked separately.
+
+A part is a file in the work folder that stores documents between the steps of a build.
+"""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -89,7 +92,7 @@ def make_variants(
 
 
 def _text_variant(context: Context, original: Block, variant: Variant, text: bytes) -> MadeVariant | WhyNoVariant:
-    """Tokenize the text of a variant. Return a reason if the variant cannot be used."""
+    """Tokenize the text of a variant. If the variant cannot be used, return the reason."""
     secrets = context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
@@ -119,7 +122,7 @@ def _unchanged_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape:
 
 
 def _windows_variant(original: Block, variant: Variant, windows: Sequence[IndependentWindow]) -> MadeVariant:
-    """Join independent windows into one variant. Record the token range of the file that each window comes from."""
+    """Join the windows of a variant, each made on its own, into one variant. Record the file range of each window."""
     ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
     edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
     variant = msgspec.structs.replace(
@@ -132,7 +135,7 @@ def _windows_variant(original: Block, variant: Variant, windows: Sequence[Indepe
     return MadeVariant(block, variant, variant.kind.encode() + ids.tobytes())
 
 
-# Runs of documents are read from their parts and varied. The variants are written to separate parts.
+# Groups of documents are read from their parts and varied. The variants are written to separate parts.
 
 
 class VariedPart(NamedTuple):

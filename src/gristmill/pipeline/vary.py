@@ -52,7 +52,7 @@ SEED_BITS = 31
 def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
     """Choose train files that have windows, by name and seed.
 
-    Return the chosen files, and the variants that cannot be made.
+    Return the chosen files, and a NoVariant for each chosen variant that cannot be made.
     """
     chosen: list[Chosen] = []
     missing: list[NoVariant] = []
@@ -203,7 +203,15 @@ def with_variants(
     if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
         chosen, model = _ask_model(context, chosen, progress)
     with progress.phase("vary", total=len(chosen)) as step:
-        parts, failed = map_documents(context, partial(vary, context), make_tasks(chosen), runner, step)
+        parts, failed = map_documents(
+            context,
+            partial(vary, context),
+            make_tasks(chosen),
+            runner,
+            step,
+            failure="could not be varied",
+            skip="build without variants of this file",
+        )
         variants, more = select_variants(context, decision, parts, benchmarks, runner.map)
     kinds_of = {one.document.key: one.kinds for one in chosen}
     missing += [NoVariant(*key, kind, WhyNoVariant.FAILED) for key in failed for kind, _ in kinds_of[key]]

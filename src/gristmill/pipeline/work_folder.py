@@ -1,12 +1,16 @@
-"""The work folder OUT.work beside the output folder OUT. A complete dataset is renamed from there to OUT.
+"""The work folder OUT.work beside the output folder OUT. A complete dataset is moved from OUT.work/dataset to OUT.
 
     OUT.work/lock         locked while a build runs, so that a second build into OUT fails
     OUT.work/prepared/    parts, the results of step 1, kept as a cache for the next build
     OUT.work/fetched/     clones, downloads and the rows of tables
     OUT.work/answers/     answers of a language model, kept regardless of --cache-bytes because they are costly
     OUT.work/scratch/     files that are not needed after a build
+    OUT.work/tokenizer/   the tokenizer, for the workers
+    OUT.work/steps/       results of the separate commands prepare, decide and shape
     OUT.work/dataset/     the incomplete dataset, with a marker file; after the exchange, the earlier dataset
+    OUT.work/earlier/     the earlier dataset during an exchange, if the system cannot swap two folders
     OUT.work/discarded/   files being deleted; after a kill, the next command deletes the rest
+    OUT.work/upload       names of the files of an upload to remote storage that is not complete
     OUT.work/built, previous.jsonl    settings and earlier splits of the last build
     OUT.work/compared, similar, measured, drawn, files, stamps    cached results of the last build
     OUT.work/pieces       log of the pieces in OUT, from which the next build copies unchanged pieces
@@ -101,7 +105,10 @@ class Workspace:
         return self.dataset / PIECES
 
     def refuse_sources(self, roots: list[str]) -> None:
-        """Raise if the output folder cannot be replaced, or if a source is, or is inside, the output or work folder."""
+        """Raise if the output folder cannot be replaced.
+
+        Also raise if a source is the output folder or the work folder, or is inside one of them.
+        """
         require_replaceable(self.target)
         for root in roots:
             for own_folder in (self.target, self.folder):
@@ -220,9 +227,10 @@ class Workspace:
         return num_bytes
 
     def prune(self, used: set[str], max_bytes: int) -> None:
-        """Delete parts, and fetched sources if needed, until the work folder has at most `max_bytes` bytes.
+        """Delete cached files until the work folder has at most `max_bytes` bytes.
 
-        Parts that are not in `used` are deleted first, beginning with the oldest.
+        Fetched sources are deleted only if the work folder is too large even without parts. Parts that are not in
+        `used` are deleted before other parts, and old parts before new parts.
         """
         remaining = max_bytes - sum(_total_size(entry) for entry in self.folder.iterdir() if entry != self.prepared)
         if remaining < 0:
@@ -354,9 +362,10 @@ class Workspace:
         try:
             self._retire()
         except (OSError, DatasetError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error).rstrip(".")
             raise OutputError(
-                f"{str(self.dataset)!r} contains your files from {str(self.target)!r}. They cannot be moved back "
-                f"({error}). Move these files, then run the command again."
+                f"{str(self.dataset)!r} contains your files from {str(self.target)!r}, which cannot be moved back: "
+                f"{reason}. Move these files, then run the command again."
             ) from None
 
     def _take_lock(self, *, is_shared: bool = False) -> None:
@@ -366,7 +375,7 @@ class Workspace:
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             if not _try_lock(self._lock, kind):
                 self._release_lock()
-                raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.")
+                raise OutputError(f"another build into {str(self.target)!r} is running. Wait until it has ended.")
             # An earlier build may have deleted the lock file after os.open and before _try_lock.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._lock), os.stat(path)):
@@ -419,7 +428,10 @@ def _signals_delayed() -> Iterator[None]:
 
 
 def require_replaceable(target: Path) -> None:
-    """Raise unless the output folder is missing, empty or a dataset. Any other folder may contain the user's files."""
+    """Raise if the output folder exists and must not be replaced.
+
+    A folder that is neither empty nor a dataset may contain the user's files. A mount point cannot be renamed.
+    """
     if target.is_dir():
         if os.path.ismount(target):
             raise OutputError(f"{str(target)!r} is a mount point and cannot be replaced. Name a folder inside it.")
@@ -444,7 +456,8 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
     for name in names:
         if os.path.lexists(other / name):
             raise OutputError(
-                f"{str(where / name)!r} is not part of the dataset, but has the name of a dataset file. Move it."
+                f"{str(where / name)!r} is not part of the dataset, but has the name of a dataset file. Move it to a "
+                "different folder."
             )
 
 

@@ -1,4 +1,4 @@
-"""Compare two datasets file by file, and decide which part of the version number the changes increase."""
+"""Compare two datasets file by file, and decide which part of the version number the changes must increase."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -202,7 +202,7 @@ def decide_step(
     ]:
         return Step.MAJOR, f"rows of the same files differ because of {', '.join(causes)}"
     if gains:
-        return Step.MINOR, f"files: {_counts_text(gains)}; all others are unchanged"
+        return Step.MINOR, f"files: {_counts_text(gains)}; all other kept files are unchanged"
     if not is_same_content:
         return Step.MAJOR, "rows of the same files differ for an unknown reason"
     if new_columns:

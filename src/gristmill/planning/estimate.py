@@ -46,7 +46,7 @@ class PlanInputs(NamedTuple):
     drawn: FileSample
     found: Scan
     dropped: list[Drop]
-    """Sampled files that step 1 dropped. The files that the scan dropped are in `found`."""
+    """Sampled files that step 1 of a build drops, after reading them. Files that the scan dropped are in `found`."""
     previous_splits: PreviousSplits | None
     seconds: Mapping[str, float]
     workers: int
@@ -336,8 +336,8 @@ def _build_seconds(inputs: PlanInputs, measurements: Measurements, num_bytes: fl
     drawn, seconds, trials = inputs.drawn, inputs.seconds, measurements.trials
     workers = num_workers(inputs.config.run.workers, drawn.num_bytes)
     mapped = (seconds["prepare"] + seconds["compare"] + measurements.seconds_to_decide) * inputs.workers / workers
-    # Workers format and write rows while the parent computes digests. The slower of the two, or the number of cores,
-    # limits the speed.
+    # Workers format and write rows while the parent process computes digests. The slower of the two, or the number of
+    # cores, limits the speed.
     in_worker, in_parent = sum(one.seconds_in_worker for one in trials), sum(one.seconds_in_parent for one in trials)
     per_trial = max(in_worker / workers, in_parent, (in_worker + in_parent) / num_cores())
     rows = per_trial * num_bytes / max(1, sum(one.jsonl_bytes for one in trials))

@@ -50,10 +50,10 @@ class WindowLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Split and index of the row, from 0, in the form of `--row`, like `test:123`."""
     lines: tuple[int, int]
     start: int
-    """Position in the text of the window's first token, counted in tokens from 0."""
+    """Index of the window's first token in the tokens of the text, from 0."""
     num_ids: int
     fresh: int
-    """Number of tokens that are not in the previous window."""
+    """Number of tokens that are in no earlier window of the file (column `fresh` of the row)."""
     repeat: int = 0
     variant: str | None = None
     fim: str | None = None
@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: list[tuple[str, float]]
     """Files that were dropped as duplicates of this file, with their similarity. 1 means the same text."""
     windows: list[WindowLocation]
-    """All windows of the file, or only the windows that contain `line`."""
+    """All windows of the file, only the windows that contain `line`, or only the window in the requested row."""
     rates: dict[str, float]
     """Rates of the configured variants, keyed by kind."""
     beside: list[str] = []
@@ -97,7 +97,7 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
     """Explain the file of a row, and list only the window in this row.
 
-    With --pack, the file is that of the first window in the row. Raises InputError if there is no such row.
+    With --pack, explain the file of the first window in the row. Raises InputError if there is no such row.
     """
     dataset = open_dataset(folder)
     manifest = dataset.manifest
@@ -113,7 +113,9 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
     read = read_row(dataset, split, number)
     if not read.windows:
-        raise InputError(f"row {split}:{number} contains only the markers before a file, and no tokens of the file.")
+        raise InputError(
+            f"row {split}:{number} contains only special tokens, and no tokens of a file. Try another row."
+        )
     window, *others = read.windows
     table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
     row = table.get(window.file)
@@ -307,7 +309,7 @@ def _license(file: FileRow) -> str:
         if file.license_from == HEADER:
             return f"{NOASSERTION}: the header names no SPDX id, or contradicts the license of the folder or table"
         found = (
-            f"not determined by {file.license_from}"
+            f"no license could be determined from {file.license_from}"
             if file.license_from
             else "no license file in the folder of the file or above"
         )
@@ -346,11 +348,13 @@ def _draw_lines(file: FileRow) -> list[str]:
     lines = []
     if file.draw is not None:
         passes, extra = file.draw
-        left = f"; {counted(file.left_tokens, 'token')} in no window" if file.left_tokens else ""
-        more = f", {extra:,} of them once more" if extra else ""
-        lines.append(
-            (f"all windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of the file's windows") + left
-        )
+        used = f"{counted(extra, 'window')} {'is' if extra == 1 else 'are'} used"
+        if passes:
+            times = "once" if passes == 1 else counted(passes, "time")
+            used = f"every window is used {times}" + (f", and {used} once more" if extra else "")
+        are = "is" if file.left_tokens == 1 else "are"
+        left = f"; {counted(file.left_tokens, 'token')} {are} in no row" if file.left_tokens else ""
+        lines.append(used + left)
     return lines
 
 
@@ -372,8 +376,8 @@ def _missing_variants(explained: Explanation) -> list[str]:
         return []
     if file.split is not Split.TRAIN:
         return ["none: only train files have variants"] if explained.rates else []
-    why = "not selected at rate" if file.windows else "no window was drawn, rate"
-    return [f"{kind:<8} none: {why} {rate:g}" for kind, rate in explained.rates.items() if kind not in recorded]
+    why = "the file was not selected" if file.windows else "no window of the file was drawn"
+    return [f"{kind:<8} none (rate {rate:g}): {why}" for kind, rate in explained.rates.items() if kind not in recorded]
 
 
 def _window_text(location: WindowLocation) -> str:
@@ -387,14 +391,19 @@ def _window_text(location: WindowLocation) -> str:
 
 def _window_lines(explained: Explanation) -> list[str]:
     locations = explained.windows
-    condition = "" if explained.line is None else f" that contain line {explained.line}"
+    line = explained.line
     if not locations:
-        return [f"none{condition}"] if explained.file.status == "kept" else []
+        none = "none" if line is None else f"no window contains line {line}"
+        return [none] if explained.file.status == "kept" else []
     listed = [_window_text(location) for location in locations[:MAX_WINDOWS]]
     more = len(locations) - MAX_WINDOWS
     total = (explained.file.windows or 0) + sum(row.windows for row in explained.file.variants)
+    summary = f"{len(locations):,} of {total:,}"
+    if line is not None:
+        contain = "contains" if len(locations) == 1 else "contain"
+        summary = f"{len(locations):,} of {counted(total, 'window')} {contain} line {line}"
     return [
-        f"{len(locations):,} of {total:,}{condition}",
+        summary,
         *listed,
         *([f"and {more:,} more"] if more > 0 else []),
     ]

@@ -48,7 +48,10 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         if (self.epochs is None) != (self.sequences is None):
             raise ConfigError("--epochs and --sequences must be given together, like --epochs 200 --sequences 11000.")
         if self.epochs is not None and self.budget_tokens is not None:
-            raise ConfigError("--budget-tokens and --epochs with --sequences both set the budget. Use one of them.")
+            raise ConfigError(
+                "--budget-tokens cannot be combined with --epochs and --sequences, because both set the budget. Leave "
+                "out --budget-tokens, or --epochs and --sequences."
+            )
 
     def budget(self, length: int) -> Budget | None:
         """Return the budget for windows of `length` ids, or None if no option sets a budget."""
@@ -64,7 +67,8 @@ def pick_overlap(overlaps: Sequence[OverlapPlan], budget: Budget | None, length:
     """Pick the largest overlap, up to half a window, at which the budget is enough for one epoch.
 
     An overlap at which --max-windows or --target-windows leaves windows out is not picked, because repeated text would
-    displace other text. If no overlap fits, pick the smallest.
+    displace other text. If no overlap fits, pick the smallest. Without a budget, training is assumed to show each token
+    FEW_PASSES times.
     """
     no_overlap = overlaps[0]
     has_budget = budget is not None and no_overlap.train_tokens > 0
@@ -85,9 +89,12 @@ def pick_overlap(overlaps: Sequence[OverlapPlan], budget: Budget | None, length:
             "so that other text can be in two windows"
         )
     elif next_larger is not None:
+        limit = (
+            f"the budget allows only {passes:.2f}" if has_budget else f"only {passes:g} are assumed without a budget"
+        )
         reasons.append(
             f"overlap {next_larger.overlap} would show each token {next_larger.windows_per_token:.2f} times in one "
-            f"epoch, but the budget allows only {passes:.2f}"
+            f"epoch, but {limit}"
         )
     else:
         reasons += _larger_overlap_reasons(chosen, overlaps, length)

@@ -1,7 +1,7 @@
 """Measure the rows of prepared documents, for several overlaps at once.
 
-Windows, ids and JSON bytes before sampling are counted exactly, for every document and overlap. For some of the
-documents, rows are also formatted and compressed, as JSON and as Parquet. The size of these rows is scaled to all
+Windows, ids and JSON bytes are counted exactly for every document and overlap, before windows are drawn. For some of
+the documents, rows are also formatted and compressed, as JSON and as Parquet. The size of these rows is scaled to all
 documents in two parts. The size without overlap is scaled by the compressed size of the bare ids, which is cheap to
 measure. The size that overlap adds is scaled by the number of windows that overlap adds. benchmarks/plan.md states
 the accuracy.
@@ -54,7 +54,7 @@ WINDOWS, CONTENT, FRESH, IDS, BYTES, TAIL = range(6)
 
 
 class UnsampledCounts(NamedTuple):
-    """Counts before sampling, for every document that may have a window at some overlap, in path order."""
+    """Counts before windows are drawn, for every document that may have a window at some overlap, in path order."""
 
     documents: list[PlacedDocument]
     counts: Counts
@@ -168,7 +168,10 @@ def _compressed_ids_size(block: Block) -> int:
 
 
 def _compressed_rows_size(documents: Sequence[Sequence[bytes]]) -> int:
-    """Return the compressed size of one piece of the output. As in a build, no frame extends into the next piece."""
+    """Return the compressed size of one piece of the output (rows that a worker writes at once).
+
+    As in a build, no compressed frame extends into the next piece.
+    """
     compressed, frames = compress_rows(list(chain.from_iterable(documents)))
     return len(compressed) + len(encode_table(frames))
 

@@ -1,11 +1,12 @@
 """plan(): estimate the result of a build without building it.
 
 As in a build, files are read, cleaned, tokenized, compared and split, but in a temporary folder. For each overlap, the
-code of step 2 decides which text of each file is kept, how often its windows are used, and which variants it has. The
-resulting rows are counted instead of written.
+code of step 2 of a build decides which text of each file is kept, how often its windows are used, and which variants it
+has. The resulting rows are counted instead of written.
 """
 
 import errno
+import os
 import tempfile
 import time
 from contextlib import ExitStack
@@ -255,4 +256,5 @@ def _output_error(error: OSError) -> OutputError:
             f"no space left in {tempfile.gettempdir()!r}, where plan keeps temporary files. Set TMPDIR to a folder "
             "with more space, or use --sample."
         )
-    return OutputError(f"cannot write to {tempfile.gettempdir()!r}: {error.strerror or error}.")
+    place = repr(os.fspath(error.filename)) if error.filename else f"the temporary files in {tempfile.gettempdir()!r}"
+    return OutputError(f"cannot read or write {place}: {error.strerror or error}.")

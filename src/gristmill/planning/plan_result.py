@@ -130,7 +130,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     splits: list[SplitPlan]
     """Empty for a sample, because a sample is too small to be split like all files."""
     previous_splits: PreviousSplits | None
-    """Splits kept from an earlier build in the output folder."""
+    """Splits kept from an earlier build."""
     sampling: SamplingFacts | None
     """Effect of weights and requested sizes, as in a manifest. None for a sample, or if every window is used once."""
     fim: FimFacts | None

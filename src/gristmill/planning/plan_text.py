@@ -50,9 +50,20 @@ def _pick_lines(plan: Plan) -> list[str]:
     return [f"pick     {picked}", *(f"         - {reason}" for reason in plan.pick.why), ""] if picked else []
 
 
+def _unit(plan: Plan) -> str:
+    """Return the word for what the counts of windows in a plan count."""
+    return "document" if plan.has_documents else "row" if plan.is_packed else "window"
+
+
 def _overlap_table(plan: Plan) -> str:
-    unit = "documents" if plan.has_documents else "rows" if plan.is_packed else "windows"
-    sizes = (unit, "tokens" if plan.has_documents else "ids", "redundancy", "JSONL", "JSONL.zst", "Parquet")
+    sizes = (
+        f"{_unit(plan)}s",
+        "tokens" if plan.has_documents else "ids",
+        "redundancy",
+        "JSONL",
+        "JSONL.zst",
+        "Parquet",
+    )
     headings = ("rows" if plan.has_documents else "overlap", *sizes, "build", "steps/epoch")
     sign = "" if plan.sample is None else "≈"
     rows = [
@@ -106,7 +117,7 @@ def _split_lines(plan: Plan) -> list[str]:
         (str(one.split), f"{one.files:,}", f"{number:,}", f"{one.tokens:,}", f"{one.share:.1%}")
         for one, number in zip(plan.splits, windows, strict=True)
     ]
-    unit = "documents" if plan.has_documents else f"windows at overlap {picked.overlap}"
+    unit = f"{_unit(plan)}s" if plan.has_documents else f"{_unit(plan)}s at overlap {picked.overlap}"
     return [table_text(("split", "files", unit, "tokens", "share"), rows)]
 
 
@@ -147,7 +158,7 @@ def _training_lines(plan: Plan) -> list[str]:
     if not windows:
         return ["train    nothing to train on: no file is in train"]
     steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} at batch size {plan.batch_size:,}"
-    epoch = f"one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}"
+    epoch = f"one epoch at overlap {picked.overlap}: {counted(windows, _unit(plan))}, {counted(ids, 'id')}"
     if plan.has_documents:
         epoch = f"one epoch: {counted(windows, 'document')}, {counted(ids, 'token')}"
     lines = [f"train    {epoch}, {steps}"]

@@ -130,7 +130,7 @@ def _draw_sizes(population: SizeCounts, count: int) -> SizeCounts:
 
 
 def equalize_weights(documents: Sequence[PlacedDocument], drawn: FileSample) -> list[PlacedDocument]:
-    """Leave out documents so that all remaining ones have the same weight, as in a simple random sample."""
+    """Leave out documents so that all remaining documents have the same weight, as in a simple random sample."""
     largest = max((drawn.bytes_weight(document.size) for document in documents), default=1.0)
     return [
         document

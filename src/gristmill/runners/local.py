@@ -2,11 +2,13 @@
 
 Tokenizing and formatting are CPU work under the GIL, so processes help and threads do not (benchmarks/workers.md).
 
-A worker that dies or hangs is replaced. This counts as a failed attempt of the job that was running. The jobs that were
-queued for this worker are assigned again, and no failed attempt is counted for them.
+A job is a task together with its number of failed attempts. A worker that dies, hangs or runs out of memory is
+replaced. This counts as a failed attempt of the job that was running. The jobs that were queued for this worker are
+assigned again, and no failed attempt is counted for them.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
@@ -16,7 +18,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from gristmill.core.errors import OutputError
-from gristmill.core.names import counted
 from gristmill.runners.runner import (
     MAX_ATTEMPTS,
     OUT_OF_MEMORY,
@@ -188,9 +189,7 @@ class LocalRunner(Runner):
         worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS if reason is None else 0.0)
         if worker.failed_to_start:
             raise OutputError("workers could not start. In a script, call build() under `if __name__ == '__main__':`.")
-        reason = (
-            reason or f"its worker died (exit code {worker.process.exitcode}), probably because it ran out of memory"
-        )
+        reason = reason or _death_text(worker.process.exitcode)
         if worker is self._isolated_worker:
             self._isolated_worker = None
         else:
@@ -215,7 +214,8 @@ class LocalRunner(Runner):
             return Worker.start()
         except OSError as error:
             raise OutputError(
-                f"cannot start {counted(self.workers, 'worker')}: {error.strerror}. Try fewer --workers."
+                f"cannot start a worker process (--workers {self.workers}): {error.strerror}. Try fewer --workers, or "
+                "end other processes."
             ) from None
 
     def _abandon(self, run: Run) -> None:
@@ -235,6 +235,12 @@ class LocalRunner(Runner):
         for worker in workers:
             worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS)
         self._pool, self._spares, self._isolated_worker = [], [], None
+
+
+def _death_text(exit_code: int | None) -> str:
+    died = f"its worker died (exit code {exit_code})"
+    # If memory runs out, the system ends a process with SIGKILL. Other signals report errors in the process.
+    return f"{died}, probably because it ran out of memory" if exit_code == -signal.SIGKILL else died
 
 
 def _run_with_retries(function: Callable[[Any], Any], task: Any) -> Any:

@@ -1,7 +1,7 @@
 """Check that all nodes of a cluster see the same files as the driver, the machine that runs the build.
 
 driver  make_probe           records the path of a file and a digest of its first bytes
-node    check_probes         checks that the node sees the files of all probes, and writes a file next to the first
+node    check_probes         checks that the node sees all probes, and writes a file next to the first probe
 driver  require_usable_node  raises if the node has a different gristmill version, does not see a file, cannot write, or
                              writes files that the driver does not see
 node    require_probes       checks again once per process, because a node may join the cluster later
@@ -22,7 +22,7 @@ from gristmill.core.version import __version__
 PROBED_BYTES = 1 << 16
 SECONDS_TO_APPEAR = 3.0
 """Time to wait for a file on shared storage, which may be slow to show new files."""
-MUST_BE_SHARED = "sources and the work folder must be in a folder that all machines share."
+MUST_BE_SHARED = "sources and the work folder must be in folders that all machines share."
 
 
 class Probe(NamedTuple):

@@ -54,7 +54,7 @@ def import_ray() -> Any:
             import ray.util.scheduling_strategies  # noqa: PLC0415
         except ImportError:
             raise MissingExtraError(
-                "a build on several machines needs ray. Install it: pip install 'gristmill[ray]'"
+                "--runner ray needs the package ray. Install it: pip install 'gristmill[ray]'"
             ) from None
     return ray
 
@@ -162,7 +162,7 @@ class RayRunner(Runner):
         """Raise if a node with CPUs cannot run this version of gristmill or does not share the files."""
         nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         if not nodes:
-            raise InputError("no node of the Ray cluster has a CPU.")
+            raise InputError("no node of the Ray cluster has a CPU. Add a node with CPUs.")
         on_node = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         remote_check = self._ray.remote(check_probes)
         pending = {
@@ -242,7 +242,10 @@ class _JobsInFlight:
         try:
             answer = self._ray.get(next(stream))
         except errors.LocalRayletDiedError:
-            raise OutputError("the connection to the Ray cluster was lost.") from None
+            raise OutputError(
+                "the connection to the Ray cluster was lost. Completed work is kept: run the same command again to "
+                "resume."
+            ) from None
         except errors.RayTaskError as error:  # raised outside the function, for example if the result cannot be pickled
             self._remove(stream).finish(None, error.cause or RuntimeError(str(error)))
         except (StopIteration, errors.RayError) as error:
@@ -295,7 +298,7 @@ def _reason(errors: Any, error: Exception) -> str:
     if isinstance(error, errors.NodeDiedError):
         return "its node died"
     if isinstance(error, errors.WorkerCrashedError):
-        return "its worker died, probably because it ran out of memory"
+        return "its worker died, possibly because it ran out of memory"
     return f"its answer was lost: {type(error).__name__}"
 
 

@@ -42,10 +42,11 @@ class Runner(ABC):
 
     Two optional functions take a task and control how it runs:
 
-    is_isolated  Returns True if the task is so large that it needs its own process, which ends after the task to free
-                 its memory. Isolated tasks run one at a time, while other tasks continue.
-    timeout_for  Returns the seconds after which the worker is considered hung and is killed. Without this function,
-                 DEFAULT_TIMEOUT_SECONDS applies.
+    is_isolated  Returns True if the task needs its own process, because it is large or may crash. The process ends
+                 after the task, and so frees its memory. Isolated tasks run one at a time. If there are several
+                 workers, other tasks continue.
+    timeout_for  Returns the number of seconds after which the worker is considered hung and is killed. Without this
+                 function, the timeout is DEFAULT_TIMEOUT_SECONDS.
 
     A task whose worker dies, hangs or runs out of memory is retried. Any other error of the function is raised.
     """
@@ -72,7 +73,7 @@ class Runner(ABC):
         """Yield (task index, result) in order of completion. Tasks are taken from the iterable only when needed."""
 
     def run_while_waiting(self, steps: Iterator[object]) -> None:
-        """Run the steps in this process: while it waits for workers, or immediately if there are no workers."""
+        """Run the steps in this process: immediately, or in LocalRunner while it waits for its worker processes."""
         for _ in steps:
             pass
 
@@ -107,5 +108,5 @@ def track_tasks(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator
 
 def _task_error(task: object, failed: TaskFailed) -> OutputError:
     description = getattr(task, "description", None)
-    location = "" if description is None else f", at {description}"
-    return OutputError(f"a task failed {MAX_ATTEMPTS} times ({failed.reason}){location}. Try fewer --workers.")
+    name = "a task" if description is None else f"the task that makes {description}"
+    return OutputError(f"{name} failed {MAX_ATTEMPTS} times: {failed.reason}. Try fewer --workers.")

@@ -264,20 +264,24 @@ def test_file_page_has_all_windows_and_the_text(stored):
             assert (found["windows"], found["tokens"], found["num_tokens_left_out"]) == ([], [], 0)
             continue
         assert len(found["tokens"]) + found["num_tokens_left_out"] == file["tokens"]
+        originals = {
+            (one["row"], one["lines"][0]) for one in found["windows"] if not one["variant"] and not one["repeat"]
+        }
+        assert {(row, line) for _, row, line in found["starts"]} == originals
         if not found["num_tokens_left_out"]:
             text = (folder.parent / repo / path).read_text()
             displayed = "".join(text for _, kind, text in found["strokes"] if kind != "odd")
             assert displayed == text.replace("\u202e", "")
 
 
-def test_edges_are_the_starts_of_windows(plain):
+def test_file_page_has_the_start_of_each_window(plain):
     folder, client = plain
     dataset = open_dataset(folder)
     found = client.found("/api/file", repo="repo", path="src/m01.js")
     rows = dataset[found["file"]["split"]]
-    assert len(found["edges"]) == len(found["windows"]) > 5
-    for (index, row), window in zip(found["edges"], found["windows"], strict=True):
-        assert (index, row) == (window["start"], window["row"])
+    assert len(found["starts"]) == len(found["windows"]) > 5
+    for (index, row, line), window in zip(found["starts"], found["windows"], strict=True):
+        assert (index, row, line) == (window["start"], window["row"], window["lines"][0])
         assert [one for one, _ in found["tokens"][index : index + 20]] == rows[row]["input_ids"][1:21]
 
 

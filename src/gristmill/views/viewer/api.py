@@ -34,8 +34,8 @@ class JoinedText(NamedTuple):
     """The tokens of a file that are in windows. Each token is included once."""
 
     ids: list[int]
-    edges: list[tuple[int, int]]
-    """For each window: the index in `ids` of its first token, and the index of its row in the split."""
+    starts: list[tuple[int, int, int]]
+    """For each window: the index in `ids` of its first token, the index of its row in the split, and its first line."""
     gaps: list[tuple[int, int]]
     """For each gap: the index in `ids` of the token after the gap, and the number of missing tokens."""
 
@@ -55,7 +55,7 @@ def file_page(loaded: LoadedDataset, number: int) -> dict[str, Any]:
         "windows": [_indexed_window(loaded, windows, index) for index in window_indexes[:MAX_WINDOWS].tolist()],
         "tokens": tokens,
         "strokes": strokes,
-        "edges": joined.edges,
+        "starts": joined.starts,
         "gaps": joined.gaps,
         "num_tokens_left_out": max((row.tokens or 0) - len(joined.ids), 0) if row.status == "kept" else 0,
         "note": _note(loaded, row, joined, len(window_indexes)),
@@ -81,22 +81,22 @@ def _joined_text(
 ) -> JoinedText:
     """Join the windows of a file until MAX_TOKENS is reached. Skip windows of variants and repeated windows."""
     originals = window_indexes[(windows.variant[window_indexes] == 0) & (windows.repeat[window_indexes] == 0)]
-    read: list[tuple[WindowWithIds, int]] = []
+    read: list[tuple[WindowWithIds, int, int]] = []
     end = num_tokens = 0
     for index in originals[np.argsort(windows.start[originals], kind="stable")].tolist():
         if num_tokens >= MAX_TOKENS:
             break
         split, row = loaded.dataset.row_numbers.split_and_row(int(windows.row[index]))
         one = _read_window(loaded, file, split, row, int(windows.start[index]))
-        read.append((one, row))
+        read.append((one, row, int(windows.first_line[index])))
         num_tokens += max(0, one.window.end - max(end, one.window.start))
         end = max(end, one.window.end)
     return _join(loaded, read, file)
 
 
-def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int]], file: FileRow) -> JoinedText:
-    """Join windows, which are sorted by start. Each window is given with the index of its row."""
-    spans = join_windows(loaded.dataset, [one for one, _ in windows])
+def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int, int]], file: FileRow) -> JoinedText:
+    """Join windows, which are sorted by start. Each window is given with the index of its row and its first line."""
+    spans = join_windows(loaded.dataset, [one for one, _, _ in windows])
     if spans is None:
         raise DatasetError(
             f"two windows of {file.name} have different tokens at the same position. Run `gristmill check` for details."
@@ -106,9 +106,9 @@ def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int]], file:
         if span.start > end:
             joined.gaps.append((len(joined.ids), span.start - end))
         end = span.end
-        joined.edges.extend(
-            (len(joined.ids) + one.window.start - span.start, row)
-            for one, row in windows
+        joined.starts.extend(
+            (len(joined.ids) + one.window.start - span.start, row, line)
+            for one, row, line in windows
             if span.start <= one.window.start < span.end
         )
         joined.ids.extend(span.ids.tolist())

@@ -17,7 +17,6 @@ export async function fetchApi(endpoint, values, { signal, onWaiting } = {}) {
     const response = await send(endpoint, values, signal);
     const answer = await parse(response);
     if (response.status !== 202) return answer;
-    if (answer.index.error) throw new ApiError(answer.index.error, "Lists without filters are still available.");
     onWaiting?.(answer.index);
     await sleep(RETRY_MS, signal);
   }

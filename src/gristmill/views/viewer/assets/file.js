@@ -152,16 +152,13 @@ function textPart(found, query) {
 }
 
 /** Maps the first token of each window to a line number, a link in the gutter, and a heading if it follows a gap. */
-function windowStarts({ windows, edges, gaps, file }) {
-  const byRow = new Map(windows.map((window) => [window.row, window]));
+function windowStarts({ starts: windows, gaps, file }) {
   const starts = new Map();
-  for (const [token, row] of edges) {
-    const window = byRow.get(row);
-    if (!window) continue;
+  for (const [token, row, line] of windows) {
     const label = `Start of window ${rowId(file.split, row)}`;
     const href = rowAddress({ split: file.split, row });
     const link = make("a", { class: "gutter-link", href, "aria-label": label }, String(row));
-    starts.set(token, { line: window.lines[0], edge: starts.get(token)?.edge ?? link });
+    starts.set(token, { line, edge: starts.get(token)?.edge ?? link });
   }
   for (const [token, number] of gaps) {
     const head = make("div", { class: "head" }, `Not in any row: ${counted(number, "token")}`);

@@ -26,7 +26,7 @@ export function showDataset(dataset) {
       ["Window length", dataset.window_length === null ? null : count(dataset.window_length)],
       ["Overlap", dataset.overlap === null ? null : count(dataset.overlap)],
       ["Formats", dataset.formats.join(", ")],
-      ["Files", `${count(dataset.kept)} kept, ${count(dataset.dropped)} dropped`],
+      ["Files", dataset.kept ? `${count(dataset.kept)} kept, ${count(dataset.dropped)} dropped` : null],
       ["Fingerprint", make("code", {}, dataset.fingerprint.slice(0, 16))],
     ]),
   );
