@@ -25,7 +25,7 @@ from gristmill import (
 )
 from gristmill.checks import data_files, spans
 from gristmill.checks.check import CHECKS, check
-from gristmill.checks.findings import report_text
+from gristmill.checks.findings import report_text, value_text
 from gristmill.checks.secrets import scan_for_secrets
 from gristmill.checks.source_texts import locate_file
 from gristmill.checks.windows import Shape, expected_windows
@@ -33,7 +33,7 @@ from gristmill.cleaning.secrets import find_secrets, redact
 from gristmill.config.settings import DuplicatesConfig, SecretsConfig
 from gristmill.core.digits import parse_numbers
 from gristmill.core.layout import CARDS
-from gristmill.core.records import Cut
+from gristmill.core.records import Cut, Split
 from support import trained_tokenizers as made
 
 
@@ -422,6 +422,12 @@ def test_email_address_does_not_hide_another_secret(emails):
 def test_missing_source_is_rejected(built):
     with pytest.raises(InputError, match="does not exist"):
         check(built[0], ["/nowhere/at/all"], workers=1)
+
+
+def test_values_in_messages_have_no_python_syntax():
+    assert value_text({"python": {Split.TRAIN: 5, Split.TEST: 0}}) == "python train 5, test 0"
+    assert value_text([0, 1]) == "0, 1"
+    assert [value_text(value) for value in (None, {}, [])] == ["none"] * 3
 
 
 def test_paths_outside_of_a_source_are_not_opened(tmp_path):

@@ -217,7 +217,7 @@ def _encode_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: 
     values = column.values.astype(dtype)
     if values.dtype != column.values.dtype and not np.array_equal(values, column.values):
         raise OutputError(
-            f"a number in {field.name!r} does not fit in {dtype.name}. Check the dataset with gristmill check."
+            f"a number in {field.name!r} does not fit in {dtype.name}. Check the dataset with gristmill check DIR."
         )
     encoded = _slice_bytes(values.tobytes(), (column.offsets * dtype.itemsize).tolist())
     sizes = column.sizes * dtype.itemsize

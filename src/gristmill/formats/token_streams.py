@@ -216,7 +216,7 @@ def _contents(rows: WindowBatch, schema: Schema, dtype: np.dtype[Any]) -> _Conte
     if longest > schema.length:
         raise OutputError(
             f"a row has {counted(longest, 'id')}, but windows have at most {schema.length}. Check the dataset with "
-            "gristmill check."
+            "gristmill check DIR."
         )
     first, last = int(ids.offsets[0]), int(ids.offsets[-1])
     values = ids.values[first:last]

@@ -99,7 +99,8 @@ def _join(loaded: LoadedDataset, windows: list[tuple[WindowWithIds, int, int]], 
     spans = join_windows(loaded.dataset, [one for one, _, _ in windows])
     if spans is None:
         raise DatasetError(
-            f"two windows of {file.name} have different tokens at the same position. Run `gristmill check` for details."
+            f"two windows of {file.name} have different tokens at the same position. "
+            "Run gristmill check DIR for details."
         )
     joined, end = JoinedText([], [], []), 0
     for span in spans:

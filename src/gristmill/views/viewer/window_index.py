@@ -144,7 +144,9 @@ def _write_block(
     except OverflowError:
         table = np.full((1, len(COLUMNS)), -1)
     if table.min() < 0 or table.max() > np.iinfo(np.uint32).max:
-        raise DatasetError(f"rows of {split} are damaged: a number is out of range. Run `gristmill check` for details.")
+        raise DatasetError(
+            f"rows of {split} are damaged: a number is out of range. Run gristmill check DIR for details."
+        )
     for (name, kind), column in zip(COLUMNS.items(), table.T, strict=True):
         columns[name].append(column.astype(kind).tobytes())
 
@@ -164,7 +166,7 @@ def _require_file(number: int | None, window: Window, split: Split) -> int:
     if number is None:
         raise DatasetError(
             f"a row of {split} has a window of {window.repo}/{window.path}, but {FILES} does not list this file. "
-            "Run `gristmill check` for details."
+            "Run gristmill check DIR for details."
         )
     return number
 
@@ -174,7 +176,7 @@ def _code(value: str, known_values: tuple[str, ...], noun: str, split: Split) ->
         return known_values.index(value)
     except ValueError:
         raise DatasetError(
-            f"a row of {split} is damaged: unknown {noun} {value!r}. Run `gristmill check` for details."
+            f"a row of {split} is damaged: unknown {noun} {value!r}. Run gristmill check DIR for details."
         ) from None
 
 
