@@ -120,7 +120,7 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
     table = {row.key: row for row in read_file_rows(dataset.folder / FILES)}
     row = table.get(window.file)
     if row is None:
-        raise DatasetError(f"row {split}:{number} belongs to no file in {FILES}. Run `gristmill check` for details.")
+        raise DatasetError(f"row {split}:{number} belongs to no file in {FILES}. Run gristmill check DIR for details.")
     explained = _explain(dataset, manifest, table, row, None)
     beside = [f"{one.repo}/{one.path}, lines {one.lines[0]} to {one.lines[1]}" for one in others]
     location = _locate_window(f"{split}:{number}", window, len(read.ids) if manifest.packing is None else window.length)
