@@ -157,7 +157,8 @@ ROWS = (
     _build("with-text", "--with-text"),
     _build("small-windows", "--window 128 --overlap 32 --tail shift --with-text"),
     _build("tail-drop", "--window 200 --tail drop", settings="[window]\nmin_fresh = 50\n"),
-    # With a stride of 9 and 160 files, every possible remainder of tokens occurs at the end of some file.
+    # A window of 16 ids has 14 tokens of the file, so the stride is 14 - 5 = 9. Among 160 files, each number of tokens
+    # from 0 to 8 occurs after the last stride of some file.
     *(
         _build(f"tiny-windows-{tail}", f"--window 16 --overlap 5 --tail {tail}", settings="[window]\nmin_fresh = 4\n")
         for tail in ("keep", "shift", "drop")
@@ -189,7 +190,7 @@ ROWS = (
     _build_with_own_tokenizer("packed-repo", "--pack repo --format jsonl,parquet,bin", "none"),
     _build_with_own_tokenizer("packed-imports", "--pack repo --repo-order imports", "none"),
     _build_with_own_tokenizer("packed-shuffled", "--pack repo --repo-order shuffle --repo-order-seed 3", "none"),
-    # Tokenizers. The other rows use codebert.
+    # Tokenizers.
     _build_with_own_tokenizer("tokenizer-trained", "--with-text"),
     Row("tokenizer-of-dataset", ("build {corpus} --out dataset", "tokenizer train dataset --out tok.json --size 1000")),
     _build("tokenizer-wordpiece", "--tokenizer {inputs}/tokenizers/wordpiece.json --format jsonl,parquet"),

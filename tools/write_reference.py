@@ -72,13 +72,14 @@ FILES_COLUMNS = {
     "left_tokens": "number of tokens of the file that are in no row because their windows were not drawn",
     "weight": "weight of the rows of the file with `--weights-only`, otherwise 1",
     "variants": "for each variant that the file was chosen for: `kind`, `seed`, `tokens`, `windows`, `own_windows` "
-    "(indices of windows that are left out because they equal windows of the file), `draw` and `text_sha256`; or "
-    "`missing`, the reason why the variant does not exist",
+    "(indices of windows of the variant that have no row, because the file has the same window), `draw` and "
+    "`text_sha256`; or `missing`, the reason why the variant does not exist",
     "sha256, text_sha256": "`sha256` is the digest of the file. It is null if secrets were redacted, because the "
     "digest could confirm a guess of a secret. `text_sha256` is the digest of the tokenized text, by which a "
     "rebuild recognizes a file",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`. `license_from` is `header`, or the path of "
-    "the license file or package manifest, or the paths of the files that leave the license open",
+    "the license file or package manifest, or, with `NOASSERTION`, the paths of the files from which no license could "
+    "be determined",
     "moved_from": "the split of an earlier build, if the file (or the file kept instead of it) had to move to another "
     "split",
     "reason, detail": "why the file was dropped, and the measured value",

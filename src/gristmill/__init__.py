@@ -95,9 +95,10 @@ def __dir__() -> list[str]:
 def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     """Build a dataset from `config.sources` into the folder `config.out`, and return its manifest.
 
-    A local dataset appears in `config.out` in one step, when it is complete. An uploaded dataset is complete when it
-    has a manifest. If the build fails or is killed, an earlier dataset in `config.out` is unchanged, and the next build
-    into `config.out` reuses the completed work.
+    A local dataset appears in `config.out` in one step, when it is complete. If `config.out` is an address such as
+    `s3://bucket/dataset`, the manifest is uploaded last, so a dataset without a manifest is incomplete. If the build
+    fails or is killed, an earlier dataset in `config.out` is unchanged, and the next build into `config.out` reuses the
+    completed work.
     """
     from gristmill.pipeline.build import build  # noqa: PLC0415
 
@@ -180,8 +181,9 @@ def report(
 ) -> "Path":
     """Write an HTML report of the dataset in `folder`, and return its path.
 
-    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` contain the
-    dropped near-duplicates, so that the report can show how they differ from kept files. The default is the sources of
+    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` are
+    the folders from which the report reads dropped near-duplicates, to show how they differ from kept files. The
+    default is the sources of
     the build, if they still exist. `out` defaults to `report.html` in the folder of the reported dataset.
     """
     from gristmill.views.report.report import report  # noqa: PLC0415

@@ -243,9 +243,7 @@ def test_build_on_nodes_equals_a_local_build(cluster, runner, source, tmp_path, 
     more = {"output": output, "tokenizer": codebert_with(MARKERS, tmp_path / "tokenizer")}
     more |= {"fim": FimConfig(rate=0.5)} if compress == "zstd" else {}
     manifest = build(ray_config(source, cluster, tmp_path / "out", **more))
-    assert manifest.run.workers >= NUM_NODES, (
-        "fewer workers than nodes (there are more if another test has added a node)"
-    )
+    assert manifest.run.workers >= NUM_NODES  # another test may have added a node
     make(source, tmp_path / "local", **more)
     assert everything(tmp_path / "out") == everything(tmp_path / "local")
     (source / "new.py").write_text("x = 1\n" * 30)

@@ -25,7 +25,7 @@ HOSTILE = (
 
 
 def write_sources(folder: Path) -> Path:
-    """Write Python files without duplicates, an empty file, and a file with secrets."""
+    """Write different Python files, and also an empty file and a file with secrets."""
     folder.mkdir()
     for number in range(24):
         names = [f"v{number}_{index}_{(number * 7919 + index * 104729) % 1000003}" for index in range(40)]

@@ -1,4 +1,4 @@
-"""Small tokenizers of every model type. They are trained at first use, so that no test downloads a vocabulary."""
+"""Small tokenizers of every model type. They are made when a test needs them, so that no test downloads a vocabulary."""
 
 import json
 from collections.abc import Sequence

@@ -81,7 +81,7 @@ def built(root: Path, way: str) -> Path:
 
 
 class ViewerClient:
-    """Client of a viewer that keeps the cookie, as a browser does."""
+    """HTTP client that keeps the cookie of a viewer, as a browser does."""
 
     def __init__(self, viewing: RunningViewer) -> None:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
@@ -91,7 +91,7 @@ class ViewerClient:
         self.cookie = {"Cookie": self.ask(f"/?key={self.key}")[1]["Set-Cookie"].partition(";")[0]}
 
     def ask(self, address: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Send a request without the cookie. In header names, `_` stands for `-`."""
+        """Send a request with only these headers. In their names, `_` stands for `-`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.putrequest(method, address, skip_host="Host" in headers)

@@ -357,7 +357,7 @@ def test_number_of_retries_is_limited(tmp_path):
 
 
 def test_retry_after_header_is_respected(tmp_path, short_waits):
-    """While one text waits as long as its header requests, the other is requested four times after shorter delays."""
+    """`delayed` must wait 100 seconds. Meanwhile, `retried` is sent four times, with shorter delays."""
     script = {"delayed": [fails(429, Retry_After="100")], "retried": [fails(500)] * 3}
     with ChatServer(script) as server, Rewriter(endpoint(server, num_retries=3), tmp_path) as rewriter:
         results = rewriter.rewrite_all([task("retried"), task("delayed")])

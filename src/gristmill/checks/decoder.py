@@ -1,5 +1,6 @@
 """Decode ids to bytes, if the tokenizer reproduces texts, and compare the `text` column with the decoded ids."""
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from gristmill.checks.rows import Row, labels_without_padding
 from gristmill.checks.tokens import Ids, RowRules
 from gristmill.core.records import LABELED_KINDS
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
+from gristmill.tokenizers.unicode_versions import UNASSIGNED, is_nfc
 
 CONTINUING = bytes(range(0x80, 0xC0))
 """UTF-8 continuation bytes."""
@@ -32,6 +34,8 @@ class Decoder(NamedTuple):
     is_close: bool
     """True if the joined bytes of the tokens are the text, apart from spaces at its beginning and end, and with `▁`
     instead of each space."""
+    uses_nfc: bool = False
+    """True if the tokenizer normalizes to NFC. A text that is not in NFC then differs from its decoded ids."""
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Decoder":
@@ -41,11 +45,24 @@ class Decoder(NamedTuple):
         # The tokenizer module chooses the engine gigatoken only for tokenizers whose tokens join to the normalized
         # text. With byte_fallback, each space of the text is a ▁ in the tokens.
         is_close = tokenizer.engine.startswith("gigatoken ")
-        return cls(folder, definition.key, is_close and not definition.model.byte_fallback, is_close)
+        is_exact = is_close and not definition.model.byte_fallback
+        return cls(folder, definition.key, is_exact, is_close, uses_nfc=is_exact and not tokenizer.gives_text_back)
 
     @property
     def tokenizer(self) -> Tokenizer:
         return tokenizer_in(self.folder, self.tokenizer_key)
+
+    def normalize(self, text: bytes) -> bytes | None:
+        """Return the text to which the ids of a text decode. Requires `is_exact`.
+
+        Returns None if the text has a character that this version of Python cannot normalize.
+        """
+        if not self.uses_nfc or is_nfc(text):
+            return text
+        characters = text.decode()
+        if UNASSIGNED in map(unicodedata.category, set(characters)):
+            return None
+        return unicodedata.normalize("NFC", characters).encode()
 
     def num_bytes(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """Return the number of bytes of each token. Requires `is_exact`."""
@@ -82,6 +99,7 @@ def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, fa
     """Add a fault for each row whose `text` differs from its decoded ids.
 
     If a character is split between two tokens, it is in the text of the window that contains the first of these tokens.
+    With a tokenizer that normalizes to NFC, a row is compared only if NFC leaves its text unchanged.
     """
     for row in rows:
         # The text of a fill-in-the-middle row is made by decoding its ids, so the text is exact with every tokenizer.
@@ -89,6 +107,8 @@ def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, fa
         if not decoder.is_exact and not is_fim:
             continue
         text = row.fields["text"].encode()
+        if decoder.uses_nfc and not is_fim and not _is_unchanged_by_nfc(text):
+            continue
         decoded = decoder.tokenizer.decode(_ids_of_text(row, rules)).lstrip(CONTINUING)
         rest = text[len(decoded) :]
         if not text.startswith(decoded) or len(rest) > MAX_CONTINUING or rest.lstrip(CONTINUING):
@@ -96,6 +116,12 @@ def check_text_column(rows: Sequence[Row], rules: RowRules, decoder: Decoder, fa
             faults.add(
                 "schema", message, file=rules.file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}"
             )
+
+
+def _is_unchanged_by_nfc(text: bytes) -> bool:
+    """Return True if NFC neither changes a character of the text nor moves a character across its edges."""
+    characters = text.decode()
+    return is_nfc(text) and not any(map(unicodedata.combining, characters[:1] + characters[-1:]))
 
 
 def _ids_of_text(row: Row, rules: RowRules) -> Ids:

@@ -101,8 +101,8 @@ def find_source_faults(file: KeptFile, run: Run, location: str, decoder: Decoder
             yield f"{name} is {value_text(recorded)} in {FILES}, but {value_text(found)} in the source"
     if any(span.text is not None for span in run.spans):
         yield from find_source_text_faults(run, redacted, decoder)
-    elif decoder.is_exact:
-        yield from _find_text_faults(run, redacted, decoder)
+    elif decoder.is_exact and (normalized := decoder.normalize(redacted)) is not None:
+        yield from _find_text_faults(run, normalized, decoder)
 
 
 def _reason(error: Exception) -> str:

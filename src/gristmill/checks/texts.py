@@ -100,6 +100,8 @@ class TextFindings(NamedTuple):
 
     num_at_cuts: int
     """Number of possible secrets next to a cut. The complete text may show that they are not secrets."""
+    num_normalized: int
+    """Number of texts with a different digest than the decoded ids, possibly only because the tokenizer normalizes."""
     faults: Faults
 
 
@@ -126,13 +128,14 @@ class Texts(NamedTuple):
         rules = TextRules(decoder, skip_reason is None, secrets.emails, notebooks)
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
-        num_at_cuts = num_compared = 0
+        num_at_cuts = num_normalized = num_compared = 0
         if rules.decoder.is_close or self.folders or self.settings.rules.has_documents:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(check_texts, rules), tasks), strict=True):
                 faults.merge(found.faults)
                 num_at_cuts += found.num_at_cuts
+                num_normalized += found.num_normalized
                 advance(len(batch))
         if self.folders and not num_compared:
             repos = ", ".join(sorted({repo for repo, _ in self.table.kept}))
@@ -144,9 +147,15 @@ class Texts(NamedTuple):
             {"at_cuts": num_at_cuts},
         )
         compared = Verdict(f"{num_compared:,} of {counted(len(self.table.kept), 'file')} compared")
+        normalized = (
+            f"; the tokenizer normalizes text to NFC, so {counted(num_normalized, 'text')} can only be compared with "
+            "the source"
+            if num_normalized
+            else ""
+        )
         return {
             "secrets": scanned if skip_reason is None else Verdict(skip_reason, "skipped"),
-            "source": compared if self.folders else Verdict("no source given", "skipped"),
+            "source": compared if self.folders else Verdict(f"no source given{normalized}", "skipped"),
         }
 
     def _check_names(self, emails: bool, faults: Faults) -> None:
@@ -199,20 +208,25 @@ class Texts(NamedTuple):
 def check_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     """Check the texts of a batch of files."""
     faults = Faults()
-    num_at_cuts = 0
+    num_at_cuts = num_normalized = 0
     for task in tasks:
         if task.run.spans and (rules.decoder.is_close or _is_document(task.run)):
-            num_at_cuts += _check_text(task, rules, faults)
+            at_cuts, is_normalized = _check_text(task, rules, faults)
+            num_at_cuts += at_cuts
+            num_normalized += is_normalized
         if task.kept is not None and task.location is not None:
             run = _with_valid_spans(task.run, task.kept)
             found = find_source_faults(task.kept, run, task.location, rules.decoder, notebooks=rules.notebooks)
             for message in found:
                 faults.add("source", message, file=task.file, path=task.run.key.name)
-    return TextFindings(num_at_cuts, faults)
+    return TextFindings(num_at_cuts, num_normalized, faults)
 
 
-def _check_text(task: TextTask, rules: TextRules, faults: Faults) -> int:
-    """Check secrets, digest and line feeds of a run. Return the number of possible secrets next to a cut."""
+def _check_text(task: TextTask, rules: TextRules, faults: Faults) -> tuple[int, bool]:
+    """Check secrets, digest and line feeds of a run.
+
+    Return the number of possible secrets next to a cut. Also return True if the digest differs, but may be right.
+    """
     run, kept = task.run, task.kept
     is_document = _is_document(run)
     texts = [_text_of(span, rules.decoder) for span in run.spans]
@@ -221,13 +235,17 @@ def _check_text(task: TextTask, rules: TextRules, faults: Faults) -> int:
         spans = zip(run.spans, texts, strict=True)
         num_at_cuts = sum(_check_secrets(text, span, task, rules, faults) for span, text in spans)
     is_exact = is_document or rules.decoder.is_exact
-    if task.variant is not None and is_exact:
-        _check_variant(task, task.variant, texts[0], faults)
+    differs = is_exact and _differs_from_table(task, texts[0])
+    is_normalized = differs and rules.decoder.uses_nfc and not is_document
+    if differs and not is_normalized:
+        if kept is None:
+            message = f"the text of the {run.key.variant} variant does not match text_sha256 in {FILES}"
+            faults.add("variants", message, file=task.file, path=run.key.name)
+        else:
+            subject = "the text" if is_document else "the text decoded from the ids"
+            faults.add("ids", f"{subject} does not match text_sha256 in {FILES}", file=task.file, path=kept.name)
     if kept is None:
-        return num_at_cuts
-    if is_exact and _is_complete(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
-        subject = "the text" if is_document else "the text decoded from the ids"
-        faults.add("ids", f"{subject} does not match text_sha256 in {FILES}", file=task.file, path=kept.name)
+        return num_at_cuts, is_normalized
     valid_run = _with_valid_spans(run, kept)
     fault = (
         find_document_fault(valid_run, kept) if is_document else find_line_feed_fault(valid_run, kept, rules.decoder)
@@ -235,20 +253,25 @@ def _check_text(task: TextTask, rules: TextRules, faults: Faults) -> int:
     if fault is not None:
         row, message = fault
         faults.add("windows", message, file=task.file, row=row, path=kept.name)
-    return num_at_cuts
+    return num_at_cuts, is_normalized
 
 
 def _text_of(span: TokenSpan, decoder: Decoder) -> bytes:
     return decoder.tokenizer.decode(span.ids) if span.text is None else span.text
 
 
-def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Faults) -> None:
-    spans = task.run.spans
-    if [(one.start, one.end) for one in spans] != [(0, variant.tokens)]:
-        return  # only some windows of the variant were drawn
-    if hashlib.sha256(text).hexdigest() != variant.text_sha256:
-        message = f"the text of the {variant.kind} variant does not match text_sha256 in {FILES}"
-        faults.add("variants", message, file=task.file, path=task.run.key.name)
+def _differs_from_table(task: TextTask, text: bytes) -> bool:
+    """Return True if the run is a complete file or variant, and files.jsonl records a different digest of its text."""
+    record = task.kept or task.variant
+    return (
+        record is not None and _is_complete(task.run, record) and hashlib.sha256(text).hexdigest() != record.text_sha256
+    )
+
+
+def _is_complete(run: Run, record: KeptFile | VariantRow) -> bool:
+    """Return True if the run contains all tokens of a file or variant: none is cut, and all its windows are in rows."""
+    has_cuts = isinstance(record, KeptFile) and record.cuts
+    return not has_cuts and [(one.start, one.end) for one in run.spans] == [(0, record.tokens)]
 
 
 def _is_document(run: Run) -> bool:
@@ -261,11 +284,6 @@ def _with_valid_spans(run: Run, kept: KeptFile) -> Run:
     The encoded pieces of a partly drawn file may have different tokens than the complete file.
     """
     return run._replace(spans=[]) if kept.is_rewritten and not _is_complete(run, kept) else run
-
-
-def _is_complete(run: Run, kept: KeptFile) -> bool:
-    """True if the run contains all tokens of the file: there are no cuts, and no tail was dropped."""
-    return not kept.cuts and [(one.start, one.end) for one in run.spans] == [(0, kept.tokens)]
 
 
 def _check_secrets(text: bytes, span: TokenSpan, task: TextTask, rules: TextRules, faults: Faults) -> int:

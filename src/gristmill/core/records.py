@@ -150,7 +150,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """True if the name fits both a Qt translation and TypeScript. The content of the file must decide."""
     stamp: int | None = None
     """Hash of the file's inode, size and times. Equal stamps mean equal content. None if inode, size or times are
-    unknown, or if the file is so new that another change might not change its times."""
+    unknown, or if the file was modified so recently that a later edit could leave its times the same."""
 
 
 class Redaction(msgspec.Struct, frozen=True, gc=False):
@@ -409,7 +409,7 @@ class WhyNotRewritten(Reason):
     TEXT_NOT_GIVEN_BACK = "text_not_given_back", "decoding the ids of the file does not give its exact text"
     SPELLS_CONTROL_TOKEN = (
         "spells_control_token",
-        "the rows have text, and the text of a control token in the file could be taken for a fill-in-the-middle token",
+        "the file spells out a control token, which could be taken for a fill-in-the-middle token in the text of rows",
     )
     NO_MIDDLE = "no_middle", "the file is too short, or one of its windows is too short or only whitespace"
     FAILED = "failed", "with --skip-failed: the worker died or hung in each of three attempts"

@@ -7,7 +7,7 @@ foreign         rows that gristmill did not build: read them, or convert them to
 frame           special tokens and padding around a window
 items           a row -> tensors
 batches         the rows of each epoch and rank, in batches; does not need torch
-token_edges     the number of bytes of each token, and whether the token starts or ends in a word
+token_edges     the number of bytes of each token, and whether its first and last byte are part of a word
 masking         the tokens that a masked model must predict; does not need torch
 collators       items -> a batch for a masked or causal model
 torch_split     common parts of torch_windows (access by index) and torch_stream (streaming)

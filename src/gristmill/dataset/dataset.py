@@ -155,7 +155,7 @@ class Dataset(Mapping[str, "Rows"]):
 
         `shuffle` and `seed` determine the order of windows in each epoch. `pad="length"` pads every window to the
         window length; by default, a batch is padded to its longest window. `without=["noise"]` leaves out
-        variants of these kinds. `columns` names the columns of an item besides `input_ids`: columns of the rows,
+        variants of these kinds. `columns` selects what an item contains besides `input_ids`: any columns of the rows,
         `attention_mask` and `labels`. `rank` and `world_size` default to those of the distributed training run, if any.
         Raises MissingExtraError if PyTorch is not installed.
         """
@@ -189,7 +189,7 @@ class Dataset(Mapping[str, "Rows"]):
         return files
 
     def _row_file(self, split: Split, name: str, num_rows: int, first: int) -> RowFile:
-        """Open one data file. `first` is the index in the split of the first row of the file."""
+        """Open one data file. `first` is the number of rows of the split in earlier files."""
         path = self.folder / name
         if not path.is_file():
             self.edition.require_unchanged()

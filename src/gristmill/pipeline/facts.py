@@ -105,7 +105,7 @@ def split_warnings(
         if 2 * one.texts_too_short > one.texts:
             yield (
                 f"{one.texts_too_short:,} of {counted(one.texts, 'text')} in the benchmark {one.name} cannot be found "
-                "in train, because a shared span has at least 50 tokens."
+                "in train, because they are shorter than 50 tokens, the minimum length of a shared span."
             )
     before = decontamination.tokens_before
     filled = {document.split for document in decision.kept}

@@ -1,11 +1,11 @@
 """Draw a sample of the files, and estimate the error of counts that are based on the sample.
 
 Files are drawn by size, with one stratum for each power of two. The number of files drawn from a stratum balances
-reading time against precision. All files of the strata with the largest files may be drawn. Files of exactly the same
-size are drawn together or not at all, so copies are as frequent in the sample as among all files. Near-duplicates and
-shared spans need two files, usually of different sizes, so they are found less often: if a tenth of the files is drawn
-and one file of a pair is in the sample, the other file is in the sample one time in ten. The stated error allows for
-all pairs that may be missed.
+reading time against precision. The largest files are few, so the sample may contain all of them. Files of exactly the
+same size are drawn together or not at all, so copies are as frequent in the sample as among all files. Near-duplicates
+and shared spans need two files, usually of different sizes, so they are found less often: if a tenth of the files is
+drawn and one file of a pair is in the sample, the other file is in the sample one time in ten. The stated error allows
+for all pairs that may be missed.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ DEVIATIONS = 3.0
 """Number of standard deviations in the stated error. Fewer than 1 in 100 samples exceed that error
 (tests/planning/test_plan.py)."""
 PAIR_DEVIATIONS = 2.0
-"""Number of standard deviations for losses in pairs. It is lower than DEVIATIONS, because the worst case is already
-assumed: that files are removed only in pairs."""
+"""Number of standard deviations in the error of `PairLosses`. It is lower than DEVIATIONS, because the worst case is
+already assumed: that files are removed only in pairs."""
 MIN_SIZES = 2
 """Minimum number of distinct sizes drawn from each stratum. The spread cannot be estimated from one size."""
 
@@ -90,7 +90,7 @@ class PairLosses(NamedTuple):
     num_files: int
     """Number of files that lost tokens."""
     share: float
-    """Lost tokens as a share of all tokens, with each file weighted as in the sample."""
+    """Lost tokens as a share of all tokens, both estimated for all files with the weights of the sample."""
 
 
 def draw_files(files: Sequence[SourceFile], count: int | None) -> FileSample:
@@ -157,7 +157,7 @@ def estimate_error(drawn: FileSample, windows_by_size: Mapping[int, int], losses
 
 
 def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
-    """Return the variance of a ratio estimate per byte, for sizes drawn without replacement.
+    """Return the variance of the estimated number of windows: a ratio estimate per byte, drawn without replacement.
 
     See Cochran, Sampling Techniques, chapter 6. A few draws do not show the spread of a stratum. So the spread per byte
     of a stratum is assumed to be at least the spread per byte of all strata combined.

@@ -7,7 +7,7 @@ group, `(?>...)`, and the time does not grow exponentially with the number of wi
 Tests compare these special cases with git:
 
 - `?` matches one byte, named classes contain only ASCII, and no class matches a slash.
-- `foo**/bar` is `foo` followed by `**/bar`.
+- In `foo**/bar`, `**/` matches any folders although no slash precedes it: the pattern also matches `foobar`.
 - A pattern with a malformed class or with a backslash at the end matches nothing.
 """
 

@@ -220,7 +220,8 @@ DECLARED_BEFORE_USE = frozenset({"rust", "go", "java", "c", "c++"})
 """Languages in which a name is visible only after its declaration. In others, a name is visible in its entire scope."""
 
 PREPROCESSED = frozenset({"c", "c++"})
-"""Languages in which a macro may use a variable by its name. A variable that occurs only once is kept."""
+"""Languages in which a macro may use a variable by its name. A variable that occurs only once is therefore not renamed:
+its other uses may be in macros."""
 
 LOOKUP_FUNCTIONS = {
     "python": frozenset(b"locals vars dir eval exec _getframe currentframe stack query evaluate".split()),
@@ -323,7 +324,7 @@ class NameUses:
                     binding.is_kept = True
 
     def _find_uses(self, excluded_roots: set[int]) -> list[NameUse]:
-        """Find the uses of names in a hot loop over all identifiers of a file.
+        """Find the uses of names. The loop over all identifiers of a file takes most of the time of a variant.
 
         Outermost functions that look up variables by name are added to `excluded_roots`.
         """

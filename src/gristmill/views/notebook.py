@@ -56,7 +56,7 @@ def _cell_text(value: object) -> str:
     return escape_text(text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…")
 
 
-# Manifests and datasets: the tables of the report, without charts and scripts.
+# Manifests and datasets: the headline figures and tables of the report, without its interactive charts and scripts.
 
 MAX_LANGUAGES = 12
 MAX_TABLE_ROWS = 200

@@ -80,7 +80,10 @@ def weight_rules(config: SamplingConfig) -> list[Rule]:
 
 
 def check_weights(config: SamplingConfig) -> None:
-    """Raise ConfigError for an unknown kind, like `lang:rust`. In a pattern, write ? instead of a colon."""
+    """Raise ConfigError for an unknown kind, like `lang:rust`.
+
+    A pattern like `a:b` would also be taken for a kind. Users can write `a?b` instead.
+    """
     for what in config.weights:
         kind, colon, _ = what.partition(":")
         if colon and kind.isidentifier() and what not in GROUPS and kind not in KINDS:

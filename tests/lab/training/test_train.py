@@ -99,7 +99,7 @@ def test_eight_windows_can_be_memorized(small, tmp_path, objective):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     trained = Objective(model, is_causal=objective == "causal")
-    # The first token is not scored, because nothing before it shows which of the eight windows it begins.
+    # The first token is not scored: without the tokens before it, a model cannot tell the eight windows apart.
     windows = [ScoredWindow(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     (batch,) = feeds.frozen(windows)
@@ -581,7 +581,7 @@ def test_patience_is_a_tenth_of_all_evaluations_but_at_least_ten(settings, patie
 
 
 def recorded_runs():
-    """Yield the runs of benchmarks/training, each with 42 evaluations over 100 to 400 epochs."""
+    """Yield the runs of benchmarks/training, each with 41 to 43 evaluations over 100 to 400 epochs."""
     for path in sorted((ROOT / "benchmarks/training").glob("*.json")):
         yield from json.loads(path.read_text())["runs"]
 

@@ -357,7 +357,7 @@ def test_a_token_that_only_a_later_merge_produces(under_merges):
     assert under_merges([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")], words) == 0
 
 
-# Test both id widths and both pattern families. For these words, the kernels have no other variants.
+# The kernels are compiled for two id widths and two families of patterns. Test both of each.
 @pytest.mark.parametrize(("name", "first_id"), [*zip(TRAINED, cycle([0, 1 << 16]), strict=False)])
 def test_words_that_are_one_token_without_a_merge(make_gpu, name, first_id):
     definition = gpu_texts.with_exceptions(definition_named(name), gpu_texts.exceptional_words())
@@ -488,7 +488,10 @@ def test_a_full_word_table_is_cleared_and_the_cpu_encodes_the_rest(make_gpu, nam
 
 
 def test_a_cleared_table_has_no_ids_of_earlier_words(make_gpu):
-    """If a new word occurs twice in a chunk, the second occurrence is looked up before the word has ids."""
+    """If a new word occurs twice in a chunk, the second occurrence is looked up before the word has ids.
+
+    The lookup must not return ids that the table had before it was cleared.
+    """
     definition = definition_named("codebert")
     tokenizer = CudaTokenizer.with_gpu(definition, make_gpu, chunk_bytes=CHUNK_BYTES, num_slots=1024)
     for turn in range(12):

@@ -3,8 +3,8 @@
 Joining is exact for any order of merges. Proof: Take a span of the word whose edges no merge has crossed so far. The
 next merge inside the span joins the pair with the lowest rank in the span, leftmost first, regardless of the bytes
 outside the span. The span therefore goes through the same merges as a separate word with these bytes. It follows that a
-sequence of tokens is the word's encoding if and only if every pair of adjacent tokens is the encoding of the bytes of
-the pair. If two windows share a token, this is true for every pair of the first window up to the token, and for every
+sequence of tokens is the encoding of the word if and only if, for every two adjacent tokens, encoding their joined
+bytes gives exactly these two tokens. If two windows share a token, this is true for every pair of the first window up to the token, and for every
 pair of the second window from the token on.
 """
 
