@@ -247,7 +247,7 @@ ROWS = (
     _build("secrets-drop", "--secrets drop"),
     _build("secrets-keep", "--secrets keep"),
     _build("emails-and-salt", "--redact-emails", settings='[secrets]\nsalt = "a salt"\n'),
-    _build("licence-allow", "--license-allow MIT,BSD-3-Clause"),
+    _build("license-allow", "--license-allow MIT,BSD-3-Clause"),
     _build("choice-of-files", "--include 'src/' --include '*.go' --exclude 'src/core/' --max-file-bytes 20000"),
     _build("languages", "--language python --language rust"),
     _build(

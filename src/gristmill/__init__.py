@@ -239,7 +239,7 @@ def push(
     """Check a dataset for publication and, with `upload=True`, upload it to the Hugging Face Hub.
 
     Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names the safety checks to
-    override: `check`, `secrets`, `licences` or `paths`. If another safety check fails, nothing is uploaded and no
+    override: `check`, `secrets`, `licenses` or `paths`. If another safety check fails, nothing is uploaded and no
     exception is raised: the result records the failure.
     """
     from gristmill.publish.push import push  # noqa: PLC0415

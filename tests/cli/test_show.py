@@ -113,7 +113,7 @@ def test_colors_are_used_only_on_terminals_and_can_be_disabled(plain, capsys, mo
     assert "\x1b" not in printed(capsys, plain)
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[" in printed(capsys, plain)
-    assert "\x1b" not in printed(capsys, plain, "--no-colour")
+    assert "\x1b" not in printed(capsys, plain, "--no-color")
     assert "\x1b" not in printed(capsys, plain, "--no-color")
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in printed(capsys, plain)
@@ -121,7 +121,7 @@ def test_colors_are_used_only_on_terminals_and_can_be_disabled(plain, capsys, mo
 
 def test_ids_follow_their_tokens(plain, capsys):
     row = open_dataset(plain)["train"][0]
-    out = printed(capsys, plain, "--ids", "--no-colour").rsplit("\n\n", 1)[0]
+    out = printed(capsys, plain, "--ids", "--no-color").rsplit("\n\n", 1)[0]
     assert [int(found) for found in re.findall(r"⟨(\d+)⟩", re.sub(r"\n +", "", out))] == row["input_ids"]
     assert "⟨50118⟩↵" in out
 

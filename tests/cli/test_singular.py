@@ -39,7 +39,7 @@ NOUNS = [
     "parts",
     "variants",
     "languages",
-    "licences",
+    "licenses",
     "seeds",
     "others",
     "checks",
@@ -63,7 +63,7 @@ def wrong_plurals(text):
     return sorted(set(ONE_OF_MANY.findall(re.sub(r"<[^>]*>", " ", text))))
 
 
-@given(st.integers(0, 10_000), st.sampled_from(["file", "other licence"]))
+@given(st.integers(0, 10_000), st.sampled_from(["file", "other license"]))
 def test_counts_agree_with_their_noun(num, noun):
     assert counted(num, noun) == f"{num:,} {noun}{'s' if num != 1 else ''}"
     assert counted(str(num), "pass", "passes") == f"{num} {'pass' if num == 1 else 'passes'}"

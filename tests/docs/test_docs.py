@@ -33,7 +33,7 @@ def known_options():
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget", "--no-early-stop", "--min-test-tokens"}
     known |= {"--size", "--pattern", "--template"}
-    known |= {"--for", "--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
+    known |= {"--for", "--report", "--open", "--port", "--no-browser", "--ids", "--no-color"}
     return known
 
 

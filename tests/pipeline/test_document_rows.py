@@ -304,7 +304,7 @@ def test_commands_that_need_ids_refuse_documents(built_documents, tmp_path):
 
 def test_commands_describe_documents(built_documents, source, tmp_path):
     out, manifest = built_documents
-    printed = called("show", out, "train:0", "--no-colour", "--json")
+    printed = called("show", out, "train:0", "--no-color", "--json")
     view = json.loads(printed.stdout)
     assert view["num_room"] is None
     assert "".join(stroke[2] for stroke in view["strokes"]) == rows_in(out)["train"][0]["text"]

@@ -109,7 +109,7 @@ def train(folder):
     run_folder.begin(FACTS, run_folder.find_checkpoint(FACTS, resume=False))
     metrics = Metrics(run_folder.path)
     for step in (1, 2):
-        run_folder.keep_model(lambda to, text=f"model {step}": write_tree(to, {"weights": text, "config": text}))
+        run_folder.save_best_model(lambda to, text=f"model {step}": write_tree(to, {"weights": text, "config": text}))
         checkpoint = write_tree(run_folder.path / f"checkpoints/checkpoint-{step}", {"state": f"state {step}"})
         run_folder.seal(checkpoint, metrics)
     shutil.rmtree(run_folder.path / "checkpoints/checkpoint-1")

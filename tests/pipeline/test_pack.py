@@ -289,7 +289,7 @@ def test_check_finds_an_end_token_between_packed_rows(stream_dataset, tmp_path, 
     update_digests(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
     found = streams.find_stream_fault(folder, kept, (name, Split.TRAIN))
     assert found.startswith("train: ")
-    assert "in the index differ from the ends of the rows" in found
+    assert "the documents of the index do not end where the rows end" in found
     assert any(found in one for one in failed_checks(check(folder, workers=1))["formats"])
 
 

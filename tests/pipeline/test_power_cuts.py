@@ -153,7 +153,7 @@ def save_twice(folder):
     run_folder.path.mkdir()
     metrics = Metrics(run_folder.path)
     for step in (1, 2):
-        run_folder.keep_model(lambda to: write_tree(to, {"model.safetensors": "weights", "config.json": "{}"}))
+        run_folder.save_best_model(lambda to: write_tree(to, {"model.safetensors": "weights", "config.json": "{}"}))
         run_folder.seal(
             write_tree(run_folder.path / f"checkpoints/checkpoint-{step}", {"optimizer.pt": "state"}), metrics
         )

@@ -346,7 +346,7 @@ def test_settings_changed_after_decide_are_refused(source, expected, tmp_path, s
     decide_all(config)
     if step is finish_all:
         shape_shard(config, Shard(1, 1))
-    with pytest.raises(DatasetError, match=r"Run gristmill \w+"):
+    with pytest.raises(DatasetError, match=r"First run gristmill \w+"):
         finish_all(other) if step is finish_all else shape_shard(other, Shard(1, 1))
 
 

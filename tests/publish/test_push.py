@@ -280,11 +280,11 @@ def test_files_without_a_known_license_prevent_the_upload(hub, push, tmp_path):
     code, out, _ = push("--upload", folder=tmp_path / "mixed")
     assert code == 1
     assert (
-        "licences      failed      2 of 15 files have no known license; build with --license-allow MIT to leave" in out
+        "licenses      failed      2 of 15 files have no known license; build with --license-allow MIT to leave" in out
     )
     assert hub.writes == []
     code, found = verdicts(push, "--upload", "--allow-unlicensed", folder=tmp_path / "mixed")
-    assert (code, found["licences"]) == (0, "allowed")
+    assert (code, found["licenses"]) == (0, "allowed")
     only = LicensesConfig(allow=["MIT"])
     build(Config(sources=[str(sources)], out=str(tmp_path / "mixed"), licenses=only))
     assert verdicts(push, "--upload", folder=tmp_path / "mixed") == (0, dict.fromkeys([*OVERRIDES, "hub"], "ok"))
@@ -443,7 +443,7 @@ def test_python_function_returns_failed_safety_checks(hub, dataset):
     assert pushed.ok
     assert pushed.commit is not None
     with pytest.raises(
-        gristmill.ConfigError, match="allow must contain only check, secrets, licences, paths, got everything"
+        gristmill.ConfigError, match="allow must contain only check, secrets, licenses, paths, got everything"
     ):
         gristmill.push(dataset, ID, allow=["everything"])
 

@@ -46,7 +46,7 @@ class Decoder(NamedTuple):
         # text. With byte_fallback, each space of the text is a ▁ in the tokens.
         is_close = tokenizer.engine.startswith("gigatoken ")
         is_exact = is_close and not definition.model.byte_fallback
-        return cls(folder, definition.key, is_exact, is_close, uses_nfc=is_exact and not tokenizer.gives_text_back)
+        return cls(folder, definition.key, is_exact, is_close, uses_nfc=is_exact and not tokenizer.decodes_exactly)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parse_intermixed, parser_for, worker_count
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 from gristmill.core.extras import require_bench_chart
 from gristmill.core.names import printable, shell_quote
@@ -34,7 +34,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def _bench_methods(given: argparse.Namespace, command: str) -> None:
-    with signals_held("gristmill.lab.bench.bench"):
+    with delay_signals("gristmill.lab.bench.bench"):
         from gristmill.lab.bench.bench import BenchOptions, bench  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.bench_markdown import Page, bench_markdown  # noqa: PLC0415
         from gristmill.lab.bench.bench_svg import chart_svg  # noqa: PLC0415
@@ -58,7 +58,7 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
             raise ConfigError(
                 f"--tokenizers builds no dataset, so it cannot be combined with {option}. Omit one of the two."
             )
-    with signals_held("gristmill.lab.bench.tokenizers.bench_tokenizers"):
+    with delay_signals("gristmill.lab.bench.tokenizers.bench_tokenizers"):
         from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.tokenizers.bench_tokenizers import (  # noqa: PLC0415
             DEFAULT_RUNS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, print_summary
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
 from gristmill.core.extras import require_report
@@ -32,7 +32,7 @@ def build(arguments: Sequence[str]) -> int:
     config = load_config(values, given.config)
     if given.report:
         _require_report(config)
-    with signals_held("gristmill.pipeline.build"):
+    with delay_signals("gristmill.pipeline.build"):
         importlib.import_module("gristmill.pipeline.summary")
     if not given.quiet:
         _advise(config)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, worker_count
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
 
@@ -39,7 +39,7 @@ def check(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.against_clean:
         return _against_clean(given)
-    with signals_held("gristmill.checks.check"):
+    with delay_signals("gristmill.checks.check"):
         from gristmill.checks.findings import report_json, report_text  # noqa: PLC0415 - not needed for --help
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     workers = worker_count(given.workers) or "auto"
@@ -56,7 +56,7 @@ def check(arguments: Sequence[str]) -> int:
 def _against_clean(given: argparse.Namespace) -> int:
     if given.source:
         raise ConfigError("--against-clean uses the sources that the dataset was built from. Omit --source.")
-    with signals_held("gristmill.checks.rebuild"):
+    with delay_signals("gristmill.checks.rebuild"):
         from gristmill.checks.rebuild import compare_with_clean_build  # noqa: PLC0415 - not needed for --help
     found = compare_with_clean_build(given.folder, gristmill.Progress(quiet=given.quiet or given.json))
     if given.json:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import DatasetError
 from gristmill.core.names import printable
 
@@ -17,7 +17,7 @@ def clean(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="DIR", help="a dataset, or the output folder of an interrupted build")
     add_output_options(parser, "the result")
     given = parser.parse_args(arguments)
-    with signals_held("gristmill.pipeline.work_folder"):
+    with delay_signals("gristmill.pipeline.work_folder"):
         from gristmill.core.text import size_text  # noqa: PLC0415 - not needed for --help
         from gristmill.pipeline.work_folder import Workspace  # noqa: PLC0415
         from gristmill.views.viewer.viewer_folder import delete_viewer_folder, viewer_folder_path  # noqa: PLC0415

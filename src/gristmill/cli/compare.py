@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parse_whole_number, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.cli.train import add_training_options, config_of, log_to_stderr, require_datasets
 from gristmill.core.extras import require_curves, require_lora, require_training
 from gristmill.core.names import printable, shell_quote
@@ -51,7 +51,7 @@ def compare(arguments: Sequence[str]) -> int:
     if config.lora:
         require_lora()
     require_datasets(*given.folders, *([] if given.test is None else [given.test]))
-    with signals_held("gristmill.lab.comparison.compare"):
+    with delay_signals("gristmill.lab.comparison.compare"):
         from gristmill.lab.comparison.compare import compare  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.comparison.comparison_folder import HTML, MARKDOWN  # noqa: PLC0415
         from gristmill.lab.comparison.comparison_text import comparison_json, comparison_text  # noqa: PLC0415

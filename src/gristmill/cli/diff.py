@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 
 DIFFERS = 1
 
@@ -22,7 +22,7 @@ def diff(arguments: Sequence[str]) -> int:
     )
     add_output_options(parser, "the differences", is_answer=True)
     given = parser.parse_args(arguments)
-    with signals_held("gristmill.planning.diff"):
+    with delay_signals("gristmill.planning.diff"):
         from gristmill.planning.diff import DEFAULT_EXAMPLES, diff  # noqa: PLC0415 - not needed for --help
         from gristmill.planning.diff_text import difference_json, difference_text  # noqa: PLC0415
     difference = diff(given.before, given.after, examples=None if given.all else DEFAULT_EXAMPLES)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, row_number
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ def explain(arguments: Sequence[str]) -> int:
     given = parser.parse_intermixed_args(arguments)
     if (given.path is None) == (given.row is None):
         raise ConfigError("explain takes either a PATH or --row. Try 'gristmill explain --help'.")
-    with signals_held("gristmill.planning.explain"):
+    with delay_signals("gristmill.planning.explain"):
         from gristmill.planning.explain import explain_row, explanation_json, explanation_text  # noqa: PLC0415
     if given.row is None:
         explained = gristmill.explain(given.folder, given.path)

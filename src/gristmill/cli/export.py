@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import counted, printable
 from gristmill.core.output_formats import FORMATS
@@ -47,7 +47,7 @@ def _export_for(given: argparse.Namespace) -> int:
     if given.format is not None:
         raise ConfigError("--format and --for contradict each other. Use one of them.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
-    with signals_held("gristmill.publish.export_for"):
+    with delay_signals("gristmill.publish.export_for"):
         from gristmill.publish.export_for import render_command  # noqa: PLC0415 - not needed for --help
     folder = gristmill.export_for(given.folder, given.trainer, given.out, progress=progress)
     trainer, named = TRAINERS[given.trainer], given.out or os.fspath(folder)
@@ -68,7 +68,7 @@ def _export_formats(given: argparse.Namespace) -> int:
     if formats is None:
         raise ConfigError("export needs a format or a trainer. Try --format parquet, or --for trl.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
-    with signals_held("gristmill.publish.export"):
+    with delay_signals("gristmill.publish.export"):
         from gristmill.pipeline.summary import formats_text  # noqa: PLC0415 - not needed for --help
     old_formats = gristmill.open_dataset(given.folder).manifest.formats
     manifest = gristmill.export(given.folder, formats, progress=progress, workers=worker_count(given.workers) or "auto")

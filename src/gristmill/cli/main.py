@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError, GristmillError, OutputError
 from gristmill.core.names import did_you_mean, printable
 from gristmill.core.plain_files import open_plain
@@ -62,7 +62,7 @@ COMMANDS = {
 
 def command(name: str) -> Callable[[Sequence[str]], int]:
     module_name = f"gristmill.cli.{COMMANDS[name][0]}"
-    with signals_held(module_name):
+    with delay_signals(module_name):
         function: Callable[[Sequence[str]], int] = getattr(importlib.import_module(module_name), name)
     return function
 
@@ -70,7 +70,7 @@ def command(name: str) -> Callable[[Sequence[str]], int]:
 def _top(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return command(arguments[0])(arguments[1:])
-    with signals_held("gristmill.cli.parsers"):
+    with delay_signals("gristmill.cli.parsers"):
         from gristmill.cli.parsers import Parser  # noqa: PLC0415 - with signals held
     parser = Parser(
         prog="gristmill",

@@ -5,7 +5,7 @@ from typing import Any
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parse_whole_number, parser_for, planned_out, print_notes
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.config.config import load_config
 from gristmill.config.options import build_command
 
@@ -45,7 +45,7 @@ def plan(arguments: Sequence[str]) -> int:
     given, values = parse_settings(parser, arguments, "the plan", is_answer=True)
     out = planned_out(values.get("sources", ()))
     config = load_config(values, given.config, out=out)
-    with signals_held("gristmill.planning.plan"):
+    with delay_signals("gristmill.planning.plan"):
         from gristmill.planning.overlap_choice import PlanOptions  # noqa: PLC0415 - not needed for --help
         from gristmill.planning.plan_text import plan_json, plan_text  # noqa: PLC0415
     options = PlanOptions(**{one.dest: value for one in actions if (value := getattr(given, one.dest)) is not None})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 
 REFUSED = 1
 
@@ -51,10 +51,10 @@ def push(arguments: Sequence[str]) -> int:
     allowed = {
         "check": given.allow_failed_check,
         "secrets": given.allow_secrets,
-        "licences": given.allow_unlicensed,
+        "licenses": given.allow_unlicensed,
         "paths": given.allow_paths,
     }
-    with signals_held("gristmill.publish.push"):
+    with delay_signals("gristmill.publish.push"):
         from gristmill.publish.push_result import push_json, push_text  # noqa: PLC0415 - not needed for --help
     pushed = gristmill.push(
         given.folder,

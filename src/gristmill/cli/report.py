@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.names import path_text, printable
 
 
@@ -31,7 +31,7 @@ def report(arguments: Sequence[str]) -> int:
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
     add_output_options(parser, "the path of the report")
     given = parser.parse_intermixed_args(arguments)
-    with signals_held("gristmill.views.report.report"):
+    with delay_signals("gristmill.views.report.report"):
         progress = gristmill.Progress(quiet=given.quiet or given.json)
     path = gristmill.report(given.folder, given.other, sources=given.source, out=given.out, progress=progress)
     if given.json:

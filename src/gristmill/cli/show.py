@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for, row_number
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import Split
 
@@ -26,14 +26,14 @@ def show(arguments: Sequence[str]) -> int:
     parser.add_argument("--split", choices=[*map(str, Split)], help="split of the row (default: train)")
     parser.add_argument("--ids", action="store_true", help="print the id after each token")
     parser.add_argument(
-        "--no-colour", "--no-color", action="store_true", help="mark token boundaries with characters instead of colors"
+        "--no-color", action="store_true", help="mark token boundaries with characters instead of colors"
     )
     add_output_options(parser, "the row", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
     if given.place is not None and given.row is not None:
         raise ConfigError(f"{given.place!r} and --row {given.row} both name a row. Omit one of them.")
     split, number = _parse_row(given.place or given.row or "0", given.split)
-    with signals_held("gristmill.views.row_text"):
+    with delay_signals("gristmill.views.row_text"):
         import msgspec  # noqa: PLC0415 - not needed for --help
         from rich.console import Console  # noqa: PLC0415
 
@@ -45,7 +45,7 @@ def show(arguments: Sequence[str]) -> int:
         print(msgspec.json.encode(row_view).decode())
         return 0
     console = Console(file=sys.stdout)  # honors NO_COLOR, FORCE_COLOR, TERM and COLUMNS
-    use_color = console.color_system is not None and not console.no_color and not given.no_colour
+    use_color = console.color_system is not None and not console.no_color and not given.no_color
     print(_encodable(row_text(row_view, color=use_color, width=console.width, ids=given.ids)), end="")
     return 0
 

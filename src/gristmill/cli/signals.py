@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def signals_held(module: str) -> Iterator[None]:
+def delay_signals(module: str) -> Iterator[None]:
     """Hold SIGINT and SIGTERM while `module` is imported and the block runs."""
     held = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, held)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, print_summary
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import counted_units
@@ -26,7 +26,7 @@ def prepare(arguments: Sequence[str]) -> int:
     given, config = _parsed(
         "prepare", "Step 1 of 4: read, clean and tokenize shard I of N of the files.", arguments, takes_shard=True
     )
-    with signals_held("gristmill.pipeline.separate_steps"):
+    with delay_signals("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import Shard, prepare_shard  # noqa: PLC0415 - not needed for --help
     shard = Shard.of(given.shard)
     num_batches = prepare_shard(config, shard, _progress(given))
@@ -41,7 +41,7 @@ def decide(arguments: Sequence[str]) -> int:
         "Step 2 of 4, on one machine: find duplicates, assign splits, cut shared spans, lay out the output.",
         arguments,
     )
-    with signals_held("gristmill.pipeline.separate_steps"):
+    with delay_signals("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import decide_all  # noqa: PLC0415
     num_pieces = decide_all(config, _progress(given))
     text = f"decided: the rows are divided into {counted_units(num_pieces, 'pieces')}"
@@ -50,7 +50,7 @@ def decide(arguments: Sequence[str]) -> int:
 
 def shape(arguments: Sequence[str]) -> int:
     given, config = _parsed("shape", "Step 3 of 4: write shard I of N of the rows.", arguments, takes_shard=True)
-    with signals_held("gristmill.pipeline.separate_steps"):
+    with delay_signals("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import Shard, shape_shard  # noqa: PLC0415
     shard = Shard.of(given.shard)
     num_rows = shape_shard(config, shard, _progress(given))
@@ -61,7 +61,7 @@ def finish(arguments: Sequence[str]) -> int:
     given, config = _parsed(
         "finish", "Step 4 of 4, on one machine: write digests, files.jsonl and the manifest.", arguments
     )
-    with signals_held("gristmill.pipeline.separate_steps"):
+    with delay_signals("gristmill.pipeline.separate_steps"):
         from gristmill.pipeline.separate_steps import finish_all  # noqa: PLC0415
     manifest = finish_all(config, _progress(given))
     print_summary(manifest, config.out, given)

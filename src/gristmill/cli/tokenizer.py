@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parse_whole_number, parser_for, planned_out, print_notes
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.config.config import load_config
 from gristmill.config.options import Option, build_command
 from gristmill.core.errors import ConfigError
@@ -97,7 +97,7 @@ def train(arguments: Sequence[str]) -> int:
     if "out" not in values:
         raise ConfigError("no output folder is given. Try: gristmill tokenizer train SOURCE --out my-tokenizer")
     config = load_config(values, given.config)
-    with signals_held("gristmill.lab.vocabulary.train_tokenizer"):
+    with delay_signals("gristmill.lab.vocabulary.train_tokenizer"):
         from gristmill.lab.vocabulary.vocabulary_text import vocabulary_json, vocabulary_text  # noqa: PLC0415 - not needed for --help
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     made = gristmill.train_tokenizer(
@@ -114,7 +114,7 @@ def train(arguments: Sequence[str]) -> int:
 
 def _build_command(values: dict[str, Any], config: "Config", toml: Path | None) -> str:
     """Return the command that builds with the new tokenizer and with the splits that it was trained on."""
-    with signals_held("gristmill.lab.vocabulary.location"):
+    with delay_signals("gristmill.lab.vocabulary.location"):
         from gristmill.lab.vocabulary.corpus import find_dataset_source  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.vocabulary.location import splits_argument  # noqa: PLC0415
     out = values["out"]
@@ -140,7 +140,7 @@ def show(arguments: Sequence[str]) -> int:
     given, values = parse_settings(parser, arguments, "the table", instead, is_answer=True)
     names = values.pop("tokenizer.name", ())
     config = load_config(values, given.config, out=planned_out(values.get("sources", ())))
-    with signals_held("gristmill.lab.vocabulary.compare_tokenizers"):
+    with delay_signals("gristmill.lab.vocabulary.compare_tokenizers"):
         from gristmill.lab.vocabulary.vocabulary_text import table_json, tokenizers_text  # noqa: PLC0415 - not needed for --help
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     table = gristmill.compare_tokenizers(config, names, progress=progress)

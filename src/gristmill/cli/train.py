@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gristmill.cli.parsers import Parser, add_output_options, parse_whole_number, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.extras import require_lora, require_training
 from gristmill.core.names import shell_quote
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
@@ -60,7 +60,7 @@ def train(arguments: Sequence[str]) -> int:
     if config.lora:
         require_lora()
     require_datasets(given.folder)
-    with signals_held("gristmill.lab.training.train"):
+    with delay_signals("gristmill.lab.training.train"):
         from gristmill.lab.training.processes import is_first_process  # noqa: PLC0415
         from gristmill.lab.training.train import train  # noqa: PLC0415
         from gristmill.lab.training.train_result import result_text  # noqa: PLC0415 - not needed for --help
@@ -190,7 +190,7 @@ def config_of(given: argparse.Namespace) -> TrainConfig:
 
 def require_datasets(*folders: str) -> None:
     """Raise DatasetError if a folder is not a dataset. Call this before importing PyTorch, which takes seconds."""
-    with signals_held("gristmill.dataset.dataset"):
+    with delay_signals("gristmill.dataset.dataset"):
         from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415 - not needed for --help
     for folder in folders:
         open_dataset(folder)

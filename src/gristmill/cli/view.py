@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parse_whole_number, parser_for
-from gristmill.cli.signals import signals_held
+from gristmill.cli.signals import delay_signals
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
 
@@ -28,7 +28,7 @@ def view(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if not 0 <= given.port <= LARGEST_PORT:
         raise ConfigError(f"--port must be between 0 and {LARGEST_PORT}, got {given.port}.")
-    with signals_held("gristmill.views.viewer.view"):
+    with delay_signals("gristmill.views.viewer.view"):
         from gristmill.views.viewer.view import RunningViewer  # noqa: PLC0415 - not needed for --help
         from gristmill.views.viewer.view import view as serve  # noqa: PLC0415
 

@@ -56,7 +56,7 @@ _properties_by_tokenizer: dict[str, TokenProperties] = {}
 def _compute_properties(tokenizer: Tokenizer) -> TokenProperties:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
     is_control[[token_id for token_id in tokenizer.definition.control_ids if token_id < tokenizer.vocab_size]] = True
-    if not tokenizer.gives_text_back:
+    if not tokenizer.decodes_exactly:
         return TokenProperties(tokenizer.vocab_size, is_control, None, None)
     tokens = token_bytes(tokenizer)
     edges = WordEdges(

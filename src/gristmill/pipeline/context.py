@@ -51,7 +51,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         reads_text = bool(config.variants.rates) or config.fim.is_enabled or config.window.repo_order == "imports"
-        keeps_text = config.needs_text or (reads_text and not tokenizer.gives_text_back)
+        keeps_text = config.needs_text or (reads_text and not tokenizer.decodes_exactly)
         context = cls(
             config=config,
             folder=folder,

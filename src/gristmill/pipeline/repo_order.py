@@ -110,7 +110,7 @@ def _uncut_text(context: Context, document: PlacedDocument, block: Block) -> byt
     """Return the text outside the cuts, with a line break in place of each cut."""
     tokenizer, text = context.tokenizer, block.text
     spans = uncut_spans(document.num_tokens, [(one.start, one.end) for one in document.cuts])
-    if tokenizer.gives_text_back:
+    if tokenizer.decodes_exactly:
         return b"\n".join(tokenizer.decode(block.ids[start:end]) for start, end in spans)
     assert text is not None, "Context.keeps_text is True"
     return b"\n".join(text.utf8[text.starts[start] : text.starts[end]] for start, end in spans)

@@ -97,9 +97,9 @@ def _sample_lines(plan: Plan) -> list[str]:
     lines = []
     if plan.sample is not None:
         files = f"{plan.sample.files:,} of {counted(plan.sample.of, 'file')}"
-        basis = f"{files} (empty files and files excluded by name are not counted)"
         lines += [
-            f"≈ estimated from {basis}: {_within(plan.sample.error)}.",
+            f"≈ estimated from {files}: {_within(plan.sample.error)}.",
+            "  These files do not include empty files and files excluded by name.",
             "  The error allows for near-duplicates outside the sample. Counts by language, folder and reason are less",
             "  exact, and compressed sizes are overestimated.",
             "",

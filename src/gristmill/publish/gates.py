@@ -2,7 +2,7 @@
 
 check      fails if gristmill check fails                                          --allow-failed-check
 secrets    fails if secrets remain or were not searched for                        --allow-secrets
-licences   fails if some files have no known license                               --allow-unlicensed
+licenses   fails if some files have no known license                               --allow-unlicensed
 paths      fails if the manifest, check.json or a card names a local folder        --allow-paths
 hub        fails if the Hub cannot be read, or if the repository is public and --public was not given
 """
@@ -24,7 +24,7 @@ from gristmill.publish.push_result import GateResult
 OVERRIDES = {
     "check": "--allow-failed-check",
     "secrets": "--allow-secrets",
-    "licences": "--allow-unlicensed",
+    "licenses": "--allow-unlicensed",
     "paths": "--allow-paths",
 }
 """Options that override safety checks, keyed by the name of the check."""
@@ -49,7 +49,7 @@ def dataset_gates(
         _gate(
             "secrets", _remaining_secrets(manifest, report, small_files), _secrets_text(manifest, report), overridden
         ),
-        _gate("licences", _unlicensed_files(manifest), _licenses_text(manifest), overridden),
+        _gate("licenses", _unlicensed_files(manifest), _licenses_text(manifest), overridden),
         _gate(
             "paths",
             _local_path(small_files, local_folders),

@@ -62,7 +62,7 @@ class FastTokenizer:
             self.engine += f" and {require_tokenizers(definition)}"
         self.vocab_size = max([engine.vocab_size, *(token.id + 1 for token in definition.added_tokens)])
         # Tokens do not show whether a ▁ was a space or a literal ▁ in the text, or whether NFC composed an é.
-        self.gives_text_back = not definition.model.byte_fallback and not self._uses_nfc
+        self.decodes_exactly = not definition.model.byte_fallback and not self._uses_nfc
         self._encode = engine.encode
         self._decode = engine.decode
         self._vocab = engine.vocab

@@ -40,7 +40,7 @@ class ReferenceTokenizer:
 
         self.definition = definition
         self.vocab_size = definition.vocab_size
-        self.gives_text_back = False  # many models lose spaces or case, and no model is verified to be lossless
+        self.decodes_exactly = False  # many models lose spaces or case, and no model is verified to be lossless
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read

@@ -90,7 +90,7 @@ class Tokenizer(Protocol):
     """Names and versions of the libraries that encode."""
     vocab_size: int
     """Largest id plus one."""
-    gives_text_back: bool
+    decodes_exactly: bool
     """True if the joined bytes of the tokens are exactly the encoded text, for every text."""
 
     @property

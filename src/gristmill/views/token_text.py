@@ -50,7 +50,7 @@ def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
 
 def tokenizer_note(tokenizer: Tokenizer) -> str | None:
     """Return a note on how the displayed text differs from the file, or None if it does not."""
-    if tokenizer.gives_text_back:
+    if tokenizer.decodes_exactly:
         return None
     if tokenizer.definition.model.byte_fallback:
         return (
@@ -76,7 +76,7 @@ class _TokenBytes:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.names = _special_names(tokenizer.definition)
         self._tokenizer = tokenizer
-        self._bytes = {} if tokenizer.gives_text_back else _vocabulary_bytes(tokenizer.definition)
+        self._bytes = {} if tokenizer.decodes_exactly else _vocabulary_bytes(tokenizer.definition)
 
     def get(self, token_id: int) -> bytes:
         if token_id not in self._bytes:
@@ -85,7 +85,7 @@ class _TokenBytes:
 
     def _decoded(self, token_id: int) -> bytes:
         try:
-            if self._tokenizer.gives_text_back:
+            if self._tokenizer.decodes_exactly:
                 return self._tokenizer.decode([token_id])
         except (LookupError, ArithmeticError, ValueError, RuntimeError):
             pass

@@ -99,7 +99,7 @@ def test_eight_windows_can_be_memorized(small, tmp_path, objective):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     trained = Objective(model, is_causal=objective == "causal")
-    # The first token is not scored: without the tokens before it, a model cannot tell the eight windows apart.
+    # The first token is not scored: without the tokens before it, a model cannot distinguish the eight windows.
     windows = [ScoredWindow(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     (batch,) = feeds.frozen(windows)

@@ -221,7 +221,7 @@ def test_dataset_gives_the_same_tokenizer_as_its_source(source, trained, tmp_pat
     vocabulary = gristmill.train_tokenizer(Config(sources=[str(dataset)], out=str(tmp_path / "tok")), SIZE)
     assert (tmp_path / "tok/tokenizer.json").read_bytes() == (plain / "tokenizer.json").read_bytes()
     assert (tmp_path / "tok/files.jsonl").read_bytes() == (dataset / "files.jsonl").read_bytes()
-    assert vocabulary.decided_by.name == "codebert"
+    assert vocabulary.split_tokenizer.name == "codebert"
 
 
 @pytest.mark.parametrize(
@@ -385,9 +385,9 @@ def test_too_much_text_is_sampled_by_file(source, tmp_path, monkeypatch):
     monkeypatch.setattr(learn, "MAX_BYTES", 20_000)
     config = Config(sources=[str(source)], out=str(tmp_path / "tok"))
     vocabulary = gristmill.train_tokenizer(config, 500)
-    assert 5_000 < vocabulary.learnt_bytes <= 20_000 < vocabulary.splits["train"].bytes
+    assert 5_000 < vocabulary.learned_bytes <= 20_000 < vocabulary.splits["train"].bytes
     assert any(
-        f"learned from a sample of files: {vocabulary.learnt_bytes:,} of" in warning for warning in vocabulary.warnings
+        f"learned from a sample of files: {vocabulary.learned_bytes:,} of" in warning for warning in vocabulary.warnings
     )
 
 
@@ -413,7 +413,7 @@ def test_splits_can_be_assigned_with_a_tokenizer_without_exact_decoding(source, 
     config = Config(sources=[str(source)], out=str(tmp_path / "tok"), tokenizer=tokenizer, split=split)
     vocabulary = gristmill.train_tokenizer(config, 500)
     texts = [path.read_text().replace(SECRET, "<SECRET:aws-access-key>") for path in source.iterdir()]
-    assert vocabulary.decided_by.name == "wp"
+    assert vocabulary.split_tokenizer.name == "wp"
     assert sum(one.bytes for one in vocabulary.splits.values()) == sum(map(len, texts))
 
 

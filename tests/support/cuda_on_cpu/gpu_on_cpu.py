@@ -128,5 +128,5 @@ class GpuOnCpu:
     def seconds_between(self, first, last):
         return last - first
 
-    def wire_seconds(self, num_bytes_in, num_bytes_out):
+    def copy_seconds(self, num_bytes_in, num_bytes_out):
         return dict.fromkeys(("in", "out", "both"), 0.0)

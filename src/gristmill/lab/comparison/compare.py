@@ -183,7 +183,7 @@ def _run(compared: ComparedDataset, config: TrainConfig, run: RunFolder, frozen:
         resume=run.is_resumable(),
         log=log,
         frozen=[ScoredWindow(window.input_ids, window.fresh) for window in frozen.windows],
-        keep_model=False,
+        save_best_model=False,
     )
     lines = read_metrics(run.path)
     curve = _curve(lines)

@@ -20,7 +20,7 @@ from gristmill.core.records import Range, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.lab.comparison.frozen import MIN_TOKENS, Frozen, FrozenFacts, FrozenWindow, TrainOverlap, digest_of
 from gristmill.lab.comparison.held_out import HeldOutFile, display_names, read_files_held_out_in_all, read_test_files
-from gristmill.lab.comparison.train_side import FrozenGrams, NearDuplicateFinder, TrainScan
+from gristmill.lab.comparison.train_scan import FrozenGrams, NearDuplicateFinder, TrainScan
 from gristmill.splits.shared_spans import Flags
 from gristmill.windows.cut import WindowShape, cut, cut_outside
 

@@ -147,7 +147,7 @@ class Run:
         run_folder: RunFolder,
         frozen: Sequence[ScoredWindow],
         *,
-        keep_model: bool,
+        save_best_model: bool,
     ) -> None:
         """Load the model and open the dataset. Raises before any file is written if the training cannot start."""
         # Print only gristmill's progress lines.
@@ -155,7 +155,7 @@ class Run:
         set_verbosity_error()  # type: ignore[no-untyped-call]
         disable_progress_bar()  # type: ignore[no-untyped-call]
         self._dataset, self._config, self._processes, self._run_folder = dataset, config, processes, run_folder
-        self._keeps_model = keep_model
+        self._keeps_model = save_best_model
         device = processes.device
         self._feeds = Feeds(dataset, config, is_fixed_width=device.type == "cuda")
         self._frozen, self._num_frozen = (self._feeds.frozen(frozen) if frozen else None), len(frozen)
@@ -285,7 +285,9 @@ class Run:
             lines.append(self._monitor.make_metric(step, "frozen", frozen))
         self._monitor.record_evaluation(step, lines)
         if self._keeps_model and self._processes.is_first and self._metrics.best is lines[0]:
-            self._run_folder.keep_model(lambda folder: self._learner.save_with_tokenizer(self._requirements, folder))
+            self._run_folder.save_best_model(
+                lambda folder: self._learner.save_with_tokenizer(self._requirements, folder)
+            )
         self._monitor.restart_clock(step, time.perf_counter() - started_at)
         return lines[0].stop_reason is not None
 

@@ -93,7 +93,7 @@ class RunFolder:
             if not _is_complete(other):  # the Trainer would count it among the two checkpoints to retain
                 shutil.rmtree(other)
         if (checkpoint / BEST).is_dir():
-            self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
+            self.save_best_model(lambda folder: _link_all(checkpoint / BEST, folder))
 
     def _acquire_lock(self) -> None:
         """Lock the folder until `release` or the end of the process, so that no other run writes into it."""
@@ -111,7 +111,7 @@ class RunFolder:
             os.close(self._lock)
             self._lock = None
 
-    def keep_model(self, write: Callable[[Path], None]) -> None:
+    def save_best_model(self, write: Callable[[Path], None]) -> None:
         """Replace the saved model. `write` writes the new model to a folder that is synced to disk and then renamed."""
         new, old = (self.path / f"{MODEL}{suffix}{UNFINISHED}" for suffix in ("", "-before"))
         for leftover in (new, old):

@@ -24,12 +24,12 @@ def train(
     log: Log = lambda _: None,
     command: str = "",
     frozen: Sequence[ScoredWindow] = (),
-    keep_model: bool = True,
+    save_best_model: bool = True,
 ) -> Result:
     """Train a model on the dataset in `folder` and write the run to `out`.
 
     `log` receives the progress lines, and `command` is recorded in run.json. Each evaluation scores the windows in
-    `frozen` in addition to the validation split. Without `keep_model`, no model is saved and the test split is not
+    `frozen` in addition to the validation split. Without `save_best_model`, no model is saved and the test split is not
     scored. With `resume`, a stopped run is continued. Raises KeyboardInterrupt if a signal stopped the training.
     """
     dataset = open_dataset(folder)
@@ -43,7 +43,7 @@ def train(
         log(f"the run in {printable(str(run_folder.path))} is already finished.")
         return read_result(run_folder.path)
     with explain_training_errors(config, run_folder.path), StopSignal(log) as stop:
-        run = Run(dataset, config, processes, run_folder, frozen, keep_model=keep_model)
+        run = Run(dataset, config, processes, run_folder, frozen, save_best_model=save_best_model)
         for line in version_notes(run_folder, facts) if resume else ():
             log(line)
         processes.wait()

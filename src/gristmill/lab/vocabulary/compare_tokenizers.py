@@ -145,5 +145,5 @@ class _Counter:
             ],
             mask=None if mask is None else contents.get(mask, str(mask)),
             has_fim=any(all(definition.id_of(name) is not None for name in names) for names in FIM_NAMES),
-            gives_text_back=self._engine.gives_text_back,
+            decodes_exactly=self._engine.decodes_exactly,
         )

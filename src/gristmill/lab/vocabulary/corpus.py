@@ -167,7 +167,7 @@ def _plain_config(config: Config) -> Config:
 def _context(config: Config, definition: Definition, folder: Path) -> Context:
     """Make the context of a build. If the tokenizer does not decode exactly, texts are stored next to the ids."""
     context = Context.of(config, definition, folder)
-    if context.tokenizer.gives_text_back:
+    if context.tokenizer.decodes_exactly:
         return context
     output = msgspec.structs.replace(config.output, with_text=True)
     return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
@@ -199,7 +199,7 @@ class DatasetCorpus:
         manifest = self._dataset.manifest
         require_windows(manifest, folder, "gristmill tokenizer")
         self._engine = self._dataset.tokenizer
-        if not self._engine.gives_text_back:
+        if not self._engine.decodes_exactly:
             raise DatasetError(
                 f"the tokenizer of {str(folder)!r} does not decode to the exact text. Name the sources instead of the "
                 "dataset."

@@ -153,16 +153,16 @@ def _describe(
         gristmill=__version__,
         versions={name: version(name) for name in VERSIONED_PACKAGES},
         size=len(learned.vocab),
-        size_asked=options.size,
+        requested_size=options.size,
         merges=len(learned.merges),
         special_tokens={token: index for index, token in enumerate(SPECIAL_TOKENS)},
         pattern=options.pattern,
         template=options.template,
-        learnt_bytes=learned.num_bytes,
+        learned_bytes=learned.num_bytes,
         compared_bytes=verification.bytes_compared,
         splits=verification.splits,
         previous_splits=corpus.previous,
-        decided_by=SplitTokenizer(
+        split_tokenizer=SplitTokenizer(
             name=split_tokenizer.name, sha256=split_tokenizer.sha256, revision=split_tokenizer.revision
         ),
         settings=corpus.settings,

@@ -45,15 +45,15 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of the tokenizer libraries."""
     size: int
     """Number of ids, including special tokens. If there is too little text, this is less than the requested number,
-    `size_asked`."""
-    size_asked: int
+    `requested_size`."""
+    requested_size: int
     merges: int
     special_tokens: dict[str, int]
     pattern: str
     """Name of the pattern that splits text into words. Tokens are merged only within words."""
     template: str
     """Tokens around a window: `<s> … </s>` for `roberta`, nothing for `none`."""
-    learnt_bytes: int
+    learned_bytes: int
     """Size of the text that the vocabulary was learned from: all of train, or a sample of about 2 GB if train is
     larger."""
     compared_bytes: int
@@ -61,7 +61,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[Split, Compression]
     previous_splits: PreviousSplits | None
     """Earlier splits that were reused, or null."""
-    decided_by: SplitTokenizer
+    split_tokenizer: SplitTokenizer
     settings: dict[str, Any] | None
     """Settings of the build that determined the text and splits, or null for a dataset."""
     sha256: str

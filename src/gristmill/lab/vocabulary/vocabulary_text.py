@@ -44,7 +44,7 @@ class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Mask token for masked language modeling, or null if the tokenizer has none."""
     has_fim: bool
     """True if the tokenizer has special tokens for fill-in-the-middle."""
-    gives_text_back: bool
+    decodes_exactly: bool
     """True if decoding always returns the exact bytes."""
 
 
@@ -71,7 +71,7 @@ def vocabulary_json(vocabulary: Vocabulary, command: str) -> str:
 
 
 def vocabulary_text(vocabulary: Vocabulary, out: str, command: str, seconds: float) -> str:
-    before = printable(vocabulary.decided_by.name)
+    before = printable(vocabulary.split_tokenizer.name)
     rows = [
         (
             *(str(split), f"{one.files:,}", size_text(one.bytes), f"{one.tokens:,}"),
@@ -82,7 +82,7 @@ def vocabulary_text(vocabulary: Vocabulary, out: str, command: str, seconds: flo
     around = "<s> … </s> around a window" if vocabulary.template == "roberta" else "nothing around a window"
     special_tokens, learned = (
         counted(len(vocabulary.special_tokens), "special token"),
-        size_text(vocabulary.learnt_bytes),
+        size_text(vocabulary.learned_bytes),
     )
     parts = f"{special_tokens}, {NUM_BYTES} bytes, {counted(vocabulary.merges, 'merge')}"
     engines = " and ".join(f"{name} {number}" for name, number in vocabulary.versions.items())
@@ -158,7 +158,7 @@ def _feature_table(table: TokenizerTable) -> str:
             *(
                 "yes" if one.has_fim else "no",
                 f"{one.unknown_tokens:,}",
-                "yes" if one.gives_text_back else "not always",
+                "yes" if one.decodes_exactly else "not always",
             ),
             one.engine,
         )

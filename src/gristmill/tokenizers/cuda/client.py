@@ -57,7 +57,7 @@ class ServedTokenizer:
         self._cpu, self._address = cpu, address
         self.engine = cpu.engine  # the ids are equal, and the dataset must not depend on the device
         self.vocab_size = cpu.vocab_size
-        self.gives_text_back = cpu.gives_text_back
+        self.decodes_exactly = cpu.decodes_exactly
         self.encode = cpu.encode
         self.decode = cpu.decode
         self._server: _ServerConnection | None = None

@@ -95,7 +95,7 @@ class CudaTokenizer:
         self.definition = cpu.definition
         self.engine = f"{cpu.engine} and CUDA kernels on {gpu.name}"
         self.device_name: str = gpu.name
-        self.vocab_size, self.gives_text_back = cpu.vocab_size, cpu.gives_text_back
+        self.vocab_size, self.decodes_exactly = cpu.vocab_size, cpu.decodes_exactly
         self._dtype = np.uint16 if engine.sizes.id_bytes == np.dtype(np.uint16).itemsize else np.uint32
         self._staging: StagingBuffers | None = None
         self._reader: FileReader | None = None
@@ -214,9 +214,9 @@ class CudaTokenizer:
         with self._exclusive_use():
             return self._engine.stage_seconds(self._texts_in_place(text, pieces))
 
-    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+    def copy_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
         """Measure the duration of copies to the GPU (`in`), from the GPU (`out`), and in both directions (`both`)."""
-        return self._gpu.wire_seconds(num_bytes_in, num_bytes_out)
+        return self._gpu.copy_seconds(num_bytes_in, num_bytes_out)
 
     def encode_files(self, paths: Sequence[str], *, to: Destination = "machine") -> Batch:
         """Encode each file as one document. A few processes read the files into memory that the GPU accesses directly.

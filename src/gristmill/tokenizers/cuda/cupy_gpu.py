@@ -163,7 +163,7 @@ class CupyGpu:
         last.synchronize()
         return float(cupy.cuda.get_elapsed_time(first, last)) / 1e3
 
-    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+    def copy_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
         size = max(num_bytes_in, num_bytes_out)
         gpu_memory, host_memory = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
         streams = {"in": [COPY_IN], "out": [COPY_OUT], "both": [COPY_IN, COPY_OUT]}

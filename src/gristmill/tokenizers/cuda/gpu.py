@@ -105,6 +105,6 @@ class Gpu(Protocol):
         """Return the seconds between two events that `mark` returned."""
         ...
 
-    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+    def copy_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
         """Measure the duration of copies to the GPU (`in`), from the GPU (`out`), and in both directions (`both`)."""
         ...

@@ -127,7 +127,7 @@ class WindowTexts:
     def text_of(self, row: FileRow) -> bytes | None:
         """Return the text of a file, or None if its complete text cannot be restored from its windows."""
         row_indexes = self._rows_by_file.get(row.key)
-        if row.split is None or not row_indexes or not self._tokenizer.gives_text_back:
+        if row.split is None or not row_indexes or not self._tokenizer.decodes_exactly:
             return None
         match join_windows(self._dataset, self._file_windows(row, row.split, row_indexes)):
             case [TokenSpan(start=0, ids=ids)]:

@@ -132,7 +132,7 @@ def _note(loaded: LoadedDataset, file: FileRow, joined: JoinedText, num_windows:
         notes.append("Tokens that are in no row are not displayed. The build cut them or did not sample them.")
     if num_windows > MAX_WINDOWS:
         notes.append(f"Only the first {MAX_WINDOWS:,} of {counted(num_windows, 'window')} are listed.")
-    if joined.ids and not loaded.dataset.tokenizer.gives_text_back:
+    if joined.ids and not loaded.dataset.tokenizer.decodes_exactly:
         notes.append("The tokenizer is not lossless, so the text may differ from the file.")
     return " ".join(notes) or None
 

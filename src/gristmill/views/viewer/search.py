@@ -171,7 +171,7 @@ def _hits(scope: Scope, matcher: Matcher, split: Split, row: int) -> Iterator[Hi
     for window in _matching_windows(scope, read.windows, dataset.row_numbers.number(split, row)):
         text = decode_text(read.content(window), tokenizer, f"{split}:{row}")
         for match in matcher.matches(text):
-            yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
+            yield _hit(split, row, window, match, counts_lines=tokenizer.decodes_exactly and has_lines(window))
 
 
 def _matching_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:

@@ -78,7 +78,7 @@ class StandIn:
 
 
 class WithWireSeconds(StandIn):
-    def wire_seconds(self, num_bytes_in, num_bytes_out):
+    def copy_seconds(self, num_bytes_in, num_bytes_out):
         return {"in": num_bytes_in / 50e9, "out": num_bytes_out / 25e9, "both": num_bytes_in / 20e9}
 
 

@@ -174,11 +174,11 @@ def measure_stages(engine: GpuEngine, documents: Documents, runs: int) -> list[S
 
 def measure_copies(engine: GpuEngine, documents: Documents, batch: Batch) -> GpuCopies | None:
     """Measure copies to and from the GPU, or return None if the tokenizer cannot measure them."""
-    wire_seconds = getattr(engine.tokenizer, "wire_seconds", None)
-    if wire_seconds is None:
+    copy_seconds = getattr(engine.tokenizer, "copy_seconds", None)
+    if copy_seconds is None:
         return None
     num_bytes_out = engine.tokenizer.encode_batch(documents.texts[:1]).ids.itemsize * len(batch.ids)
-    seconds: dict[str, float] = wire_seconds(documents.num_bytes, num_bytes_out)
+    seconds: dict[str, float] = copy_seconds(documents.num_bytes, num_bytes_out)
     return GpuCopies(
         bytes_in=documents.num_bytes,
         bytes_out=num_bytes_out,

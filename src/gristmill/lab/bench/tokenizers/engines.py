@@ -25,7 +25,7 @@ SLICE_BYTES = 1 << 24
 
 
 class GpuTokenizer(Protocol):
-    """Interface of a GPU tokenizer. The optional method `wire_seconds` measures copies to and from the GPU."""
+    """Interface of a GPU tokenizer. The optional method `copy_seconds` measures copies to and from the GPU."""
 
     @property
     def engine(self) -> str: ...
