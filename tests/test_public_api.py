@@ -1,13 +1,18 @@
 """Tests of the public API and of the modules that `import gristmill` loads. `lint-imports` checks the layers."""
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 import gristmill
+from gristmill import Config, SplitConfig, build
+from support.made_code import made_module
 
 ROOT = Path(gristmill.__file__).parent
 
@@ -48,6 +53,36 @@ def test_public_names_are_listed_and_documented():
         public = getattr(gristmill, name)
         assert public.__doc__, f"{name} has no docstring"
         assert not public.__doc__.startswith(f"{name}("), f"{name} has only the docstring that NamedTuple generates"
+
+
+def examples(public):
+    """Yield the indented code in a docstring."""
+    for match in re.finditer(r"(?:^    .*\n?)+", inspect.getdoc(public) or "", re.MULTILINE):
+        yield textwrap.dedent(match[0])
+
+
+def test_examples_of_functions_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-repo/src").mkdir(parents=True)
+    for number in range(12):
+        (tmp_path / f"my-repo/src/part_{number}.py").write_text(made_module(f"part_{number}.py", 4_000))
+    (tmp_path / "my-repo/src/main.py").write_text(made_module("main.py", 4_000))
+    build(Config(sources=["my-repo"], out="dataset-2", split=SplitConfig(seed=2)))
+    names = [name for name in gristmill.__all__ if inspect.isfunction(getattr(gristmill, name))]
+    last = ["compare_tokenizers"]  # reads the tokenizer that train_tokenizer writes
+    for name in ["build", *(name for name in names if name not in {"build", *last}), *last]:
+        (code,) = examples(getattr(gristmill, name))
+        if name in {"compare", "push", "train"}:  # these take minutes or need the Hub
+            (call,) = [one for one in ast.walk(ast.parse(code)) if isinstance(one, ast.Call) and called(one) == name]
+            inspect.signature(getattr(gristmill, name)).bind(
+                *call.args, **{one.arg: one.value for one in call.keywords}
+            )
+        else:
+            exec(code, {"gristmill": gristmill})
+
+
+def called(call):
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 @pytest.mark.parametrize("module", ["gristmill", "gristmill.cli.main"])

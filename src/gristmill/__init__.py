@@ -99,6 +99,10 @@ def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     `s3://bucket/dataset`, the manifest is uploaded last, so a dataset without a manifest is incomplete. If the build
     fails or is killed, an earlier dataset in `config.out` is unchanged, and the next build into `config.out` reuses the
     completed work.
+
+        config = gristmill.Config(sources=["my-repo"], out="dataset")
+        manifest = gristmill.build(config, gristmill.Progress(quiet=False))
+        print(manifest.splits["train"].windows, "windows in train")
     """
     from gristmill.pipeline.build import build  # noqa: PLC0415
 
@@ -106,7 +110,15 @@ def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
 
 
 def plan(config: "Config", options: "PlanOptions | None" = None, progress: "Progress | None" = None) -> "Plan":
-    """Estimate the rows, size, time and epochs of a build with `config`, without building it."""
+    """Estimate the rows, size, time and epochs of a build with `config`, without building it.
+
+    The plan runs the first steps of the build, but writes nothing to `config.out`.
+
+        config = gristmill.Config(sources=["my-repo"], out="dataset")
+        plan = gristmill.plan(config, gristmill.PlanOptions(epochs=200, sequences=11_000))
+        for overlap in plan.overlaps:
+            print(overlap.overlap, overlap.windows)
+    """
     from gristmill.planning.plan import plan  # noqa: PLC0415
 
     return plan(config, options, progress)
@@ -124,6 +136,8 @@ def train_tokenizer(
 
     `size` is the number of tokens in the vocabulary. `pattern` selects the regular expression that splits text into
     words. `template` selects the special tokens around a sequence.
+
+        gristmill.train_tokenizer(gristmill.Config(sources=["my-repo"], out="tokenizer"), size=2_000)
     """
     from gristmill.lab.vocabulary.train_tokenizer import train_tokenizer  # noqa: PLC0415
 
@@ -136,6 +150,10 @@ def compare_tokenizers(
     """Count the tokens that each tokenizer needs for the files of a build with `config`.
 
     Without `names`, use the tokenizer of the dataset if `config.sources` is a dataset, and `codebert` otherwise.
+
+        config = gristmill.Config(sources=["my-repo"], out="dataset")
+        table = gristmill.compare_tokenizers(config, ["codebert", "tokenizer"])
+        print({one.name: one.bytes_per_token for one in table.tokenizers})
     """
     from gristmill.lab.vocabulary.compare_tokenizers import compare_tokenizers  # noqa: PLC0415
 
@@ -147,6 +165,9 @@ def open_dataset(folder: "str | os.PathLike[str]") -> "Dataset":
 
     `dataset["train"]` is a sequence of rows: iterate over it, take its length, or index it. Raises `DatasetError` if
     `folder` is not a dataset.
+
+        rows = gristmill.open_dataset("dataset")["train"]
+        print(len(rows), rows[0]["path"], rows[0]["input_ids"][:8])
     """
     from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415
 
@@ -165,6 +186,9 @@ def check(
     Without `sources`, the check reads only the files of the dataset. With `sources`, it also compares the rows with the
     source files. A failed check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no
     readable manifest.
+
+        report = gristmill.check("dataset")
+        print(report.ok, report["leakage"].summary)
     """
     from gristmill.checks.check import check  # noqa: PLC0415
 
@@ -181,10 +205,12 @@ def report(
 ) -> "Path":
     """Write an HTML report of the dataset in `folder`, and return its path.
 
-    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` are
-    the folders from which the report reads dropped near-duplicates, to show how they differ from kept files. The
-    default is the sources of
-    the build, if they still exist. `out` defaults to `report.html` in the folder of the reported dataset.
+    With `other`, report on the dataset in `other` and compare it with the dataset in `folder`. `sources` are the
+    folders from which the report reads dropped near-duplicates, to show how they differ from kept files. The default is
+    the sources of the build, if they still exist. `out` defaults to `report.html` in the folder of the reported
+    dataset.
+
+        path = gristmill.report("dataset")
     """
     from gristmill.views.report.report import report  # noqa: PLC0415
 
@@ -201,6 +227,8 @@ def export(
     """Add formats (`parquet`, `arrow`, `bin`, `mds`, …) to the dataset in `folder`, and return its new manifest.
 
     Formats that the dataset already has are not changed.
+
+        gristmill.export("dataset", ["bin", "mds"])
     """
     from gristmill.publish.export import export  # noqa: PLC0415
 
@@ -217,6 +245,9 @@ def export_for(
     """Write the dataset in the layout that a trainer reads (`trl`, `transformers`, `axolotl`, `megatron`, …).
 
     Returns the new folder. `out` defaults to `folder` with the name of the trainer appended, as in `dataset-trl`.
+
+        gristmill.build(gristmill.Config(sources=["my-repo"], out="causal", preset="causal"))
+        folder = gristmill.export_for("causal", "transformers")
     """
     from gristmill.publish.export_for import export_for  # noqa: PLC0415
 
@@ -241,6 +272,9 @@ def push(
     Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names the safety checks to
     override: `check`, `secrets`, `licenses` or `paths`. If another safety check fails, nothing is uploaded and no
     exception is raised: the result records the failure.
+
+        result = gristmill.push("dataset", "yourname/my-code", upload=True)
+        print(result.commit or [gate.why for gate in result.gates])
     """
     from gristmill.publish.push import push  # noqa: PLC0415
 
@@ -270,6 +304,9 @@ def train(
 
     `resume` continues an interrupted training run in `out`. `log` is called with each line of progress, as in
     `log=print`. Raises `TrainingError` if training diverges.
+
+        config = gristmill.TrainConfig(model="tiny", epochs=20)
+        result = gristmill.train("dataset", "run", config, log=print)
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
@@ -298,6 +335,9 @@ def compare(
     test set consists of the files that all datasets hold out. `budget` gives every run the same number of tokens, or
     the same number of epochs. A test set with fewer than `min_test_tokens` tokens (default: 100,000) raises an error.
     `log` is called with each line of progress, as in `log=print`.
+
+        comparison = gristmill.compare(["dataset", "dataset-2"], "comparison", seeds=3, log=print)
+        print(comparison.verdicts)
     """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
@@ -322,6 +362,9 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     """Explain why a file was kept or dropped, how its split was chosen, and which rows contain it.
 
     `path` is a path as in `files.jsonl`, optionally followed by `:LINE`.
+
+        explanation = gristmill.explain("dataset", "src/main.py:30")
+        print(explanation.file.status, explanation.file.split, len(explanation.windows))
     """
     from gristmill.planning.explain import explain_file  # noqa: PLC0415
 
@@ -334,6 +377,9 @@ def diff(
     """Compare two datasets by their `manifest.json` and `files.jsonl`.
 
     `examples` is the number of files to name for each kind of change, or None for all.
+
+        difference = gristmill.diff("dataset", "dataset-2")
+        print(difference.is_same, difference.why)
     """
     from gristmill.planning.diff import diff  # noqa: PLC0415
 
@@ -360,6 +406,9 @@ def load_tokenizer(
     `name` is `codebert`, a `tokenizer.json`, a folder that contains one, or a Hugging Face Hub id
     (`org/name@revision`). The devices `cpu` and `cuda` give the same ids. Raises `NotOnGpuError` if the tokenizer
     cannot run on `cuda`.
+
+        tokenizer = gristmill.load_tokenizer("codebert")
+        ids = tokenizer.encode("def add(a, b):").ids
     """
     from gristmill.tokenizers.tokenizer import load_tokenizer  # noqa: PLC0415
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gristmill.lab.comparison.train_scan import FrozenGrams, TrainScan
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from gristmill import (
 from gristmill.dataset.row_windows import TextKey
 from gristmill.lab.comparison.freeze import freeze
 from gristmill.lab.comparison.frozen import Frozen
+from gristmill.lab.comparison.train_scan import FrozenGrams, TrainScan
 from support.builds import files_table, make
 from support.foreign_datasets import made_foreign
 from support.short_trainings import causal_dataset
