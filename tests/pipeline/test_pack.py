@@ -407,9 +407,11 @@ def test_check_finds_a_wrong_number_of_imports(shop, tmp_path, plain_tokenizer):
     build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="imports"))
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     manifest["packing"]["train"]["order"]["imports"] += 1
+    manifest["packing"]["test"]["order"]["repos"] = 1
     (tmp_path / "out/manifest.json").write_text(json.dumps(manifest))
-    (found,) = failed_checks(check(tmp_path / "out", workers=1))["windows"]
-    assert "packing.train.order" in found
+    in_train, in_test = failed_checks(check(tmp_path / "out", workers=1))["windows"]
+    assert "packing.train.order" in in_train
+    assert "packing.test.order is repos 1, imports 0, broken 0, expected repos 0, imports 0, broken 0" in in_test
 
 
 def test_imports_are_read_if_the_tokenizer_does_not_reproduce_the_text(shop, tmp_path, plain_tokenizer):

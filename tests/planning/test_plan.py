@@ -497,6 +497,15 @@ def test_full_disk_error_names_tmpdir(source, tmp_path, monkeypatch):
         gristmill.plan(config_for(source, tmp_path / "none"))
 
 
+def test_error_of_a_file_descriptor_is_reported(source, tmp_path, monkeypatch):
+    def read_closed_descriptor(*_, **__):
+        os.stat(1 << 20)
+
+    monkeypatch.setattr("gristmill.planning.plan.decide_files", read_closed_descriptor)
+    with pytest.raises(gristmill.OutputError, match="cannot read or write '1048576': Bad file descriptor"):
+        gristmill.plan(config_for(source, tmp_path / "none"))
+
+
 @pytest.mark.parametrize(
     "options", [["--epochs", "1e308", "--sequences", "1000"], ["--budget-tokens", "1" + "0" * 400], ["--epochs", "nan", "--sequences", "1"], ["--sample", "0"], ["--budget-tokens", "1.5"]]
 )  # fmt: skip

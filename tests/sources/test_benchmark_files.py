@@ -58,6 +58,24 @@ def test_unusable_benchmark_is_reported(tmp_path, name, content):
         read_benchmark(str(tmp_path / name))
 
 
+def test_damaged_gzip_data_is_reported(tmp_path):
+    content = bytearray(gzip.compress(lines([{"a": f"text {number}"} for number in range(200)])))
+    content[12:40] = b"\xff" * 28
+    (tmp_path / "b.jsonl.gz").write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot parse the benchmark .*: Error -3 while decompressing data"):
+        read_benchmark(str(tmp_path / "b.jsonl.gz"))
+
+
+def test_damaged_parquet_metadata_is_reported_in_one_line(tmp_path):
+    parquet.write_table(pa.table({"a": ["text"]}), tmp_path / "b.parquet")
+    content = bytearray((tmp_path / "b.parquet").read_bytes())
+    size = int.from_bytes(content[-8:-4], "little")
+    content[-8 - size : -8] = b"\xff" * size
+    (tmp_path / "b.parquet").write_bytes(content)
+    with pytest.raises(InputError, match=r"^cannot parse the benchmark [^\n]*$"):
+        read_benchmark(str(tmp_path / "b.parquet"))
+
+
 def test_texts_are_keyed_by_row(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines([{"n": 1}, {"a": "x"}, {"a": "x"}, {"a": "y"}]))
     assert read_benchmark(str(tmp_path / "b.jsonl")).texts == {1: (b"x",), 3: (b"y",)}

@@ -140,7 +140,7 @@ LICENSE_LINES = (
 )
 SHARED_HELPER = '''\
 def _pairwise_overlaps(intervals, minimum=0):
-    """Yield each two neighbors that share more than `minimum`, with what they share."""
+    """Yield each two neighbours that share more than `minimum`, with what they share."""
     ordered = sorted(intervals, key=lambda interval: (interval[0], -interval[1]))
     for index, (start, end) in enumerate(ordered):
         for other_start, other_end in ordered[index + 1:]:

@@ -155,11 +155,10 @@ def _order_by_imports(
     for split, found in counts.items():
         facts = (settings.manifest.packing or {}).get(split)
         recorded = None if facts is None else facts.order
-        if recorded != OrderFacts(repos=found["repos"], imports=found["imports"], broken=found["broken"]):
-            message = (
-                f"packing.{split}.order is {value_text(msgspec.to_builtins(recorded))}, expected {value_text(found)}"
-            )
-            faults.add(CHECK, message, file=MANIFEST)
+        order_facts = OrderFacts(repos=found["repos"], imports=found["imports"], broken=found["broken"])
+        if recorded != order_facts:
+            texts = [value_text(msgspec.to_builtins(one)) for one in (recorded, order_facts)]
+            faults.add(CHECK, f"packing.{split}.order is {texts[0]}, expected {texts[1]}", file=MANIFEST)
     return expected
 
 

@@ -423,7 +423,7 @@ def _parsed_column(rows: Sequence[Any], name: str) -> ColumnValues:
     except LookupError:
         raise ValueError(f"a row has no {name}") from None
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"the {name} of a row does not have the type of its column") from None
+        raise ValueError(f"the column {name} of a row has a value of the wrong type") from None
 
 
 def make_column(values: list[Any], kind: Kind) -> ColumnValues:

@@ -6,7 +6,6 @@ has. The resulting rows are counted instead of written.
 """
 
 import errno
-import os
 import tempfile
 import time
 from contextlib import ExitStack
@@ -256,5 +255,5 @@ def _output_error(error: OSError) -> OutputError:
             f"no space left in {tempfile.gettempdir()!r}, where plan keeps temporary files. Set TMPDIR to a folder "
             "with more space, or use --sample."
         )
-    place = repr(os.fspath(error.filename)) if error.filename else f"the temporary files in {tempfile.gettempdir()!r}"
+    place = repr(str(error.filename)) if error.filename else f"the temporary files in {tempfile.gettempdir()!r}"
     return OutputError(f"cannot read or write {place}: {error.strerror or error}.")

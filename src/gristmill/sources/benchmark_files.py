@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def read_benchmark(path: str) -> Benchmark:
         raw = read_plain(file)
         rows = {forms: row for row, forms in reversed(list(enumerate(_texts(file, raw)))) if forms}
         texts = {row: forms for forms, row in sorted(rows.items(), key=lambda item: item[1])}
-    except (ValueError, zstandard.ZstdError, EOFError, RecursionError, gzip.BadGzipFile) as error:
+    except (ValueError, zstandard.ZstdError, zlib.error, EOFError, RecursionError, gzip.BadGzipFile) as error:
         raise InputError(
             f"cannot parse the benchmark {path!r}: {_parse_error_text(error)}. Check the file, or remove it from "
             "--decontaminate-against."
@@ -126,13 +127,13 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _parquet_rows(file: Path, raw: bytes) -> list[Any]:
     try:
-        from pyarrow import ArrowInvalid, BufferReader, parquet  # noqa: PLC0415 - an extra, and slow to import
+        from pyarrow import ArrowException, BufferReader, parquet  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         raise MissingExtraError(
             f"reading the Parquet file {str(file)!r} needs pyarrow. Install it: pip install 'gristmill[parquet]'"
         ) from None
     try:
         rows: list[Any] = parquet.read_table(BufferReader(raw)).to_pylist()
-    except ArrowInvalid as error:
+    except (ArrowException, OSError) as error:  # OSError for damaged pages, although the bytes are in memory
         raise ValueError(str(error).partition("\n")[0]) from None
     return rows

@@ -96,6 +96,7 @@ class _File(msgspec.Struct, frozen=True):
     added_tokens: list[AddedToken] | None = None
     normalizer: dict[str, Any] | None = None
     pre_tokenizer: dict[str, Any] | None = None
+    decoder: dict[str, Any] | None = None
     post_processor: dict[str, Any] | None = None
     padding: dict[str, Any] | None = None
 
@@ -340,6 +341,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Raise TokenizerError if the tokenizer is damaged."""
         try:
             problem = self._id_problem()
+            for step in (self.file.normalizer, self.file.pre_tokenizer, self.file.decoder):
+                _without_prefix_space(step)  # raises an error if a step does not have the expected structure
         except KeyError as error:
             problem = f"the entry {error} is missing"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -399,7 +402,7 @@ def _without_prefix_space(step: dict[str, Any] | None) -> dict[str, Any] | None:
     if step is None or kind == "Prepend" or (kind == "Strip" and step.get("start") and step.get("content") == " "):
         return None
     if kind == "Sequence":
-        name = next(name for name in ("normalizers", "pretokenizers", "decoders") if name in step)
+        name = next((name for name in ("normalizers", "pretokenizers") if name in step), "decoders")
         inner = [_without_prefix_space(one) for one in step[name]]
         return {**step, name: [one for one in inner if one is not None]}
     if kind == "Metaspace":
