@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill import Config, DatasetError, InputError, build, explain, open_dataset
+from gristmill import Config, DatasetError, InputError, SplitConfig, VariantsConfig, build, explain, open_dataset
 from gristmill.planning.explain import explain_row, explanation_json, explanation_text
 from support.builds import called
 from support.source_trees import git, write_tree
@@ -92,6 +92,20 @@ def test_line_is_traced_to_its_windows_and_cuts(dataset):
         split, _, number = location.row.partition(":")
         assert open_dataset(dataset)[split][int(number)] == window
     assert end > start
+
+
+def test_line_is_not_searched_in_variants_with_other_line_numbers(tmp_path):
+    code = "".join(
+        f"# comment {n}\ndef function_{n}(value):\n    result = value + {n}\n    return result\n" for n in range(9)
+    )
+    repo = write_tree(tmp_path / "repo", {"a.py": code})
+    variants, split = VariantsConfig(rates={"comments": 1, "noise": 1}), SplitConfig(shares="100/0/0")
+    build(Config(sources=[str(repo)], out=str(tmp_path / "out"), variants=variants, split=split))
+    found = explain(tmp_path / "out", "a.py:2")
+    assert [one.variant for one in found.windows] == [None, "noise"]
+    assert "2 of 2 windows contain line 2" in explanation_text(found)
+    assert "not searched: variants with other line numbers (comments)" in explanation_text(found)
+    assert {one.variant for one in explain(tmp_path / "out", "a.py").windows} == {None, "comments", "noise"}
 
 
 def test_row_is_traced_to_its_file(dataset):

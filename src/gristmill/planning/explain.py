@@ -59,6 +59,11 @@ class WindowLocation(msgspec.Struct, frozen=True, kw_only=True):
     fim: str | None = None
     middle: str | None = None
 
+    @property
+    def is_numbered_as_file(self) -> bool:
+        """True if lines and tokens are numbered as in the file. The text of a variant has its own numbers."""
+        return self.variant is None or self.variant in INDEPENDENT_WINDOW_KINDS
+
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """All that a dataset records about a file."""
@@ -73,7 +78,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: list[tuple[str, float]]
     """Files that were dropped as duplicates of this file, with their similarity. 1 means the same text."""
     windows: list[WindowLocation]
-    """All windows of the file, only the windows that contain `line`, or only the window in the requested row."""
+    """All windows of the file, only the windows that contain `line`, or only the window in the requested row. With
+    `line`, windows of variants with a text of their own are left out, because their lines have other numbers."""
     rates: dict[str, float]
     """Rates of the configured variants, keyed by kind."""
     beside: list[str] = []
@@ -185,7 +191,7 @@ def _explain(
         windows=[
             location
             for location in _windows(dataset, row)
-            if line is None or location.lines[0] <= line <= location.lines[1]
+            if line is None or (location.is_numbered_as_file and location.lines[0] <= line <= location.lines[1])
         ],
     )
 
@@ -383,21 +389,24 @@ def _missing_variants(explained: Explanation) -> list[str]:
 def _window_text(location: WindowLocation) -> str:
     text = f"row {location.row:<18} lines {location.lines[0]} to {location.lines[1]}, from token {location.start:,}"
     repeat = f", repeat {location.repeat}" if location.repeat else ""
-    numbering = "" if location.variant in INDEPENDENT_WINDOW_KINDS else " (lines and tokens of the variant)"
+    numbering = "" if location.is_numbered_as_file else " (lines and tokens of the variant)"
     variant = f", {location.variant}{numbering}" if location.variant else ""
     fim = f", {location.fim}, middle: {location.middle}" if location.fim else ""
     return f"{text}, {counted(location.fresh, 'fresh token')}{repeat}{variant}{fim}"
 
 
 def _window_lines(explained: Explanation) -> list[str]:
-    locations = explained.windows
-    line = explained.line
+    locations, line, file = explained.windows, explained.line, explained.file
+    made = [row for row in file.variants if row.missing is None]
+    searched = made if line is None else [row for row in made if row.kind in INDEPENDENT_WINDOW_KINDS]
+    skipped = ", ".join(row.kind for row in made if row not in searched)
+    note = [f"not searched: variants with other line numbers ({skipped})"] if skipped else []
     if not locations:
         none = "none" if line is None else f"no window contains line {line}"
-        return [none] if explained.file.status == "kept" else []
+        return [none, *note] if file.status == "kept" else []
     listed = [_window_text(location) for location in locations[:MAX_WINDOWS]]
     more = len(locations) - MAX_WINDOWS
-    total = (explained.file.windows or 0) + sum(row.windows for row in explained.file.variants)
+    total = (file.windows or 0) + sum(row.windows for row in searched)
     summary = f"{len(locations):,} of {total:,}"
     if line is not None:
         contain = "contains" if len(locations) == 1 else "contain"
@@ -406,4 +415,5 @@ def _window_lines(explained: Explanation) -> list[str]:
         summary,
         *listed,
         *([f"and {more:,} more"] if more > 0 else []),
+        *note,
     ]
