@@ -56,7 +56,7 @@ def test_preset_is_applied_once():
 
 
 def test_conflict_with_the_preset_is_refused_with_a_suggestion():
-    with pytest.raises(ConfigError, match=r"the preset causal packs rows: .*--tail drop\. Add --pack none"):
+    with pytest.raises(ConfigError, match=r"--tail drop\. .*The preset causal sets --pack best-fit; add --pack none"):
         with_preset(config(preset="causal", window=WindowConfig(tail="drop")), has_mask=True)
 
 

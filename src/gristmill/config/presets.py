@@ -55,9 +55,8 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
     except ConfigError as error:
         if config.window.pack is not None or pack == "none":
             raise
-        problem = str(error).removesuffix("Leave out one of the two.")
         raise ConfigError(
-            f"the preset {name} packs rows: {problem.rstrip()} Add --pack none, or leave out the other option."
+            f"{error} The preset {name} sets --pack {pack}; add --pack none to turn packing off."
         ) from None
 
 

@@ -324,7 +324,7 @@ class NameUses:
                     binding.is_kept = True
 
     def _find_uses(self, excluded_roots: set[int]) -> list[NameUse]:
-        """Find the uses of names. The loop over all identifiers of a file takes most of the time of a variant.
+        """Find the uses of names. The loop visits every identifier of the file, so it is written for speed.
 
         Outermost functions that look up variables by name are added to `excluded_roots`.
         """
